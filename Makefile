@@ -1,0 +1,61 @@
+# Needs make and Python 3.11 to 3.13 on the machine; everything else is installed into .venv, once.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+ARGS ?=
+
+.PHONY: help setup demo up test check chaos bench lock
+
+help:
+	@echo "make demo     an embedded PostgreSQL with a running shop, its live copy, and what it lags (ARGS='--seconds 60')"
+	@echo "make up       server and engine on this machine, with embedded defaults"
+	@echo "make test     all tests but the long ones"
+	@echo "make check    style, types, import rules"
+	@echo "make chaos    kill everything at random under load (ARGS='--seconds 900 --seed 1')"
+	@echo "make bench    freshness at 500 transactions a second beside PostgreSQL's own replication"
+	@echo "make setup    only install; the others do it by themselves"
+	@echo "make lock     write requirements.lock anew from pyproject.toml"
+
+setup: $(READY)
+
+# On stderr: what stands on stdout belongs to the command that was asked for.
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "making $(VENV) with $(PYTHON)" >&2; $(PYTHON) -m venv $(VENV) >&2; }
+	@echo "installing from requirements.lock (some minutes the first time)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
+	@echo "compiling" >&2
+	@$(BIN)/python -m engine.runtime.warm >&2
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/penstock demo $(ARGS)
+
+up: $(READY)
+	@$(BIN)/penstock up $(ARGS)
+
+test: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not chaos" $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/tidy
+
+chaos: $(READY)
+	@$(BIN)/python -m tests.chaos.run $(ARGS)
+
+bench: $(READY)
+	@$(BIN)/python -m tests.bench.freshness $(ARGS)
+
+lock: $(READY)
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev \
+		--no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+		-o requirements.lock pyproject.toml

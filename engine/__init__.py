@@ -1,0 +1,1 @@
+"""The replication engine: a PySpark driver that captures, sorts, nets and applies changes."""

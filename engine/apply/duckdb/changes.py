@@ -1,0 +1,199 @@
+"""The net changes of one table, applied to it inside the transaction of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from engine.apply.duckdb.identifiers import folded, quoted
+from engine.apply.duckdb.types import equal_means_identical, fits, staged_as
+from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.schema import KeyMode, TableSchema
+from engine.model.values import Kind, ValueType, value_type
+
+_STAGED = "__penstock_staged"
+_COMPLETED = "__penstock_completed"
+_ASIDE = "__penstock_aside"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table to apply changes to: its full quoted name and its structure as it stands."""
+
+    table: TableId
+    qualified: str
+    schema: TableSchema
+
+    @property
+    def columns(self) -> list[str]:
+        return [quoted(column.name) for column in self.schema.columns]
+
+    @property
+    def values(self) -> list[ValueType]:
+        return [value_type(column) for column in self.schema.columns]
+
+    @property
+    def key(self) -> list[int]:
+        """Positions of the key columns, in key order."""
+        names = [column.name for column in self.schema.columns]
+        return [names.index(name) for name in self.schema.key]
+
+
+def apply_changes(connection: Any, place: Place, changes: Sequence[TableChanges]) -> int:
+    """Apply every bucket's changes; returns the number of rows inserted and deleted.
+
+    Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
+    they are from. Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
+    """
+    _refuse_faults(place, changes)
+    partials = _joined([c.partials for c in changes])
+    deletes = _joined([c.deletes for c in changes])
+    inserts = _joined([c.inserts for c in changes])
+    touched = 0
+    if partials is not None:
+        _complete(connection, place, partials)
+    if any(c.truncated for c in changes):
+        if deletes is not None:
+            raise _anomaly(place, "rows to delete after the table was cleared")
+        connection.execute(f"DELETE FROM {place.qualified}")
+    elif deletes is not None:
+        touched += _delete(connection, place, deletes)
+    if inserts is not None:
+        touched += insert_rows(connection, place, inserts)
+    if partials is not None:
+        connection.execute(f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) FROM temp.{_COMPLETED}")
+        connection.execute(f"DROP TABLE temp.{_COMPLETED}")
+        touched += partials.num_rows
+    return touched
+
+
+def insert_rows(connection: Any, place: Place, rows: Any) -> int:
+    """Insert staged rows with columns c0 … cn; returns their number."""
+    names = [f"c{i}" for i in range(len(place.columns))]
+    _require_form(place, rows, names, place.values)
+    staged = ", ".join(staged_as(f"s.{name}", value) for name, value in zip(names, place.values, strict=True))
+    with staging(connection, rows) as source:
+        sql = f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) SELECT {staged} FROM {source} AS s"
+        return int(connection.execute(sql).fetchall()[0][0])
+
+
+@contextmanager
+def staging(connection: Any, rows: Any) -> Iterator[str]:
+    """Let the connection, and only it, see Arrow rows under the name that this yields."""
+    connection.register(_STAGED, rows)
+    try:
+        yield _STAGED
+    finally:
+        connection.unregister(_STAGED)
+
+
+def identical(left: str, right: str, value: ValueType) -> str:
+    """SQL condition: the same value, also NULL or NaN on both sides, and never 0 for -0."""
+    equal = f"{left} IS NOT DISTINCT FROM {right}"
+    if equal_means_identical(value):
+        return equal
+    if value.kind is Kind.LIST:
+        return f"{equal} AND CAST({left} AS VARCHAR) IS NOT DISTINCT FROM CAST({right} AS VARCHAR)"
+    return f"{equal} AND signbit({left}) IS NOT DISTINCT FROM signbit({right})"
+
+
+def _complete(connection: Any, place: Place, partials: Any) -> None:
+    """Make the temporary table of rows whose unset columns hold what the existing row holds."""
+    columns = [f"c{i}" for i in range(len(place.columns))]
+    keys = [f"k{j}" for j in range(len(place.key))]
+    _require_form(place, partials, columns + keys, place.values + [place.values[i] for i in place.key])
+    present = set(partials.schema.names)
+    parts = []
+    for i, (name, value) in enumerate(zip(place.columns, place.values, strict=True)):
+        given = staged_as(f"s.c{i}", value)
+        expression = f"CASE WHEN s.u{i} THEN t.{name} ELSE {given} END" if f"u{i}" in present else given
+        parts.append(f"{expression} AS c{i}")
+    with staging(connection, partials) as source:
+        sql = (
+            f"CREATE TEMP TABLE {_COMPLETED} AS SELECT {', '.join(parts)}"
+            f" FROM {source} AS s JOIN {place.qualified} AS t ON {_on_key(place)}"
+        )
+        found = int(connection.execute(sql).fetchall()[0][0])
+    if found != partials.num_rows:
+        raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
+
+
+def _delete(connection: Any, place: Place, deletes: Any) -> int:
+    if place.schema.mode is KeyMode.BAG:
+        return _delete_copies(connection, place, deletes)
+    if not place.key:
+        raise _anomaly(place, "deletes of a table that has no key")
+    keys = [f"k{j}" for j in range(len(place.key))]
+    _require_form(place, deletes, keys, [place.values[i] for i in place.key])
+    with staging(connection, deletes) as source:
+        sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {_on_key(place)}"
+        found = int(connection.execute(sql).fetchall()[0][0])
+    if found != deletes.num_rows:
+        raise _anomaly(place, f"{deletes.num_rows} rows to delete or replace, of which the target has {found}")
+    return found
+
+
+def _delete_copies(connection: Any, place: Place, deletes: Any) -> int:
+    """Delete n of the rows that are identical to each image; which of them makes no difference."""
+    columns = [f"c{i}" for i in range(len(place.columns))]
+    _require_form(place, deletes, columns, place.values)
+    wanted = int(pa.compute.sum(deletes["n"]).as_py() or 0)
+    hidden = next((c.name for c in place.schema.columns if folded(c.name) == "rowid"), None)
+    if hidden is not None:  # a column of this name hides DuckDB's row number
+        connection.execute(f"ALTER TABLE {place.qualified} RENAME COLUMN {quoted(hidden)} TO {_ASIDE}")
+    names = [_ASIDE if folded(c.name) == "rowid" else quoted(c.name) for c in place.schema.columns]
+    matches = " AND ".join(
+        identical(f"t.{name}", staged_as(f"s.c{i}", value), value)
+        for i, (name, value) in enumerate(zip(names, place.values, strict=True))
+    )
+    with staging(connection, deletes.append_column("image", pa.array(range(deletes.num_rows), pa.int64()))) as source:
+        sql = (
+            f"DELETE FROM {place.qualified} WHERE rowid IN (SELECT r FROM ("
+            f"SELECT t.rowid AS r, s.n AS n, row_number() OVER (PARTITION BY s.image ORDER BY t.rowid) AS nth"
+            f" FROM {place.qualified} AS t JOIN {source} AS s ON {matches}) WHERE nth <= n)"
+        )
+        found = int(connection.execute(sql).fetchall()[0][0])
+    if hidden is not None:
+        connection.execute(f"ALTER TABLE {place.qualified} RENAME COLUMN {_ASIDE} TO {quoted(hidden)}")
+    if found != wanted:
+        raise _anomaly(place, f"{wanted} rows to delete, of which the target has {found}")
+    return found
+
+
+def _on_key(place: Place) -> str:
+    return " AND ".join(
+        f"t.{place.columns[i]} = {staged_as(f's.k{j}', place.values[i])}" for j, i in enumerate(place.key)
+    )
+
+
+def _joined(tables: Sequence[Any | None]) -> Any | None:
+    """All buckets' rows as one table, without copying them; None where there are none. Missing `u` columns become NULL."""
+    filled = [table for table in tables if table is not None and table.num_rows > 0]
+    if not filled:
+        return None
+    return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
+
+
+def _refuse_faults(place: Place, changes: Sequence[TableChanges]) -> None:
+    for bucket in changes:
+        if bucket.fault is not None:
+            raise EngineFault(FaultKind(bucket.fault.code), place.table, bucket.fault.detail)
+
+
+def _require_form(place: Place, rows: Any, names: Sequence[str], values: Sequence[ValueType]) -> None:
+    """Staged columns must have exactly the form of their type, or DuckDB would convert them in silence."""
+    for name, value in zip(names, values, strict=True):
+        at = rows.schema.get_field_index(name)
+        if at < 0 or not fits(rows.schema.field(at).type, value):
+            found = "is missing" if at < 0 else f"is staged as {rows.schema.field(at).type}"
+            raise EngineFault(FaultKind.INTERNAL, place.table, f"column {name} {found}, where {value.kind} is expected")
+
+
+def _anomaly(place: Place, detail: str) -> EngineFault:
+    return EngineFault(FaultKind.NET_CHANGE_ANOMALY, place.table, detail)

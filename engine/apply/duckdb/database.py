@@ -1,0 +1,158 @@
+"""One DuckDB instance on one file: opening it closed to the outside, its connections, and its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from engine.apply.duckdb import probe
+from engine.apply.duckdb.errors import fault_of, is_disk_full
+from engine.apply.duckdb.settings import DuckDbSettings
+from engine.model.fault import EngineFault, FaultKind
+
+_PROBE_SECONDS = 10.0
+_CLOSE_ATTEMPTS = 100
+_CLOSE_WAIT_SECONDS = 0.05
+
+
+class Database:
+    """An open file. `writer` belongs to the thread that writes; readers may be taken by any thread.
+
+    Nothing that runs here reaches another file, the network, an extension or a variable of this program, and no statement
+    can change that: the configuration is locked before the first one runs.
+    """
+
+    def __init__(self, path: Path, settings: DuckDbSettings) -> None:
+        self.path = path
+        self.broken = False
+        """Set by whoever meets a fatal error; the instance is of no use until the file is opened anew."""
+        self._changed = threading.Condition()
+        self._readers: set[Any] = set()
+        self._closed = False
+        self._root = _connect(path, settings)
+        self.writer = self._root.cursor()
+        self.catalog = str(self.writer.execute("SELECT current_database()").fetchall()[0][0])
+
+    @contextmanager
+    def reader(self) -> Iterator[Any]:
+        """A connection of its own on the same instance; what it leaves open is rolled back."""
+        with self._changed:
+            if self._closed:
+                raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the target is being closed")
+            connection = self._root.cursor()
+            self._readers.add(connection)
+        try:
+            yield connection
+        finally:
+            roll_back(connection)
+            with self._changed:
+                connection.close()
+                self._readers.discard(connection)
+                self._changed.notify_all()
+
+    def interrupt_readers(self) -> None:
+        """Stop what runs on readers; each fails with an interrupt in its own thread."""
+        with self._changed:
+            for connection in self._readers:
+                connection.interrupt()
+
+    def close(self, *, checkpoint: bool) -> None:
+        """Give the file up, once running reads have been interrupted; `writer` must be at rest.
+
+        `checkpoint` folds the write-ahead log in first; where that fails, the log keeps the data. A reader that holds out
+        keeps the file open until it ends.
+        """
+        with self._changed:
+            self._closed = True
+            for _ in range(_CLOSE_ATTEMPTS):
+                for connection in self._readers:
+                    connection.interrupt()
+                if self._changed.wait_for(lambda: not self._readers, _CLOSE_WAIT_SECONDS):
+                    break
+        if checkpoint:
+            with suppress(
+                duckdb.Error
+            ):  # a reader is still there, or the disk is full: the next opening replays the log
+                self.writer.execute("CHECKPOINT")
+        self.writer.close()
+        self._root.close()
+
+
+def roll_back(connection: Any) -> None:
+    """Leave whatever transaction is open; harmless where none is, or where the instance is broken."""
+    with suppress(duckdb.Error):
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def transaction(connection: Any) -> Iterator[None]:
+    """Commit at the end, roll back on any exception."""
+    connection.execute("BEGIN TRANSACTION")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def _connect(path: Path, settings: DuckDbSettings) -> Any:
+    if not path.parent.is_dir():
+        raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"the folder {path.parent} does not exist")
+    if path.is_dir():
+        raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "it is a folder; give the path of a file")
+    try:
+        root = duckdb.connect(str(path), config=_configuration(settings))
+    except (duckdb.Error, OSError) as error:
+        raise _opening_fault(error, path) from error
+    # Not a start option, since it belongs to an extension. Casts between timestamp types depend on it.
+    root.execute("SET GLOBAL TimeZone = 'UTC'")
+    root.execute("SET GLOBAL lock_configuration = true")
+    return root
+
+
+def _configuration(settings: DuckDbSettings) -> dict[str, str]:
+    return {
+        "enable_external_access": "false",
+        "autoload_known_extensions": "false",
+        "autoinstall_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "python_enable_replacements": "false",
+        "memory_limit": settings.memory_limit,
+        "threads": str(settings.threads),
+        "max_temp_directory_size": settings.spill_limit,
+        "checkpoint_threshold": settings.checkpoint_threshold,
+    }
+
+
+def _opening_fault(error: BaseException, path: Path) -> EngineFault:
+    if isinstance(error, duckdb.ConnectionException):
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "already open here with other limits")
+    if is_disk_full(error, path):
+        return EngineFault(FaultKind.TARGET_DISK_FULL, str(path), "no space left where the target's file lies")
+    if isinstance(error, duckdb.IOException | duckdb.SerializationException | PermissionError):
+        return _file_fault(path)
+    if isinstance(error, duckdb.InvalidInputException | duckdb.ParserException | duckdb.CatalogException):
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"its settings are refused: {error}")
+    return fault_of(error, path)
+
+
+def _file_fault(path: Path) -> EngineFault:
+    if not path.exists():
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"no permission to create a file in {path.parent}")
+    command = [sys.executable, "-I", str(Path(probe.__file__)), str(path)]
+    code = subprocess.run(command, check=False, capture_output=True, timeout=_PROBE_SECONDS).returncode  # noqa: S603
+    if code == probe.LOCKED:
+        return EngineFault(FaultKind.TARGET_LOCKED, str(path), "another process has the file open")
+    if code == probe.NOT_A_DATABASE:
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "the file is not a DuckDB database")
+    if code == probe.UNREADABLE:
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "no permission to read and write the file")
+    return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "DuckDB cannot read the file; it may be damaged")

@@ -1,0 +1,65 @@
+"""DuckDB's exceptions as faults. The one place that knows their classes and, where no class tells, their words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import duckdb
+
+from engine.model.fault import EngineFault, FaultKind
+
+FULL_BELOW_BYTES = 1024 * 1024
+"""Less free space than this at the time of a failed write explains it."""
+_NO_SPACE = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+_MEMORY_WORDS = "Out of Memory Error:"
+
+
+def fault_of(error: BaseException, path: Path, subject: str | None = None) -> EngineFault:
+    """The fault that an exception of the driver stands for; `subject` is the table it happened to, if any.
+
+    DuckDB's messages are passed on only where they cannot hold row values.
+    """
+    if isinstance(error, EngineFault):
+        return error
+    if is_disk_full(error, path):
+        return EngineFault(FaultKind.TARGET_DISK_FULL, str(path), "no space left where the target's file lies")
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "memory_limit is too small for this batch")
+    if subject is not None and isinstance(error, duckdb.DataError | duckdb.ConstraintException):
+        return EngineFault(FaultKind.VALUE_OUT_OF_DOMAIN, subject, f"a value does not fit ({type(error).__name__})")
+    if isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.InternalException):
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"the file failed ({type(error).__name__})")
+    if isinstance(error, duckdb.TransactionException | duckdb.ConnectionException | duckdb.InterruptException):
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"transaction failed ({type(error).__name__})")
+    return EngineFault(FaultKind.INTERNAL, subject or str(path), f"unexpected {type(error).__name__}")
+
+
+def is_disk_full(error: BaseException, path: Path) -> bool:
+    """Whether a failed write means that the disk is full.
+
+    DuckDB passes no errno on. Free space is asked first, but a rolled back write has given its space back by then, so the
+    operating system's own words for the errno count too.
+    """
+    if not isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.TransactionException):
+        return False
+    if any(words in str(error) for words in _NO_SPACE):
+        return True
+    try:
+        return shutil.disk_usage(path.parent).free < FULL_BELOW_BYTES
+    except OSError:
+        return False
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Also for errors that come through Arrow's stream, which keeps only DuckDB's message and loses its class."""
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return True
+    return isinstance(error, OSError) and str(error).startswith(_MEMORY_WORDS)
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the whole instance is unusable until the file is opened anew."""
+    return isinstance(error, duckdb.FatalException | duckdb.InternalException)

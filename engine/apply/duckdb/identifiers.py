@@ -1,0 +1,47 @@
+"""Names in DuckDB's SQL: quoting, and which names DuckDB takes for the same. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.model.identity import TableId, TableName
+
+OWN_SCHEMA = "penstock"
+"""Schema of the target file that holds the progress record."""
+HIDDEN_PREFIX = "__penstock_copy_"
+_UPPER_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted identifier; any character may occur."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """The text as a string constant."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def folded(name: str) -> str:
+    """Names with equal folded forms are the same name to DuckDB: it ignores case, of ASCII letters only."""
+    return name.translate(_UPPER_TO_LOWER)
+
+
+def same_to_duckdb(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two names that DuckDB cannot tell apart."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(folded(name), name)
+        if other != name:
+            return other, name
+    return None
+
+
+def qualified(catalog: str, table: TableName) -> str:
+    """The table with its catalog: a schema may be named like the file, and then two parts would be ambiguous."""
+    return f"{quoted(catalog)}.{quoted(table.schema)}.{quoted(table.name)}"
+
+
+def hidden_name(table: TableId, target: TableName) -> TableName:
+    """Where a copy of the table is loaded until it takes the table's place."""
+    return TableName(target.schema, HIDDEN_PREFIX + table)

@@ -1,0 +1,90 @@
+"""What a user's query may be: judged on the syntax tree that DuckDB's own parser makes of it. Pure.
+
+Three fences stand one behind the other: the instance is closed to files and network and its configuration is locked; the
+query runs in a read-only transaction; and what is named here is refused before it runs. The last fence is for functions that
+a read-only transaction lets pass although they change something (a checkpoint), reach into this process (raw pointers), or
+carry SQL inside a string, where the first two cannot see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.apply.duckdb.identifiers import HIDDEN_PREFIX
+
+_QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE", "STATEMENT_NODE"})
+
+TABLE_FUNCTIONS = frozenset(
+    {
+        "duckdb_columns",
+        "duckdb_constraints",
+        "duckdb_functions",
+        "duckdb_indexes",
+        "duckdb_keywords",
+        "duckdb_schemas",
+        "duckdb_tables",
+        "duckdb_types",
+        "duckdb_views",
+        "generate_series",
+        "histogram",
+        "histogram_values",
+        "icu_calendar_names",
+        "json_each",
+        "json_tree",
+        "pg_timezone_names",
+        "pragma_collations",
+        "pragma_show",
+        "pragma_table_info",
+        "pragma_version",
+        "range",
+        "repeat",
+        "repeat_row",
+        "summary",
+        "test_all_types",
+        "unnest",
+    }
+)
+"""All others are refused: an unknown one of a later DuckDB stays closed until someone has looked at it."""
+
+REFUSED_FUNCTIONS = frozenset(
+    {"currval", "getenv", "nextval", "setseed", "setval", "sleep_ms", "write_log", "current_setting", "getvariable"}
+)
+
+
+def refusal(tree: Any) -> str | None:
+    """Why the query may not run, in words for its author; None where it may. `tree`: DuckDB's JSON form of the statement."""
+    for node in _nodes(tree):
+        kind = str(node.get("type", ""))
+        if kind.endswith("_NODE") and kind not in _QUERY_NODES:
+            return "it writes; only reads are allowed"
+        if kind == "TABLE_FUNCTION":
+            name = _function_name(node.get("function"))
+            if name not in TABLE_FUNCTIONS:
+                return f"the table function {name} is not available in queries"
+        elif kind == "FUNCTION":
+            name = _function_name(node)
+            if name in REFUSED_FUNCTIONS:
+                return f"the function {name} is not available in queries"
+        elif kind == "BASE_TABLE" and str(node.get("table_name", "")).lower().startswith(HIDDEN_PREFIX):
+            return "this table is a copy that is still being loaded"
+    return None
+
+
+def _function_name(node: Any) -> str:
+    """Lower-case name; empty, and so not allowed, where the tree has another form than expected."""
+    if not isinstance(node, dict):
+        return ""
+    return str(node.get("function_name", "")).lower()
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object of the tree, without recursion: a query may nest deeper than Python's stack."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)

@@ -1,0 +1,238 @@
+"""The progress record: schema `penstock` of the target file. Runs inside the transaction of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.apply.duckdb.identifiers import OWN_SCHEMA, quoted
+from engine.apply.duckdb.structure_text import from_text, to_text
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.target import TableRecord, TargetProgress
+
+LAYOUT = 1
+"""Version of the tables below; raised when they change."""
+
+_DDL = (
+    "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
+    "CREATE TABLE {own}.progress (subscription VARCHAR NOT NULL, epoch BIGINT NOT NULL, batch BIGINT NOT NULL,"
+    " position VARCHAR NOT NULL, system_id VARCHAR NOT NULL, timeline BIGINT NOT NULL, slot VARCHAR NOT NULL)",
+    "CREATE TABLE {own}.tables (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
+    " target_schema VARCHAR NOT NULL, target_name VARCHAR NOT NULL, structure VARCHAR, ready BOOLEAN NOT NULL,"
+    " applied VARCHAR NOT NULL, parked VARCHAR, removed BOOLEAN NOT NULL)",
+    "CREATE TABLE {own}.copies (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
+    " target_schema VARCHAR NOT NULL, hidden_name VARCHAR NOT NULL, structure VARCHAR NOT NULL)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The row of `penstock.progress`."""
+
+    epoch: Epoch
+    batch: BatchId
+    end: Lsn
+    system_id: str
+    timeline: int
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A row of `penstock.tables`: a name on the target, with a structure once a copy has begun.
+
+    `removed`: no longer replicated; the table was left behind for its readers, and may be taken up again.
+    """
+
+    table: TableId
+    target: TableName
+    schema: TableSchema | None
+    ready: bool
+    applied: Lsn
+    parked: str | None
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRecord:
+    """A row of `penstock.copies`: a hidden table that is being loaded."""
+
+    table: TableId
+    place: TableName
+    schema: TableSchema
+
+
+class Records:
+    """Reads and writes the progress record over one connection."""
+
+    def __init__(self, connection: Any, catalog: str) -> None:
+        self._connection = connection
+        self._own = f"{quoted(catalog)}.{quoted(OWN_SCHEMA)}"
+
+    def exist(self) -> bool:
+        """Whether the file holds a record at all.
+
+        Raises:
+            EngineFault: TARGET_FOREIGN where a newer version wrote it, or the schema is not ours.
+        """
+        sql = (
+            "SELECT table_name FROM duckdb_tables() WHERE lower(schema_name) = ? AND database_name = current_database()"
+        )
+        names = {row[0] for row in self._connection.execute(sql, [OWN_SCHEMA]).fetchall()}
+        if not names:
+            return False
+        if "layout" not in names:
+            raise EngineFault(
+                FaultKind.TARGET_FOREIGN, OWN_SCHEMA, "the file has a schema of this name that is not ours"
+            )
+        version = self._connection.execute(f"SELECT max(version) FROM {self._own}.layout").fetchall()[0][0]
+        if version != LAYOUT:
+            detail = f"its progress record has layout {version}; this version of Penstock knows {LAYOUT}"
+            raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
+        return True
+
+    def create(self) -> None:
+        if self.exist():
+            return
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._own}")
+        for statement in _DDL:
+            self._connection.execute(statement.format(own=self._own))
+        self._connection.execute(f"INSERT INTO {self._own}.layout VALUES (?)", [LAYOUT])
+
+    def position(self, subscription: SubscriptionName) -> Position | None:
+        sql = (
+            f"SELECT epoch, batch, position, system_id, timeline, slot FROM {self._own}.progress WHERE subscription = ?"
+        )
+        rows = self._connection.execute(sql, [subscription]).fetchall()
+        if not rows:
+            return None
+        row = rows[0]
+        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), row[3], row[4], row[5])
+
+    def write_position(self, subscription: SubscriptionName, position: Position) -> None:
+        """Insert or replace the subscription's row."""
+        values = [
+            position.epoch,
+            position.batch,
+            str(position.end),
+            position.system_id,
+            position.timeline,
+            position.slot,
+            subscription,
+        ]
+        assignments = "epoch = ?, batch = ?, position = ?, system_id = ?, timeline = ?, slot = ?"
+        done = self._connection.execute(
+            f"UPDATE {self._own}.progress SET {assignments} WHERE subscription = ?", values
+        ).fetchall()
+        if done[0][0] == 0:
+            columns = "epoch, batch, position, system_id, timeline, slot, subscription"
+            self._connection.execute(
+                f"INSERT INTO {self._own}.progress ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", values
+            )
+
+    def forget(self, subscription: SubscriptionName) -> None:
+        self._connection.execute(f"DELETE FROM {self._own}.progress WHERE subscription = ?", [subscription])
+        self._connection.execute(
+            f"UPDATE {self._own}.tables SET removed = true, ready = false WHERE subscription = ?", [subscription]
+        )
+
+    def reservations(
+        self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
+    ) -> list[Reservation]:
+        """Rows of `penstock.tables`: of one subscription or all, of the given tables or all; removed ones included."""
+        sql = (
+            f"SELECT table_id, target_schema, target_name, structure, ready, applied, parked, removed"
+            f" FROM {self._own}.tables WHERE ($1 IS NULL OR subscription = $1)"
+            f" AND ($2 IS NULL OR list_contains(CAST($2 AS VARCHAR[]), table_id)) ORDER BY table_id"
+        )
+        ids = None if tables is None else list(tables)
+        return [_reservation(row) for row in self._connection.execute(sql, [subscription, ids]).fetchall()]
+
+    def reserve(
+        self, subscription: SubscriptionName, table: TableId, target: TableName, instead_of: Sequence[TableId]
+    ) -> None:
+        """Put a table's name in, without a structure, in place of its own row and those of `instead_of`."""
+        self._connection.execute(
+            f"DELETE FROM {self._own}.tables WHERE subscription = ? AND list_contains(CAST(? AS VARCHAR[]), table_id)",
+            [subscription, [table, *instead_of]],
+        )
+        self._connection.execute(
+            f"INSERT INTO {self._own}.tables VALUES (?, ?, ?, ?, NULL, false, '0/0', NULL, false)",
+            [subscription, table, target.schema, target.name],
+        )
+
+    def write_table(self, subscription: SubscriptionName, record: TableRecord) -> None:
+        """Insert or replace a table's row."""
+        self._connection.execute(
+            f"DELETE FROM {self._own}.tables WHERE subscription = ? AND table_id = ?", [subscription, record.table]
+        )
+        self._connection.execute(
+            f"INSERT INTO {self._own}.tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, false)",
+            [
+                subscription,
+                record.table,
+                record.target.schema,
+                record.target.name,
+                to_text(record.schema),
+                record.ready,
+                str(record.applied),
+                record.parked,
+            ],
+        )
+
+    def write_applied(self, subscription: SubscriptionName, tables: Sequence[TableId], end: Lsn) -> None:
+        """Set how far these tables' changes have been applied, all at once."""
+        self._connection.execute(
+            f"UPDATE {self._own}.tables SET applied = ?"
+            " WHERE subscription = ? AND list_contains(CAST(? AS VARCHAR[]), table_id)",
+            [str(end), subscription, list(tables)],
+        )
+
+    def mark_removed(self, subscription: SubscriptionName, tables: Sequence[TableId]) -> None:
+        self._connection.execute(
+            f"UPDATE {self._own}.tables SET removed = true, ready = false"
+            " WHERE subscription = ? AND list_contains(CAST(? AS VARCHAR[]), table_id)",
+            [subscription, list(tables)],
+        )
+
+    def mark_unready(self, subscription: SubscriptionName) -> None:
+        self._connection.execute(f"UPDATE {self._own}.tables SET ready = false WHERE subscription = ?", [subscription])
+
+    def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]:
+        sql = (
+            f"SELECT table_id, target_schema, hidden_name, structure FROM {self._own}.copies"
+            " WHERE ($1 IS NULL OR subscription = $1) AND ($2 IS NULL OR table_id = $2) ORDER BY table_id"
+        )
+        rows = self._connection.execute(sql, [subscription, table]).fetchall()
+        return [CopyRecord(TableId(row[0]), TableName(row[1], row[2]), from_text(row[3])) for row in rows]
+
+    def write_copy(self, subscription: SubscriptionName, copy: CopyRecord) -> None:
+        self._connection.execute(
+            f"INSERT INTO {self._own}.copies VALUES (?, ?, ?, ?, ?)",
+            [subscription, copy.table, copy.place.schema, copy.place.name, to_text(copy.schema)],
+        )
+
+    def delete_copy(self, table: TableId) -> None:
+        self._connection.execute(f"DELETE FROM {self._own}.copies WHERE table_id = ?", [table])
+
+
+def progress_of(position: Position, reservations: Sequence[Reservation]) -> TargetProgress:
+    """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
+    tables = {
+        r.table: TableRecord(r.table, r.target, r.schema, r.ready, r.applied, r.parked)
+        for r in reservations
+        if r.schema is not None and not r.removed
+    }
+    return TargetProgress(
+        position.epoch, position.batch, position.end, position.system_id, position.timeline, position.slot, tables
+    )
+
+
+def _reservation(row: tuple[Any, ...]) -> Reservation:
+    schema = from_text(row[3]) if row[3] is not None else None
+    target = TableName(row[1], row[2])
+    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7])

@@ -1,0 +1,82 @@
+"""A table's structure as versioned JSON, the form in which the target file remembers it. Pure."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+
+FORMAT = 1
+
+
+def to_text(schema: TableSchema) -> str:
+    """One line of JSON; equal structures give equal text."""
+    body = {
+        "format": FORMAT,
+        "schema": schema.name.schema,
+        "name": schema.name.name,
+        "relation": schema.relation,
+        "columns": [_column(column) for column in schema.columns],
+        "key": list(schema.key),
+        "mode": schema.mode.value,
+        "identity": schema.identity.value,
+        "relfilenode": schema.relfilenode,
+    }
+    return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def from_text(text: str) -> TableSchema:
+    """The structure that `to_text` wrote.
+
+    Raises:
+        ValueError: the text is of a format this version does not know.
+    """
+    body = json.loads(text)
+    if body.get("format") != FORMAT:
+        message = f"structure of format {body.get('format')!r}, this version knows {FORMAT}"
+        raise ValueError(message)
+    return TableSchema(
+        name=TableName(body["schema"], body["name"]),
+        relation=RelationId(body["relation"]),
+        columns=tuple(_read_column(column) for column in body["columns"]),
+        key=tuple(body["key"]),
+        mode=KeyMode(body["mode"]),
+        identity=ReplicaIdentity(body["identity"]),
+        relfilenode=body["relfilenode"],
+    )
+
+
+def _column(column: Column) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "type": _type(column.type),
+        "attnum": column.attnum,
+        "nullable": column.nullable,
+        "fill": column.fill,
+        "map_as": column.map_as,
+    }
+
+
+def _type(source: SourceType) -> dict[str, Any]:
+    return {
+        "name": source.name,
+        "modifier": source.modifier,
+        "category": source.category,
+        "element": _type(source.element) if source.element is not None else None,
+        "oid": source.oid,
+    }
+
+
+def _read_column(body: dict[str, Any]) -> Column:
+    return Column(
+        body["name"], _read_type(body["type"]), body["attnum"], body["nullable"], body["fill"], body["map_as"]
+    )
+
+
+def _read_type(body: dict[str, Any]) -> SourceType:
+    element = _read_type(body["element"]) if body["element"] is not None else None
+    return SourceType(body["name"], body["modifier"], body["category"], element, body["oid"])

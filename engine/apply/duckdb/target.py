@@ -1,0 +1,330 @@
+"""The DuckDB target: one file, written by one thread, read by any."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from engine.apply.duckdb.changes import Place, insert_rows
+from engine.apply.duckdb.commit import BatchWriter
+from engine.apply.duckdb.database import Database, roll_back, transaction
+from engine.apply.duckdb.errors import fault_of, is_broken
+from engine.apply.duckdb.identifiers import hidden_name, qualified, quoted
+from engine.apply.duckdb.preflight import (
+    fault_finding,
+    folded_name,
+    is_reserved,
+    name_findings,
+    place_findings,
+    standing,
+    taken_finding,
+)
+from engine.apply.duckdb.query import run_query
+from engine.apply.duckdb.reader import DuckDbReader
+from engine.apply.duckdb.records import CopyRecord, Position, Records, progress_of
+from engine.apply.duckdb.settings import DuckDbSettings, settings_from
+from engine.apply.duckdb.structure import check_columns, create_statements
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.subscription import ConnectionSpec
+from engine.model.target import BatchCommit, QueryAnswer, QueryRefused, TargetProgress, TargetReader
+
+
+class DuckDbTarget:
+    """Implements Target. The file is opened at the first use that needs it and held until `close`.
+
+    Any method may raise EngineFault(TARGET_LOCKED, TARGET_UNAVAILABLE, TARGET_DISK_FULL). After a fault that broke the
+    instance the next call opens the file anew.
+    """
+
+    def __init__(self, path: str | Path, settings: DuckDbSettings | None = None, home: Path | None = None) -> None:
+        """A relative `path` lies below `home`, or below the working folder where that is not given."""
+        self.path = ((home or Path.cwd()) / path).absolute()
+        self._settings = settings or DuckDbSettings()
+        self._lock = threading.RLock()
+        """Held while the writer's connection is in use."""
+        self._opening = threading.Lock()
+        """Guards `_database`. Taken after `_lock`, never before it, except without waiting."""
+        self._database: Database | None = None
+        self._in_doubt: BatchCommit | None = None
+
+    def check(self, tables: Sequence[TableName]) -> list[tuple[str, str, str, str]]:
+        """Preflight: (severity, code, what, remedy) per finding. Creates no file."""
+        findings = name_findings(tables, self.path.stem) + place_findings(self.path)
+        if not self.path.exists():
+            return findings
+        try:
+            taken = self._foreign_tables()
+        except EngineFault as fault:
+            return [*findings, fault_finding(fault)]
+        return findings + [taken_finding(table) for table in tables if folded_name(table) in taken]
+
+    def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
+        with self._reading() as (connection, catalog):
+            records = Records(connection, catalog)
+            position = records.position(subscription) if records.exist() else None
+            return progress_of(position, records.reservations(subscription)) if position is not None else None
+
+    def claim(
+        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+    ) -> None:
+        """As the protocol says. Drops the subscription's unfinished copies, whoever began them."""
+        with self._writing() as (connection, database):
+            records = Records(connection, database.catalog)
+            records.create()
+            before = records.position(subscription)
+            _refuse_claim(subscription, before, epoch, system_id)
+            after = Position(
+                epoch,
+                before.batch if before is not None else BatchId(0),
+                before.end if before is not None else start,
+                system_id,
+                timeline,
+                slot,
+            )
+            records.write_position(subscription, after)
+            self._writer(database).drop_copies(records.copies(subscription))
+
+    def rebase(
+        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+    ) -> None:
+        """Begin a subscription again from another place in the log, or another log: what a whole reload needs.
+
+        Its tables keep their rows for readers and count as not ready until each has been handed over again.
+        Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
+        """
+        with self._writing() as (connection, database):
+            records = Records(connection, database.catalog)
+            records.create()
+            before = records.position(subscription)
+            if before is not None and before.epoch > epoch:
+                raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+            batch = before.batch if before is not None else BatchId(0)
+            records.write_position(subscription, Position(epoch, batch, start, system_id, timeline, slot))
+            records.mark_unready(subscription)
+            self._writer(database).drop_copies(records.copies(subscription))
+
+    def forget(self, subscription: SubscriptionName) -> None:
+        """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""
+        with self._writing() as (connection, database):
+            records = Records(connection, database.catalog)
+            if records.exist():
+                self._writer(database).drop_copies(records.copies(subscription))
+                records.forget(subscription)
+
+    def adopt(self, subscription: SubscriptionName, table: TableId, target: TableName) -> None:
+        """As the protocol says. A table that this subscription left behind on removal may be taken up again."""
+        if is_reserved(target):
+            detail = f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
+            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+        with self._writing() as (connection, database):
+            records = Records(connection, database.catalog)
+            records.create()
+            same = [r for r in records.reservations(None) if folded_name(r.target) == folded_name(target)]
+            mine = {
+                r.table: r for r in records.reservations(subscription) if folded_name(r.target) == folded_name(target)
+            }
+            if table in mine and not mine[table].removed:
+                return
+            for other in same:
+                if other.table not in mine or not other.removed:
+                    detail = f"{target} is already the target of {other.target}; names differ in more than case"
+                    raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
+            if not mine and folded_name(target) in map(folded_name, standing(connection)):
+                detail = f"a table or view {target} that Penstock did not make stands there; map it to another name"
+                raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+            records.reserve(subscription, table, target, [r.table for r in mine.values()])
+
+    def begin_copy(
+        self, subscription: SubscriptionName, table: TableId, target: TableName, schema: TableSchema
+    ) -> None:
+        check_columns(table, schema)
+        with self._writing() as (connection, database):
+            records = Records(connection, database.catalog)
+            if not any(
+                r.table == table and folded_name(r.target) == folded_name(target)
+                for r in records.reservations(subscription, [table])
+            ):
+                raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
+            self._writer(database).drop_copies(records.copies(None, table))
+            place = hidden_name(table, target)
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database.catalog)}.{quoted(target.schema)}")
+            for statement in create_statements(qualified(database.catalog, place), schema):
+                connection.execute(statement)
+            records.write_copy(subscription, CopyRecord(table, place, schema))
+
+    def append_copy(self, table: TableId, rows: Any) -> int:
+        with self._writing(table) as (connection, database):
+            copies = Records(connection, database.catalog).copies(None, table)
+            if not copies:
+                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
+            place = Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
+            return insert_rows(connection, place, rows)
+
+    def discard_copy(self, table: TableId) -> None:
+        with self._writing(table) as (connection, database):
+            self._writer(database).drop_copies(Records(connection, database.catalog).copies(None, table))
+
+    def commit(self, batch: BatchCommit) -> None:
+        """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
+        itself, whether the batch counts is decided, and this call's successor told, when it can be."""
+        with self._lock:
+            if self._in_doubt is not None and self._settle(batch):
+                return
+            try:
+                self._commit_once(batch)
+            except duckdb.OutOfMemoryException:
+                self._retry(batch)
+
+    def query(self, sql: str, max_rows: int, timeout_s: float, subscription: SubscriptionName) -> QueryAnswer:
+        with self._reading() as (connection, catalog):
+            return run_query(connection, catalog, sql, max_rows, timeout_s, subscription, self._settings.answer_bytes)
+
+    @contextmanager
+    def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:
+        """As the protocol says. Raises QueryRefused(query_unavailable) where the subscription has no record."""
+        with self._reading() as (connection, catalog):
+            connection.execute("BEGIN TRANSACTION")
+            # DuckDB takes its snapshot at the first look at the file, not at BEGIN.
+            position = Records(connection, catalog).position(subscription)
+            if position is None:
+                raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
+            yield DuckDbReader(connection, catalog, position.end)
+
+    def close(self) -> None:
+        """Checkpoint and give the file up. Running queries are interrupted. A later call opens the file again."""
+        with self._lock:
+            database, self._database = self._database, None
+            if database is not None:
+                database.close(checkpoint=True)
+
+    def _commit_once(self, batch: BatchCommit) -> None:
+        """Raises duckdb.OutOfMemoryException, since that may pass when queries have been stopped."""
+        database = self._open()
+        connection = database.writer
+        try:
+            connection.execute("BEGIN TRANSACTION")
+            self._writer(database).apply(batch)
+        except duckdb.OutOfMemoryException:
+            roll_back(connection)
+            raise
+        except duckdb.Error as error:
+            roll_back(connection)
+            raise self._fault(error, database) from error
+        except BaseException:
+            roll_back(connection)
+            raise
+        try:
+            connection.execute("COMMIT")
+        except duckdb.Error as error:
+            roll_back(connection)
+            fault = self._fault(error, database)
+            self._in_doubt = batch
+            if not self._settle(batch):
+                raise fault from error
+
+    def _retry(self, batch: BatchCommit) -> None:
+        """Once more without the queries, which share the memory with the batch and may wait."""
+        database = self._open()
+        database.interrupt_readers()
+        try:
+            self._commit_once(batch)
+        except duckdb.OutOfMemoryException as error:
+            raise self._fault(error, database) from error
+
+    def _settle(self, batch: BatchCommit) -> bool:
+        """Find out whether the batch whose COMMIT failed counts: a checkpoint may fail after the commit itself is durable.
+
+        True where it does and is the one given.
+        """
+        doubted = self._in_doubt
+        if doubted is None:
+            return False
+        database = self._open()
+        try:
+            position = Records(database.writer, database.catalog).position(doubted.subscription)
+        except duckdb.Error as error:
+            raise self._fault(error, database) from error
+        self._in_doubt = None
+        stands = position is not None and (position.epoch, position.batch, position.end) == _mark(doubted)
+        return stands and doubted.subscription == batch.subscription and _mark(doubted) == _mark(batch)
+
+    @contextmanager
+    def _writing(self, table: TableId | None = None) -> Iterator[tuple[Any, Database]]:
+        """The writer's connection in a transaction, and the driver's errors as faults."""
+        with self._lock:
+            database = self._open()
+            try:
+                with transaction(database.writer):
+                    yield database.writer, database
+            except duckdb.Error as error:
+                raise self._fault(error, database, table) from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Any, str]]:
+        """A connection of its own, from any thread, and the driver's errors as faults."""
+        database = self._open()
+        try:
+            with database.reader() as connection:
+                yield connection, database.catalog
+        except duckdb.Error as error:
+            raise self._fault(error, database) from error
+
+    def _foreign_tables(self) -> set[tuple[str, str]]:
+        """Folded names of tables and views in the file that are not ours."""
+        with self._reading() as (connection, catalog):
+            records = Records(connection, catalog)
+            ours = {folded_name(r.target) for r in records.reservations(None)} if records.exist() else set()
+            return {folded_name(name) for name in standing(connection)} - ours
+
+    def _writer(self, database: Database) -> BatchWriter:
+        return BatchWriter(database.writer, database.catalog, self.path)
+
+    def _open(self) -> Database:
+        with self._opening:
+            if self._database is not None and self._database.broken:
+                self._give_up(self._database)
+            if self._database is None:
+                self._database = Database(self.path, self._settings)
+            return self._database
+
+    def _give_up(self, database: Database) -> None:
+        """Close a broken instance, so that the file can be opened anew; not while another thread writes on it."""
+        if not self._lock.acquire(blocking=False):
+            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and is to be opened anew")
+        try:
+            database.close(checkpoint=False)
+            self._database = None
+        finally:
+            self._lock.release()
+
+    def _fault(self, error: duckdb.Error, database: Database, table: TableId | None = None) -> EngineFault:
+        database.broken = database.broken or is_broken(error)
+        return fault_of(error, self.path, table)
+
+
+def _refuse_claim(subscription: SubscriptionName, before: Position | None, epoch: Epoch, system_id: str) -> None:
+    if before is None:
+        return
+    if before.epoch > epoch:
+        detail = f"epoch {before.epoch} is recorded on the target, this engine has {epoch}"
+        raise EngineFault(FaultKind.EPOCH_LOST, subscription, detail)
+    if before.system_id != system_id:
+        detail = "the target holds progress of another database cluster under this subscription's name"
+        raise EngineFault(FaultKind.TARGET_FOREIGN, subscription, detail)
+
+
+def _mark(batch: BatchCommit) -> tuple[Epoch, BatchId, Lsn]:
+    return batch.epoch, batch.batch, batch.end
+
+
+def open_target(spec: ConnectionSpec, home: Path | None = None) -> DuckDbTarget:
+    """The target of a connection of kind `duckdb`: settings `path`, and optionally memory_limit, threads, spill_limit."""
+    return DuckDbTarget(str(spec.settings["path"]), settings_from(spec.settings), home)

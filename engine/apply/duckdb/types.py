@@ -1,0 +1,94 @@
+"""DuckDB's type for every kind of value, and how a staged Arrow column becomes it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from engine.model.batch import TargetColumn
+from engine.model.schema import TableSchema
+from engine.model.values import Kind, ValueType, value_type
+
+_NAMES = {
+    Kind.BOOL: "BOOLEAN",
+    Kind.INT16: "SMALLINT",
+    Kind.INT32: "INTEGER",
+    Kind.INT64: "BIGINT",
+    Kind.UINT32: "UINTEGER",
+    Kind.FLOAT32: "FLOAT",
+    Kind.FLOAT64: "DOUBLE",
+    Kind.TEXT: "VARCHAR",
+    Kind.BYTES: "BLOB",
+    Kind.DATE: "DATE",
+    Kind.TIMESTAMP: "TIMESTAMP",
+    Kind.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE",
+    Kind.TIME: "TIME",
+    Kind.UUID: "UUID",
+}
+
+_ARROW: dict[Kind, tuple[Any, ...]] = {
+    Kind.BOOL: (pa.bool_(),),
+    Kind.INT16: (pa.int16(),),
+    Kind.INT32: (pa.int32(),),
+    Kind.INT64: (pa.int64(),),
+    Kind.UINT32: (pa.uint32(),),
+    Kind.FLOAT32: (pa.float32(),),
+    Kind.FLOAT64: (pa.float64(),),
+    Kind.TEXT: (pa.string(), pa.large_string(), pa.string_view()),
+    Kind.BYTES: (pa.binary(), pa.large_binary(), pa.binary_view()),
+    Kind.DATE: (pa.date32(),),
+    Kind.TIMESTAMP: (pa.timestamp("us"),),
+    Kind.TIMESTAMPTZ: (pa.timestamp("us", tz="UTC"),),
+    Kind.TIME: (pa.time64("us"),),
+    Kind.UUID: (pa.string(), pa.large_string(), pa.string_view()),
+}
+
+
+def duckdb_type(value: ValueType) -> str:
+    """Type text as DDL takes it."""
+    if value.kind is Kind.LIST:
+        return duckdb_type(_element(value)) + "[]"
+    if value.kind is Kind.DECIMAL:
+        return f"DECIMAL({value.precision},{value.scale})"
+    return _NAMES[value.kind]
+
+
+def target_columns(schema: TableSchema) -> tuple[TargetColumn, ...]:
+    """The columns that the target table has for this structure, in its order."""
+    return tuple(TargetColumn(c.name, duckdb_type(value_type(c)), c.attnum) for c in schema.columns)
+
+
+def staged_as(expression: str, value: ValueType) -> str:
+    """SQL that makes the column's value of a staged one; only uuid travels in another form, as text."""
+    if _leaf(value).kind is Kind.UUID:
+        return f"CAST({expression} AS {duckdb_type(value)})"
+    return expression
+
+
+def fits(arrow: Any, value: ValueType) -> bool:
+    """Whether a staged Arrow column has exactly the form of `value`; DuckDB would convert any other form in silence."""
+    if value.kind is Kind.LIST:
+        is_list = pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
+        return is_list and fits(arrow.value_type, _element(value))
+    if value.kind is Kind.DECIMAL:
+        return pa.types.is_decimal128(arrow) and (arrow.precision, arrow.scale) == (value.precision, value.scale)
+    return arrow in _ARROW[value.kind]
+
+
+def equal_means_identical(value: ValueType) -> bool:
+    """False where `=` holds for two values that print differently: 0 and -0 of a floating point type."""
+    return _leaf(value).kind not in (Kind.FLOAT32, Kind.FLOAT64)
+
+
+def _leaf(value: ValueType) -> ValueType:
+    while value.element is not None:
+        value = value.element
+    return value
+
+
+def _element(value: ValueType) -> ValueType:
+    if value.element is None:
+        message = "a list without an element type"
+        raise ValueError(message)
+    return value.element

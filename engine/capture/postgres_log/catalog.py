@@ -1,0 +1,278 @@
+"""What the source's catalog says of tables: columns, identity, keys, partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from engine.capture.postgres_log.connect import PostgresConnection
+from engine.capture.postgres_log.types import load_types, source_type
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
+from engine.model.subscription import TableSpec
+
+_TABLES = """
+SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
+       coalesce(pg_relation_filenode(c.oid), 0)::bigint, c.reltuples
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+"""
+_BY_NAME = _TABLES + "JOIN unnest(%s::text[], %s::text[]) AS w(s, t) ON n.nspname = w.s AND c.relname = w.t"
+_BY_OID = _TABLES + "WHERE c.oid = ANY(%s::oid[])"
+_COLUMNS = """
+SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull,
+       a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), a.atthasmissing,
+       CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text[])[1] ELSE btrim(a.attmissingval::text, '{}') END,
+       a.attgenerated <> ''
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
+"""
+_INDEXES = """
+SELECT i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate, k.columns, k.not_null
+FROM pg_index i
+CROSS JOIN LATERAL (
+    SELECT array_agg(a.attname::text ORDER BY k.place) AS columns, bool_and(a.attnotnull) AS not_null
+    FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    WHERE k.place <= i.indnkeyatts
+) AS k
+WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+ORDER BY i.indrelid, i.indexrelid
+"""
+_LEAVES = """
+SELECT r.root, p.relid::oid
+FROM unnest(%s::oid[]) AS r(root) CROSS JOIN LATERAL pg_partition_tree(r.root::regclass) AS p
+WHERE p.isleaf AND p.relid::oid <> r.root
+ORDER BY r.root, p.relid::oid
+"""
+
+_IDENTITIES = {
+    "d": ReplicaIdentity.DEFAULT,
+    "i": ReplicaIdentity.INDEX,
+    "f": ReplicaIdentity.FULL,
+    "n": ReplicaIdentity.NOTHING,
+}
+
+
+def identity_of(letter: str) -> ReplicaIdentity:
+    """From pg_class.relreplident, which relation records carry too."""
+    return _IDENTITIES[letter]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogColumn:
+    """A column that the log sends. `has_default`: rows that are older than it may hold something else than NULL."""
+
+    column: Column
+    type_oid: int
+    modifier: int
+    has_default: bool
+    has_missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueIndex:
+    """A unique index over plain columns without a condition."""
+
+    primary: bool
+    replica_identity: bool
+    immediate: bool
+    columns: tuple[str, ...]
+    not_null: bool
+
+
+@dataclass(slots=True)
+class CatalogTable:
+    """One table of the source. `leaves` are the partitions that hold a root's rows."""
+
+    oid: int
+    name: TableName
+    kind: str
+    persistence: str
+    identity: ReplicaIdentity
+    relfilenode: int
+    rows: float
+    columns: list[CatalogColumn] = field(default_factory=list)
+    generated: list[str] = field(default_factory=list)
+    indexes: list[UniqueIndex] = field(default_factory=list)
+    leaves: list[CatalogTable] = field(default_factory=list)
+
+    @property
+    def partitioned(self) -> bool:
+        return self.kind == "p"
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(c.column.name for c in self.columns)
+
+    @property
+    def identity_columns(self) -> tuple[str, ...]:
+        """Columns that the log sends of an old row; empty where updates and deletes cannot be followed."""
+        if self.identity is ReplicaIdentity.FULL:
+            return self.column_names
+        for index in self.indexes:
+            if index.replica_identity and self.identity is ReplicaIdentity.INDEX:
+                return index.columns
+            # The server itself does not use a deferrable primary key as identity.
+            if index.primary and index.immediate and self.identity is ReplicaIdentity.DEFAULT:
+                return index.columns
+        return ()
+
+    @property
+    def fallback_key(self) -> tuple[str, ...]:
+        """For REPLICA IDENTITY FULL: the primary key, else a unique index without NULLs; empty where there is none."""
+        usable = [i for i in self.indexes if i.immediate and i.not_null and set(i.columns) <= set(self.column_names)]
+        usable.sort(key=lambda i: not i.primary)
+        return usable[0].columns if usable else ()
+
+
+def load_tables(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, CatalogTable]:
+    """The catalog's view of these tables; a missing one is left out."""
+    wanted = list(names)
+    rows = connection.execute(_BY_NAME, [[n.schema for n in wanted], [n.name for n in wanted]]).fetchall()
+    return {table.name: table for table in _load(connection, rows)}
+
+
+def load_table(connection: PostgresConnection, oid: int) -> CatalogTable | None:
+    """The catalog's view of one table by number."""
+    tables = _load(connection, connection.execute(_BY_OID, [[oid]]).fetchall())
+    return tables[0] if tables else None
+
+
+def _load(connection: PostgresConnection, rows: Sequence[tuple[object, ...]]) -> list[CatalogTable]:
+    tables = _tables(rows)
+    roots = {t.oid: t for t in tables if t.partitioned}
+    every = list(tables)
+    if roots:
+        pairs = connection.execute(_LEAVES, [list(roots)]).fetchall()
+        leaves = {t.oid: t for t in _tables(connection.execute(_BY_OID, [[leaf for _, leaf in pairs]]).fetchall())}
+        for root, leaf in pairs:
+            if leaf in leaves:
+                roots[root].leaves.append(leaves[leaf])
+        every += leaves.values()
+    _fill_columns(connection, every)
+    for root_table in roots.values():
+        root_table.columns = [_with_leaves_fill(c, root_table.leaves) for c in root_table.columns]
+    return tables
+
+
+def _tables(rows: Sequence[tuple[object, ...]]) -> list[CatalogTable]:
+    tables = []
+    for oid, schema, name, kind, persistence, identity, filenode, tuples in rows:
+        tables.append(
+            CatalogTable(
+                oid=int(str(oid)),
+                name=TableName(str(schema), str(name)),
+                kind=str(kind),
+                persistence=str(persistence),
+                identity=identity_of(str(identity)),
+                relfilenode=int(str(filenode)),
+                rows=float(str(tuples)),
+            )
+        )
+    return tables
+
+
+def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]) -> None:
+    by_oid = {t.oid: t for t in tables}
+    rows = connection.execute(_COLUMNS, [list(by_oid)]).fetchall()
+    types = load_types(connection, {row[3] for row in rows})
+    for oid, attnum, name, type_oid, modifier, nullable, has_default, has_missing, missing, generated in rows:
+        if generated:
+            by_oid[oid].generated.append(name)
+            continue
+        kind = source_type(types, type_oid, modifier)
+        if kind is None:
+            continue
+        column = Column(name, kind, attnum, nullable=nullable, fill=missing)
+        by_oid[oid].columns.append(CatalogColumn(column, type_oid, modifier, has_default, has_missing))
+    for oid, *index in connection.execute(_INDEXES, [list(by_oid)]).fetchall():
+        primary, replica_identity, immediate, columns, not_null = index
+        if columns:
+            by_oid[oid].indexes.append(UniqueIndex(primary, replica_identity, immediate, tuple(columns), not_null))
+
+
+def _with_leaves_fill(root: CatalogColumn, leaves: Sequence[CatalogTable]) -> CatalogColumn:
+    """A root stores nothing: what old rows hold of a new column is noted at its leaves, where they agree."""
+    fills = {
+        c.column.fill for leaf in leaves for c in leaf.columns if c.column.name == root.column.name and c.has_missing
+    }
+    if len(fills) != 1:
+        return root
+    old = root.column
+    column = Column(old.name, old.type, old.attnum, old.nullable, fills.pop(), old.map_as)
+    return CatalogColumn(column, root.type_oid, root.modifier, root.has_default, has_missing=True)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChoice:
+    """How rows of a table are found. `problem` is set where updates and deletes cannot be followed."""
+
+    key: tuple[str, ...]
+    mode: KeyMode
+    problem: str | None = None
+
+
+def choose_key(
+    spec: TableSpec,
+    identity: ReplicaIdentity,
+    columns: Sequence[str],
+    identity_columns: Sequence[str],
+    fallback_key: Sequence[str],
+) -> KeyChoice:
+    """Declared key, then replica identity index or primary key; for FULL without a key the whole row. Insert-only needs none."""
+    if spec.insert_only:
+        return KeyChoice((), KeyMode.APPEND)
+    if not identity_columns:
+        return KeyChoice((), KeyMode.APPEND, "the table has no primary key and no other replica identity")
+    if spec.key:
+        missing = [name for name in spec.key if name not in columns]
+        if missing:
+            return KeyChoice((), KeyMode.APPEND, f"the declared key names no column of the table: {', '.join(missing)}")
+        if not set(spec.key) <= set(identity_columns):
+            return KeyChoice((), KeyMode.APPEND, "the declared key is not part of the table's replica identity")
+        return KeyChoice(tuple(spec.key), KeyMode.KEYED)
+    if identity is not ReplicaIdentity.FULL:
+        return KeyChoice(tuple(identity_columns), KeyMode.KEYED)
+    if fallback_key:
+        return KeyChoice(tuple(fallback_key), KeyMode.KEYED)
+    return KeyChoice((), KeyMode.BAG)
+
+
+def key_of(table: CatalogTable, spec: TableSpec) -> KeyChoice:
+    """The key choice for a table as it is now. Partitions must send the key too: each leaf has an identity of its own."""
+    choice = choose_key(spec, table.identity, table.column_names, table.identity_columns, table.fallback_key)
+    if choice.problem is not None or spec.insert_only:
+        return choice
+    for leaf in table.leaves:
+        enough = leaf.identity is ReplicaIdentity.FULL
+        if choice.mode is KeyMode.KEYED:
+            enough = enough or set(choice.key) <= set(leaf.identity_columns)
+        if not enough:
+            return KeyChoice(
+                (), KeyMode.APPEND, f"the replica identity of partition {leaf.name} does not include the table's key"
+            )
+    return choice
+
+
+def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema:
+    """A table's structure. Without identity and without insert_only consent: mode APPEND and identity NOTHING, for the caller to refuse."""
+    choice = key_of(table, spec)
+    identity = table.identity if choice.problem is None else ReplicaIdentity.NOTHING
+    return TableSchema(
+        name=table.name,
+        relation=RelationId(table.oid),
+        columns=tuple(mapped(c.column, spec) for c in table.columns),
+        key=choice.key,
+        mode=choice.mode,
+        identity=identity,
+        relfilenode=table.relfilenode,
+    )
+
+
+def mapped(column: Column, spec: TableSpec) -> Column:
+    """The column with the mapping that the user asked for."""
+    wanted = spec.map_as.get(column.name)
+    if wanted == column.map_as:
+        return column
+    return Column(column.name, column.type, column.attnum, column.nullable, column.fill, wanted)

@@ -1,0 +1,127 @@
+"""Cutting the replication protocol's byte stream into log records. Pure; offsets only, one copy of the payload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Array = npt.NDArray[Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+MESSAGE_HEADER = 5
+"""Type byte and length of a protocol message; the length counts itself."""
+_COPY_DATA, _XLOG_DATA, _KEEPALIVE = ord("d"), ord("w"), ord("k")
+_XLOG_HEADER = 25
+_KEEPALIVE_BYTES = 18
+
+MALFORMED = -1
+
+
+def _kernel(function: _F) -> _F:
+    return cast("_F", njit(cache=True, nogil=True)(function))
+
+
+@_kernel
+def _number(buffer: Array, at: int, size: int) -> int:
+    value = np.int64(0)
+    for i in range(size):
+        value = value << np.int64(8) | np.int64(buffer[at + i])
+    return value
+
+
+@_kernel
+def _measure(buffer: Array, filled: int, most_bytes: int) -> tuple[int, int, int, int]:
+    """Records, their bytes and the offset behind the last whole message up to the first that is no copy data; that one's type."""
+    at, records, size, other = 0, 0, 0, 0
+    while at + MESSAGE_HEADER <= filled:
+        length = _number(buffer, at + 1, 4)
+        if length < 4:
+            other = MALFORMED
+            break
+        end = at + 1 + length
+        if end > filled:
+            break
+        if buffer[at] != _COPY_DATA:
+            other = int(buffer[at])
+            break
+        if length < 5:
+            other = MALFORMED
+            break
+        kind = buffer[at + MESSAGE_HEADER]
+        payload = end - at - MESSAGE_HEADER
+        if kind == _XLOG_DATA and payload > _XLOG_HEADER:
+            if records > 0 and size + payload - _XLOG_HEADER > most_bytes:
+                break
+            records += 1
+            size += payload - _XLOG_HEADER
+        elif kind != _KEEPALIVE or payload != _KEEPALIVE_BYTES:
+            other = MALFORMED
+            break
+        at = end
+    return records, size, at, other
+
+
+@_kernel
+def _copy(buffer: Array, stop: int, data: Array, offsets: Array) -> tuple[int, int, int]:
+    """Copy the records of `buffer[:stop]`; the highest position, the last send time, and whether an answer is asked for."""
+    at, out, record = 0, 0, 0
+    highest, sent, asked = np.int64(0), np.int64(0), 0
+    offsets[0] = 0
+    while at < stop:
+        end = at + 1 + _number(buffer, at + 1, 4)
+        body = at + MESSAGE_HEADER
+        if buffer[body] == _XLOG_DATA:
+            first = body + _XLOG_HEADER
+            size = end - first
+            data[out : out + size] = buffer[first:end]
+            out += size
+            record += 1
+            offsets[record] = out
+            sent = _number(buffer, body + 17, 8)
+            highest = max(highest, _number(buffer, body + 1, 8), _number(buffer, body + 9, 8))
+        else:
+            sent = _number(buffer, body + 9, 8)
+            asked |= int(buffer[body + 17])
+            highest = max(highest, _number(buffer, body + 1, 8))
+        at = end
+    return highest, sent, asked
+
+
+class Frames(NamedTuple):
+    """What `cut` found. `consumed`: bytes of the input that are done with. `other`: type of the protocol message that stands there
+    whole and is no copy data, 0 for none, MALFORMED for bytes that make no sense. `wal_end`, `sent_us` 0 where nothing told them."""
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int32]
+    consumed: int
+    other: int
+    wal_end: int
+    sent_us: int
+    answer_asked: bool
+
+
+def cut(buffer: Array, filled: int, most_bytes: int) -> Frames:
+    """Log records of the whole messages in `buffer[:filled]`, at most `most_bytes` of them unless a single one is larger."""
+    records, size, consumed, other = _measure(buffer, filled, most_bytes)
+    data = np.empty(size, np.uint8)
+    offsets = np.empty(records + 1, np.int32)
+    highest, sent, asked = _copy(buffer, consumed, data, offsets)
+    return Frames(data, offsets, consumed, other, int(highest), int(sent), bool(asked))
+
+
+def error_fields(body: bytes) -> dict[str, str]:
+    """Fields of an ErrorResponse or NoticeResponse by their letter: `C` the SQLSTATE, `V` the severity, `M` the message."""
+    fields: dict[str, str] = {}
+    for part in body.split(b"\0"):
+        if part:
+            fields[chr(part[0])] = part[1:].decode("utf-8", "replace")
+    return fields
+
+
+def warm() -> None:
+    """Compile what is not in the cache yet."""
+    cut(np.zeros(16, np.uint8), 0, 1)

@@ -1,0 +1,65 @@
+"""Positions of the source: which cluster it is, where its log ends, and "now"."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors
+
+from engine.capture.postgres_log.connect import Connector, PostgresConnection, fault_of
+from engine.model.position import Lsn
+from engine.model.source import SourceIdentity
+
+MESSAGE_PREFIX = "penstock"
+_LONG_HEADER = 40
+_SHORT_HEADER = 24
+
+_END = """
+SELECT pg_is_in_recovery(),
+       CASE WHEN pg_is_in_recovery() THEN coalesce(pg_last_wal_replay_lsn(), '0/0') ELSE pg_current_wal_insert_lsn() END::text,
+       (SELECT setting::bigint FROM pg_settings WHERE name = 'wal_segment_size'),
+       current_setting('wal_block_size')::bigint
+"""
+
+
+def identify(connector: Connector) -> SourceIdentity:
+    """Cluster, timeline and version, as the replication protocol tells them."""
+    with connector.open(replication=True) as connection:
+        try:
+            system_id, timeline, *_ = connection.execute("IDENTIFY_SYSTEM").fetchall()[0]
+        except psycopg.Error as error:
+            raise fault_of(error, connector.name) from error
+        return SourceIdentity(str(system_id), int(timeline), connection.info.server_version)
+
+
+def now(connector: Connector) -> Lsn:
+    """Behind every commit so far, with the log flushed up to there; where writing is not allowed, the log's end."""
+    with connector.session() as connection:
+        try:
+            row = connection.execute("SELECT pg_logical_emit_message(true, %s, '')::text", [MESSAGE_PREFIX]).fetchone()
+        except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction, errors.ObjectNotInPrerequisiteState):
+            return _end(connection)
+        return Lsn.parse(str(row[0])) if row is not None else _end(connection)
+
+
+def current(connector: Connector) -> Lsn:
+    """Where the log ends at present."""
+    with connector.session() as connection:
+        return _end(connection)
+
+
+def _end(connection: PostgresConnection) -> Lsn:
+    row = connection.execute(_END).fetchone()
+    if row is None:
+        return Lsn(0)
+    in_recovery, text, segment, page = row
+    position = Lsn.parse(text)
+    return position if in_recovery else without_page_header(position, segment, page)
+
+
+def without_page_header(position: Lsn, segment_bytes: int, page_bytes: int) -> Lsn:
+    """The end of the last record: a position just behind a page's header is never reached by one, and a wait for it would hang."""
+    if position.value % segment_bytes == _LONG_HEADER:
+        return Lsn(position.value - _LONG_HEADER)
+    if position.value % page_bytes == _SHORT_HEADER:
+        return Lsn(position.value - _SHORT_HEADER)
+    return position

@@ -1,0 +1,196 @@
+"""The two publications of a subscription: one for tables whose updates and deletes can be followed, one for inserts only.
+
+A table without identity never gets into the first: its owner's own UPDATE would fail from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables
+from engine.capture.postgres_log.connect import Connector, PostgresConnection
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
+from engine.model.subscription import TableSpec
+
+_MOST_BYTES = 59
+_FULL = "insert, update, delete, truncate"
+_INSERTS = "insert, truncate"
+
+_PUBLICATION = """
+SELECT p.oid, p.puballtables, p.pubviaroot,
+       concat_ws(', ', CASE WHEN pubinsert THEN 'insert' END, CASE WHEN pubupdate THEN 'update' END,
+                 CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END),
+       coalesce(to_jsonb(p) ->> 'pubgencols', 'n')
+FROM pg_publication p WHERE p.pubname = %s
+"""
+_MEMBERS = """
+SELECT r.prrelid, n.nspname, c.relname,
+       to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
+       OR coalesce((to_jsonb(r) ->> 'prexcept')::boolean, false)
+FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE r.prpubid = %s
+"""
+_SCHEMAS = "SELECT count(*) FROM pg_publication_namespace WHERE pnpubid = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A publication as it is. `members`: per table, whether it is restricted by a filter or column list."""
+
+    name: str
+    every_table: bool
+    via_root: bool
+    operations: str
+    generated: str
+    schemas: int
+    members: Mapping[TableName, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A publication as it should be."""
+
+    name: str
+    operations: str
+    members: frozenset[TableName]
+
+
+def names(slot: str) -> tuple[str, str]:
+    """The two publications of a slot. Raises EngineFault(INTERNAL) where the name is too long to be extended."""
+    if len(slot.encode()) > _MOST_BYTES:
+        raise EngineFault(FaultKind.INTERNAL, slot, f"slot names have at most {_MOST_BYTES} bytes")
+    return slot, f"{slot}_ins"
+
+
+def prepare(connector: Connector, tables: Sequence[TableSpec], slot: str) -> None:
+    """Create both publications, or bring them to what `tables` ask for; committed when it returns.
+
+    Identities are looked at once more when the tables are locked against changes of them, so that none without is published.
+    """
+    with connector.session(slot) as connection, connection.transaction():
+        for wanted in _wanted(connection, tables, slot):
+            _bring_to(connection, wanted)
+        again = _wanted(connection, tables, slot)
+        for wanted in again:
+            current = _read(connection, wanted.name)
+            if current is None or set(current.members) != wanted.members:
+                detail = "a table's replica identity changed meanwhile"
+                raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, detail)
+
+
+def faults(connector: Connector, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
+    """What is not as it should be, in words. A table that lost its identity while published is one of them."""
+    with connector.session(slot) as connection:
+        found: list[str] = []
+        for wanted in _expected(connection, tables, slot):
+            current = _read(connection, wanted.name)
+            found += _compare(wanted, current)
+        return tuple(found)
+
+
+def drop(connector: Connector, slot: str) -> list[str]:
+    """Drop both; returns what is left, in words."""
+    left: list[str] = []
+    for name in names(slot):
+        try:
+            with connector.session(name) as connection:
+                connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+        except EngineFault as fault:
+            if fault.kind is FaultKind.SOURCE_UNREACHABLE:
+                raise
+            left.append(f"publication {name}: {fault.detail}")
+    return left
+
+
+def _wanted(connection: PostgresConnection, tables: Sequence[TableSpec], slot: str) -> tuple[Wanted, Wanted]:
+    """Tables that exist and can be published, by publication."""
+    catalog = load_tables(connection, [t.source for t in tables])
+    usable = [
+        (spec, catalog[spec.source]) for spec in tables if spec.source in catalog and _publishable(catalog[spec.source])
+    ]
+    full = frozenset(
+        table.name for spec, table in usable if not spec.insert_only and key_of(table, spec).problem is None
+    )
+    inserts = frozenset(table.name for spec, table in usable if spec.insert_only)
+    main, extra = names(slot)
+    return Wanted(main, _FULL, full), Wanted(extra, _INSERTS, inserts - full)
+
+
+def _expected(connection: PostgresConnection, tables: Sequence[TableSpec], slot: str) -> tuple[Wanted, Wanted]:
+    """As `_wanted`; a table that is published and lost its identity is not a change of the publication."""
+    main, extra = _wanted(connection, tables, slot)
+    current = _read(connection, main.name)
+    followed = {t.source for t in tables if not t.insert_only}
+    kept = followed & set(current.members) if current is not None else frozenset()
+    return Wanted(main.name, main.operations, main.members | kept), extra
+
+
+def _publishable(table: CatalogTable) -> bool:
+    return table.kind in {"r", "p"} and table.persistence == "p"
+
+
+def _read(connection: PostgresConnection, name: str) -> Publication | None:
+    row = connection.execute(_PUBLICATION, [name]).fetchone()
+    if row is None:
+        return None
+    oid, every_table, via_root, operations, generated = row
+    members = {
+        TableName(schema, table): bool(limited) for _, schema, table, limited in connection.execute(_MEMBERS, [oid])
+    }
+    schemas = 0
+    if connection.info.server_version >= 150000:
+        schemas = connection.execute(_SCHEMAS, [oid]).fetchall()[0][0]
+    return Publication(name, every_table, via_root, operations, generated, schemas, members)
+
+
+def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
+    if current is None:
+        return [f"publication {wanted.name} does not exist any more"]
+    found: list[str] = []
+    if current.every_table or current.schemas:
+        found.append(f"publication {wanted.name} was extended to whole schemas")
+    if not current.via_root:
+        found.append(f"publication {wanted.name} no longer publishes partitions through their root")
+    if current.operations != wanted.operations:
+        found.append(f"publication {wanted.name} publishes '{current.operations}' instead of '{wanted.operations}'")
+    if current.generated != "n":
+        found.append(f"publication {wanted.name} publishes generated columns")
+    found += [
+        f"table {t} is missing in publication {wanted.name}" for t in sorted(wanted.members - current.members.keys())
+    ]
+    found += [
+        f"table {t} does not belong in publication {wanted.name}"
+        for t in sorted(current.members.keys() - wanted.members)
+    ]
+    found += [
+        f"table {t} has a filter or column list in {wanted.name}" for t, limited in current.members.items() if limited
+    ]
+    return found
+
+
+def _bring_to(connection: PostgresConnection, wanted: Wanted) -> None:
+    name = sql.Identifier(wanted.name)
+    options = sql.SQL("(publish = {}, publish_via_partition_root = true)").format(sql.Literal(wanted.operations))
+    current = _read(connection, wanted.name)
+    if current is not None and not _compare(wanted, current):
+        return
+    if current is not None and (current.every_table or current.schemas or current.generated != "n"):
+        connection.execute(sql.SQL("DROP PUBLICATION {}").format(name))
+        current = None
+    if current is None:
+        connection.execute(sql.SQL("CREATE PUBLICATION {} WITH {}").format(name, options))
+    elif not current.via_root or current.operations != wanted.operations:
+        connection.execute(sql.SQL("ALTER PUBLICATION {} SET {}").format(name, options))
+    members = current.members if current is not None else {}
+    limited = {t for t, is_limited in members.items() if is_limited}
+    for word, tables in (
+        ("DROP", (members.keys() - wanted.members) | limited),
+        ("ADD", (wanted.members - members.keys()) | (limited & wanted.members)),
+    ):
+        if tables:
+            listed = sql.SQL(", ").join(sql.Identifier(t.schema, t.name) for t in sorted(tables))
+            connection.execute(sql.SQL("ALTER PUBLICATION {} " + word + " TABLE {}").format(name, listed))

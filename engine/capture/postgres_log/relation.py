@@ -1,0 +1,197 @@
+"""Relation records of the log: what they announce, brought together with the catalog, which may be further on already."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.capture.postgres_log.catalog import CatalogColumn, CatalogTable, choose_key, identity_of, mapped
+from engine.capture.postgres_log.types import TypeRow, source_type
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import Column, ReplicaIdentity, TableSchema
+from engine.model.subscription import TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedColumn:
+    """A column of a relation record; `identity`: part of the replica identity."""
+
+    name: str
+    identity: bool
+    type_oid: int
+    modifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A relation record."""
+
+    relation: RelationId
+    name: TableName
+    identity: ReplicaIdentity
+    columns: tuple[AnnouncedColumn, ...]
+
+
+def parse_relation(payload: bytes) -> Announced:
+    """Read a relation record, without the transaction id that it carries inside a streamed transaction.
+
+    Raises EngineFault(LOG_UNREADABLE) where it is anything else.
+    """
+    try:
+        return _parse(payload)
+    except (struct.error, ValueError, KeyError, IndexError) as error:
+        raise EngineFault(FaultKind.LOG_UNREADABLE, "relation record", "it is not laid out as expected") from error
+
+
+def _parse(payload: bytes) -> Announced:
+    if payload[:1] != b"R":
+        raise ValueError("not a relation record")
+    (oid,) = struct.unpack_from(">I", payload, 1)
+    schema, at = _text(payload, 5)
+    name, at = _text(payload, at)
+    identity = identity_of(chr(payload[at]))
+    (count,) = struct.unpack_from(">H", payload, at + 1)
+    at += 3
+    columns = []
+    for _ in range(count):
+        flags = payload[at]
+        column, at = _text(payload, at + 1)
+        type_oid, modifier = struct.unpack_from(">Ii", payload, at)
+        at += 8
+        columns.append(AnnouncedColumn(column, bool(flags & 1), type_oid, modifier))
+    if at != len(payload):
+        raise ValueError("bytes left over")
+    # The log leaves the schema of PostgreSQL's own tables out.
+    return Announced(RelationId(oid), TableName(schema or "pg_catalog", name), identity, tuple(columns))
+
+
+def _text(payload: bytes, at: int) -> tuple[str, int]:
+    end = payload.index(b"\0", at)
+    return payload[at:end].decode("utf-8"), end + 1
+
+
+def complete(
+    announced: Announced,
+    spec: TableSpec,
+    known: TableSchema | None,
+    table: CatalogTable | None,
+    types: Mapping[int, TypeRow],
+) -> TableSchema:
+    """The structure that a record announces. `table`: the catalog now, None where the table is gone; `types`: those announced.
+
+    Raises EngineFault(TABLE_STRUCTURE_CHANGED) where a column's number, or what rows older than a column hold of it, is not certain.
+    """
+    if known is not None and known.relation != announced.relation:
+        known = None
+    columns = tuple(_Matcher(announced, spec, known, table, types).columns())
+    identity_columns = tuple(c.name for c in announced.columns if c.identity)
+    fallback = _fallback(announced, known, table)
+    choice = choose_key(
+        spec, announced.identity, [c.name for c in columns], _ordered(identity_columns, known, table), fallback
+    )
+    if choice.problem is not None:
+        raise _changed(announced, choice.problem)
+    return TableSchema(
+        name=announced.name,
+        relation=announced.relation,
+        columns=columns,
+        key=choice.key,
+        mode=choice.mode,
+        identity=announced.identity,
+        relfilenode=table.relfilenode if table is not None else known.relfilenode if known is not None else 0,
+    )
+
+
+def _ordered(names: Sequence[str], known: TableSchema | None, table: CatalogTable | None) -> tuple[str, ...]:
+    """The identity's columns in key order, which the record does not tell."""
+    for order in (known.key if known is not None else (), table.identity_columns if table is not None else ()):
+        if set(order) == set(names):
+            return tuple(order)
+    return tuple(names)
+
+
+def _fallback(announced: Announced, known: TableSchema | None, table: CatalogTable | None) -> tuple[str, ...]:
+    names = {c.name for c in announced.columns}
+    for key in (
+        table.fallback_key if table is not None else (),
+        known.key if table is None and known is not None else (),
+    ):
+        if key and set(key) <= names:
+            return tuple(key)
+    return ()
+
+
+class _Matcher:
+    """Gives every announced column its attribute number, type and fill."""
+
+    def __init__(
+        self,
+        announced: Announced,
+        spec: TableSpec,
+        known: TableSchema | None,
+        table: CatalogTable | None,
+        types: Mapping[int, TypeRow],
+    ) -> None:
+        self._announced = announced
+        self._spec = spec
+        self._table = table
+        self._types = types
+        self._in_catalog = {c.column.name: c for c in table.columns} if table is not None else {}
+        self._known = {c.name: c for c in known.columns} if known is not None else {}
+        self._known_attnums = {c.attnum: c for c in known.columns} if known is not None else {}
+        self._rewritten = (
+            known is not None and table is not None and (table.partitioned or known.relfilenode != table.relfilenode)
+        )
+
+    def columns(self) -> list[Column]:
+        found = [mapped(self._column(c), self._spec) for c in self._announced.columns]
+        numbers = [c.attnum for c in found]
+        if sorted(set(numbers)) != numbers:
+            raise _changed(self._announced, "its columns cannot be told apart any more")
+        return found
+
+    def _column(self, announced: AnnouncedColumn) -> Column:
+        now = self._in_catalog.get(announced.name)
+        before = self._known.get(announced.name)
+        same_before = before is not None and _is_type(before, announced, self._types)
+        if now is not None and (now.type_oid, now.modifier) == (announced.type_oid, announced.modifier):
+            if before is not None and same_before and before.attnum != now.column.attnum:
+                raise _changed(self._announced, f"column {announced.name} was dropped and added again")
+            return self._current(announced, now)
+        if before is not None and same_before:
+            return before
+        if before is not None and now is not None and before.attnum == now.column.attnum:
+            return self._of_number(announced, before)
+        raise _changed(self._announced, f"column {announced.name} has changed again since")
+
+    def _current(self, announced: AnnouncedColumn, now: CatalogColumn) -> Column:
+        column = now.column
+        before = self._known_attnums.get(column.attnum)
+        if before is not None:
+            fill = column.fill if before.fill is None else before.fill
+            return Column(column.name, column.type, column.attnum, column.nullable, fill)
+        if self._known and not now.has_missing and self._rewritten and (now.has_default or not column.nullable):
+            raise _changed(
+                self._announced, f"column {announced.name} was added with values that the log does not carry"
+            )
+        return column
+
+    def _of_number(self, announced: AnnouncedColumn, before: Column) -> Column:
+        """The same column with a type that it had in between."""
+        kind = source_type(self._types, announced.type_oid, announced.modifier)
+        if kind is None:
+            raise _changed(self._announced, f"the type of column {announced.name} exists no more")
+        return Column(announced.name, kind, before.attnum, before.nullable, before.fill)
+
+
+def _is_type(column: Column, announced: AnnouncedColumn, types: Mapping[int, TypeRow]) -> bool:
+    if column.type.oid != announced.type_oid:
+        return False
+    kind = source_type(types, announced.type_oid, announced.modifier)
+    return kind is None or kind == column.type
+
+
+def _changed(announced: Announced, detail: str) -> EngineFault:
+    return EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(announced.name), detail)

@@ -1,0 +1,418 @@
+"""Offset-only reading of PostgreSQL's pgoutput: control records of a chunk, and row changes of committed ranges.
+
+Text format, protocol versions 2 to 4 with streaming 'on'. Inside a streamed transaction the messages R, Y, I, U, D, T
+and M carry the id of the (sub)transaction that wrote them behind the type byte. No value is looked at; what is found
+are places in the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from engine.model.batch import LogRange, TablePart
+from engine.model.control import CONTROL_FIELDS, ControlKind
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.source import ScannedChanges
+
+Array = npt.NDArray[Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _kernel(function: _F) -> _F:
+    """Compile with numba, keeping the signature for the type checker.
+
+    Kernels call only kernels of their own module: the compiler's cache does not notice changes in another file.
+    """
+    return cast("_F", njit(cache=True, nogil=True)(function))
+
+
+_CONTROL_DTYPE = np.dtype(CONTROL_FIELDS)
+_UNIX_SHIFT_US = 946_684_800_000_000
+"""From 2000-01-01, the zero of PostgreSQL's clock, to 1970-01-01."""
+
+_BEGIN, _COMMIT = int(ControlKind.BEGIN), int(ControlKind.COMMIT)
+_STREAM_START, _STREAM_STOP = int(ControlKind.STREAM_START), int(ControlKind.STREAM_STOP)
+_STREAM_COMMIT, _STREAM_ABORT = int(ControlKind.STREAM_COMMIT), int(ControlKind.STREAM_ABORT)
+_RELATION, _TRUNCATE, _MESSAGE = int(ControlKind.RELATION), int(ControlKind.TRUNCATE), int(ControlKind.MESSAGE)
+
+_T_BEGIN, _T_COMMIT, _T_START, _T_STOP, _T_STREAM_COMMIT, _T_ABORT = (ord(c) for c in "BCSEcA")
+_T_RELATION, _T_INSERT, _T_UPDATE, _T_DELETE, _T_TRUNCATE, _T_MESSAGE = (ord(c) for c in "RIUDTM")
+_T_KEY, _T_OLD, _T_NEW = (ord(c) for c in "KON")
+_V_NULL, _V_UNCHANGED, _V_TEXT = (ord(c) for c in "nut")
+
+_SHORTEST_BEGIN = 21
+_KIND_OF = np.zeros(256, np.uint8)
+_SHORTEST = np.ones(256, np.int64)
+for _type, _kind, _length in (
+    (_T_BEGIN, _BEGIN, _SHORTEST_BEGIN),
+    (_T_COMMIT, _COMMIT, 26),
+    (_T_START, _STREAM_START, 6),
+    (_T_STOP, _STREAM_STOP, 1),
+    (_T_STREAM_COMMIT, _STREAM_COMMIT, 30),
+    (_T_ABORT, _STREAM_ABORT, 9),
+    (_T_RELATION, _RELATION, 9),
+    (_T_TRUNCATE, _TRUNCATE, 6),
+    (_T_MESSAGE, _MESSAGE, 15),
+):
+    _KIND_OF[_type] = _kind
+    _SHORTEST[_type] = _length
+
+
+@_kernel
+def _byte(data: Array, at: int) -> int:
+    """One byte as a signed integer: unsigned ones would turn sums with signed ones into floats."""
+    return int(np.int64(data[at]))
+
+
+@_kernel
+def _be16(data: Array, at: int) -> int:
+    return _byte(data, at) << 8 | _byte(data, at + 1)
+
+
+@_kernel
+def _be32(data: Array, at: int) -> int:
+    return _be16(data, at) << 16 | _be16(data, at + 2)
+
+
+@_kernel
+def _be64(data: Array, at: int) -> int:
+    return _be32(data, at) << 32 | _be32(data, at + 4)
+
+
+@_kernel
+def _count_controls(data: Array, offsets: Array, kind_of: Array) -> int:
+    """Number of control records, or -1 - record where one is empty."""
+    found = 0
+    for i in range(offsets.size - 1):
+        if offsets[i] >= offsets[i + 1]:
+            return -1 - i
+        if kind_of[data[offsets[i]]] != 0:
+            found += 1
+    return found
+
+
+class _Controls(NamedTuple):
+    kind: Array
+    ordinal: Array
+    xid: Array
+    subxid: Array
+    end_lsn: Array
+    time_us: Array
+
+
+@_kernel
+def _fill_controls(data: Array, offsets: Array, kind_of: Array, shortest: Array, stream: int, out: _Controls) -> int:
+    """Write the control records; returns the transaction whose stream is open at the end, or -1 - record."""
+    at = 0
+    for i in range(offsets.size - 1):
+        p = offsets[i]
+        kind = kind_of[data[p]]
+        if kind == 0:
+            continue
+        if offsets[i + 1] - p < shortest[data[p]]:
+            return -1 - i
+        out.kind[at] = kind
+        out.ordinal[at] = i
+        if kind == _BEGIN:
+            out.xid[at] = _be32(data, p + 17)
+        elif kind == _COMMIT:
+            out.end_lsn[at] = _be64(data, p + 10)
+            out.time_us[at] = _be64(data, p + 18) + _UNIX_SHIFT_US
+        elif kind == _STREAM_START:
+            stream = _be32(data, p + 1)
+            out.xid[at] = stream
+        elif kind == _STREAM_STOP:
+            stream = 0
+        elif kind == _STREAM_COMMIT:
+            out.xid[at] = _be32(data, p + 1)
+            out.end_lsn[at] = _be64(data, p + 14)
+            out.time_us[at] = _be64(data, p + 22) + _UNIX_SHIFT_US
+        elif kind == _STREAM_ABORT:
+            out.xid[at] = _be32(data, p + 1)
+            out.subxid[at] = _be32(data, p + 5)
+        else:
+            out.xid[at] = stream
+        at += 1
+    return stream
+
+
+def find_controls(data: Array, offsets: Array, in_stream_xid: int) -> tuple[Array, int]:
+    """Pick the control records out of a chunk of raw records.
+
+    Args:
+        data: uint8, the records one behind the other. offsets: int32 or int64 borders (count + 1).
+        in_stream_xid: what the call before returned for the same session; 0 at its start.
+
+    Returns: a structured array of CONTROL_FIELDS, `ordinal` from 0 within the chunk, and the transaction whose stream
+        is open behind the last record (0 = none).
+
+    Raises:
+        EngineFault(LOG_UNREADABLE): a record is shorter than its kind allows.
+    """
+    count = _count_controls(data, offsets, _KIND_OF)
+    out = np.zeros(max(count, 0), _CONTROL_DTYPE)
+    if count > 0:
+        fields = _Controls(*(np.zeros(count, out.dtype[name]) for name, _ in CONTROL_FIELDS))
+        in_stream_xid = _fill_controls(data, offsets, _KIND_OF, _SHORTEST, in_stream_xid, fields)
+        for (name, _), values in zip(CONTROL_FIELDS, fields, strict=True):
+            out[name] = values
+    if count < 0 or in_stream_xid < 0:
+        raise _unreadable(-1 - min(count, in_stream_xid))
+    return out, int(in_stream_xid)
+
+
+class _Ranges(NamedTuple):
+    """Per range: records `[low, high)` by index, streamed transaction, end LSN, and its slice of `aborted` (sorted)."""
+
+    low: Array
+    high: Array
+    xid: Array
+    end: Array
+    aborted_low: Array
+    aborted_high: Array
+    aborted: Array
+
+
+class _Parts(NamedTuple):
+    """Per part, in ascending order of oid. `version` counts relation records while the scan goes on."""
+
+    oid: Array
+    after: Array
+    version: Array
+
+
+class _Out(NamedTuple):
+    op: Array
+    relation: Array
+    version: Array
+    new: Array
+    old: Array
+    old_kind: Array
+    range_index: Array
+
+
+@_kernel
+def _most_entries(data: Array, offsets: Array, ranges: _Ranges) -> int:
+    """Upper bound of entries: one per record, and for each truncate one per relation that it can name."""
+    total = 0
+    for r in range(ranges.low.size):
+        for i in range(ranges.low[r], ranges.high[r]):
+            kind = data[offsets[i]]
+            if kind in (_T_INSERT, _T_UPDATE, _T_DELETE):
+                total += 1
+            elif kind == _T_TRUNCATE:
+                total += (offsets[i + 1] - offsets[i]) // 4
+    return total
+
+
+@_kernel
+def _position(sorted_values: Array, low: int, high: int, value: int) -> int:
+    """Index of `value` in `sorted_values[low:high]`, -1 where it is not there."""
+    stop = high
+    while low < high:
+        middle = (low + high) >> 1
+        if sorted_values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    if low < stop and sorted_values[low] == value:
+        return low
+    return -1
+
+
+@_kernel
+def _behind_tuple(data: Array, at: int, stop: int) -> int:
+    """The place behind the tuple at `at`, -1 where it does not end before `stop`."""
+    if at + 2 > stop:
+        return -1
+    columns = _be16(data, at)
+    at += 2
+    for _ in range(columns):
+        if at >= stop:
+            return -1
+        kind = data[at]
+        at += 1
+        if kind == _V_TEXT:
+            if at + 4 > stop:
+                return -1
+            at += 4 + _be32(data, at)
+        elif kind not in (_V_NULL, _V_UNCHANGED):
+            return -1
+    if at > stop:
+        return -1
+    return at
+
+
+@_kernel
+def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -> bool:
+    """Note where the images of the row change lie whose relation ends at `at`; False where it is unreadable."""
+    out.new[n] = -1
+    out.old[n] = -1
+    out.old_kind[n] = 0
+    if at >= stop:
+        return False
+    mark = data[at]
+    if kind != _T_INSERT and mark in (_T_KEY, _T_OLD):
+        out.old[n] = at + 1
+        out.old_kind[n] = 1 if mark == _T_KEY else 2
+        at = _behind_tuple(data, at + 1, stop)
+        if at < 0 or kind == _T_DELETE:
+            out.op[n] = 3
+            return at == stop
+        if at >= stop:
+            return False
+        mark = data[at]
+    if mark != _T_NEW or kind == _T_DELETE:
+        return False
+    out.op[n] = 1 if kind == _T_INSERT else 2
+    out.new[n] = at + 1
+    return _behind_tuple(data, at + 1, stop) == stop
+
+
+@_kernel
+def _truncates(data: Array, at: int, stop: int, r: int, end: int, parts: _Parts, n: int, out: _Out) -> int:
+    """One entry for each of the truncate's relations that is a part; returns the next entry, -1 where unreadable."""
+    if at + 5 > stop or at + 5 + 4 * _be32(data, at) > stop:
+        return -1
+    for k in range(_be32(data, at)):
+        oid = _be32(data, at + 5 + 4 * k)
+        part = _position(parts.oid, 0, parts.oid.size, oid)
+        if part < 0 or end <= parts.after[part]:
+            continue
+        out.op[n] = 4
+        out.relation[n] = oid
+        out.version[n] = parts.version[part]
+        out.new[n] = -1
+        out.old[n] = -1
+        out.old_kind[n] = 0
+        out.range_index[n] = r
+        n += 1
+    return n
+
+
+@_kernel
+def _scan_range(
+    data: Array, offsets: Array, r: int, ranges: _Ranges, parts: _Parts, n: int, out: _Out
+) -> tuple[int, int]:
+    """Append the changes of range `r`; returns (next free entry, -1) or (0, record) for an unreadable record."""
+    last_oid = -1
+    part = -1
+    low, high = ranges.aborted_low[r], ranges.aborted_high[r]
+    end = ranges.end[r]
+    skip = 4 if ranges.xid[r] != 0 else 0
+    for i in range(ranges.low[r], ranges.high[r]):
+        p, stop = offsets[i], offsets[i + 1]
+        kind = data[p]
+        row = kind in (_T_INSERT, _T_UPDATE, _T_DELETE)
+        if not row and kind not in (_T_RELATION, _T_TRUNCATE):
+            if kind == _T_BEGIN and skip == 0 and stop - p == _SHORTEST_BEGIN:
+                # A run of transactions may span a part's `after`: each counts by its own commit. The record names the commit's
+                # start, which lies before `after` exactly where its end does not lie behind it.
+                end = np.uint64(_be64(data, p + 1) + 1)
+            continue
+        if stop - p < 5 + skip:
+            return 0, i
+        aborted = high > low and _position(ranges.aborted, low, high, _be32(data, p + 1)) >= 0
+        if kind == _T_TRUNCATE:
+            if not aborted:
+                n = _truncates(data, p + 1 + skip, stop, r, end, parts, n, out)
+                if n < 0:
+                    return 0, i
+            continue
+        oid = _be32(data, p + 1 + skip)
+        if oid != last_oid:
+            part = _position(parts.oid, 0, parts.oid.size, oid)
+            last_oid = oid
+        if part < 0:
+            continue
+        if kind == _T_RELATION:
+            parts.version[part] += 1
+        elif not aborted and end > parts.after[part]:
+            if not _row_change(data, p + 5 + skip, stop, kind, n, out):
+                return 0, i
+            out.relation[n] = oid
+            out.version[n] = parts.version[part]
+            out.range_index[n] = r
+            n += 1
+    return n, -1
+
+
+@_kernel
+def _scan_all(data: Array, offsets: Array, ranges: _Ranges, parts: _Parts, out: _Out) -> tuple[int, int]:
+    n = 0
+    for r in range(ranges.low.size):
+        n, bad = _scan_range(data, offsets, r, ranges, parts, n, out)
+        if bad >= 0:
+            return 0, bad
+    return n, -1
+
+
+class PgOutputScanner:
+    """`model.source.Scanner` for pgoutput. Holds nothing; one may serve any number of threads."""
+
+    def scan(
+        self, data: Any, offsets: Any, first: Any, ranges: Sequence[LogRange], parts: Sequence[TablePart]
+    ) -> ScannedChanges:
+        """Find the changes of `parts` in committed order; see `model.source.Scanner`.
+
+        Raises:
+            EngineFault(QUEUE_CORRUPT): a record that a range names is not among those given.
+            EngineFault(LOG_UNREADABLE): a record is not what its type byte says.
+        """
+        places = _locate(first, ranges)
+        sorted_parts = sorted(parts, key=lambda part: part.versions[0].relation)
+        targets = _Parts(
+            np.array([part.versions[0].relation for part in sorted_parts], np.int64),
+            np.array([part.after.value for part in sorted_parts], np.uint64),
+            np.zeros(len(sorted_parts), np.int32),
+        )
+        most = _most_entries(data, offsets, places)
+        kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.int32)
+        out = _Out(*(np.empty(most, kind) for kind in kinds))
+        found, bad = _scan_all(data, offsets, places, targets, out)
+        if bad >= 0:
+            raise _unreadable(int(first[bad]))
+        return ScannedChanges(data, *(column[:found] for column in out))
+
+
+def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
+    """Turn ordinals into record indices and lay the aborted transactions of all ranges out in one array."""
+    starts = np.array([r.start for r in ranges], np.int64)
+    stops = np.array([r.stop for r in ranges], np.int64)
+    low, high = np.searchsorted(first, starts), np.searchsorted(first, stops)
+    lost = np.flatnonzero(high - low != stops - starts)
+    if lost.size:
+        raise EngineFault(FaultKind.QUEUE_CORRUPT, "queue", f"records of the range at {starts[lost[0]]} are missing")
+    places: dict[frozenset[int], tuple[int, int]] = {}
+    flat: list[int] = []
+    for r in ranges:
+        if r.aborted not in places:
+            places[r.aborted] = (len(flat), len(flat) + len(r.aborted))
+            flat.extend(sorted(r.aborted))
+    return _Ranges(
+        low,
+        high,
+        np.array([r.xid for r in ranges], np.int64),
+        np.array([r.end.value for r in ranges], np.uint64),
+        np.array([places[r.aborted][0] for r in ranges], np.int64),
+        np.array([places[r.aborted][1] for r in ranges], np.int64),
+        np.array(flat, np.int64),
+    )
+
+
+def _unreadable(record: int) -> EngineFault:
+    return EngineFault(FaultKind.LOG_UNREADABLE, "log", f"record {record} is not a message of the expected form")
+
+
+def warm() -> None:
+    """Compile or load every kernel of this module, for writable and for read-only buffers."""
+    data, scanner = np.frombuffer(b"E", np.uint8), PgOutputScanner()
+    for buffer in (data, data.copy()):
+        for width in (np.int32, np.int64):
+            find_controls(buffer, np.array([0, 1], width), 0)
+        scanner.scan(buffer, np.array([0, 1], np.int64), np.zeros(1, np.int64), (), ())

@@ -1,0 +1,222 @@
+"""Replication slots: made with an exported snapshot, looked at, dropped, and freed of our own older reader."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import select
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import pq, sql
+
+from engine.capture.postgres_log.connect import (
+    Connector,
+    PostgresConnection,
+    describe_state,
+    fault_of,
+    kind_of_state,
+)
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.model.source import ExportedSnapshot, SlotStatus
+
+CREATE_TIMEOUT_S = 600.0
+FREE_TIMEOUT_S = 5.0
+_POLL_S = 0.05
+_CANCEL_TIMEOUT_S = 5.0
+
+_KINDS = {"55000": FaultKind.SOURCE_WAL_LEVEL, "42710": FaultKind.SLOT_IN_USE, "53300": FaultKind.SOURCE_NO_SENDERS}
+
+_STATUS = """
+SELECT s.confirmed_flush_lsn::text, s.restart_lsn::text, s.active_pid, s.wal_status, s.safe_wal_size,
+       coalesce(pg_wal_lsn_diff(
+           CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, s.restart_lsn
+       ), 0)::bigint,
+       to_jsonb(s) ->> 'invalidation_reason', coalesce((to_jsonb(s) ->> 'conflicting')::boolean, false),
+       coalesce(t.spill_bytes, 0), coalesce(t.stream_bytes, 0)
+FROM pg_replication_slots s LEFT JOIN pg_stat_replication_slots t ON t.slot_name = s.slot_name
+WHERE s.slot_name = %s
+"""
+_OLDEST_OPEN = """
+SELECT who || ', open for ' || greatest(0, extract(epoch FROM clock_timestamp() - since))::bigint || ' s'
+FROM (
+    SELECT 'pid ' || pid AS who, xact_start AS since
+    FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+    UNION ALL
+    SELECT 'prepared transaction of ' || owner, prepared FROM pg_prepared_xacts
+) AS open_transactions
+ORDER BY since LIMIT 1
+"""
+_READER = """
+SELECT s.active_pid, a.application_name, a.usename = current_user
+FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+WHERE s.slot_name = %s AND s.active_pid IS NOT NULL
+"""
+
+
+@contextmanager
+def lasting(connector: Connector, slot: str) -> Iterator[ExportedSnapshot]:
+    """Create the slot; it stays, its snapshot ends with the block."""
+    with connector.open(replication=True) as connection:
+        yield _create(connector, connection, slot, temporary=False, timeout_s=CREATE_TIMEOUT_S)
+
+
+@contextmanager
+def temporary(connector: Connector, timeout_s: float) -> Iterator[ExportedSnapshot]:
+    """A slot for its snapshot only; both end with the block. Raises SOURCE_TIMEOUT where open transactions hold it up."""
+    with connector.open(replication=True) as connection:
+        slot = f"penstock_tmp_{secrets.token_hex(8)}"
+        yield _create(connector, connection, slot, temporary=True, timeout_s=timeout_s)
+
+
+def status(connector: Connector, slot: str) -> SlotStatus:
+    """The slot as the source reports it."""
+    with connector.session() as connection:
+        row = connection.execute(_STATUS, [slot]).fetchone()
+    if row is None:
+        return SlotStatus(exists=False)
+    confirmed, restart, pid, wal_status, safe, retained, reason, conflicting, spilled, streamed = row
+    return SlotStatus(
+        exists=True,
+        confirmed=Lsn.parse(confirmed) if confirmed else None,
+        restart=Lsn.parse(restart) if restart else None,
+        active_pid=pid,
+        wal_status=wal_status or "",
+        retained_bytes=max(0, retained),
+        safe_wal_bytes=safe,
+        invalidation=reason or ("conflict" if conflicting else "wal_removed" if wal_status == "lost" else None),
+        spill_bytes=spilled,
+        stream_bytes=streamed,
+    )
+
+
+def oldest_open(connector: Connector) -> str | None:
+    """The oldest transaction that has written and is still open: as `pid 123, open for 45 s`."""
+    with connector.session() as connection:
+        row = connection.execute(_OLDEST_OPEN).fetchone()
+    return str(row[0]) if row is not None else None
+
+
+def drop(connector: Connector, slot: str) -> list[str]:
+    """Drop the slot, waiting a moment for a reader that is just leaving. Returns what is left, in words."""
+    deadline = time.monotonic() + FREE_TIMEOUT_S
+    with connector.session(slot) as connection:
+        while True:
+            try:
+                connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+            except psycopg.errors.UndefinedObject:
+                return []
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() >= deadline:
+                    return [f"replication slot {slot}: somebody still reads it"]
+                time.sleep(_POLL_S)
+            except psycopg.errors.InsufficientPrivilege:
+                return [f"replication slot {slot}: the user may not drop it"]
+            else:
+                return []
+
+
+def terminate_reader(connector: Connector, slot: str, application: str) -> bool:
+    """End a walsender of ours on this slot and wait until the slot is free.
+
+    Ours is one of the same user whose application name is `application` but for the number it ends with: an older epoch. Returns
+    False where nobody reads the slot. Raises EngineFault(SLOT_IN_USE) where somebody else does, or ours does not end.
+    """
+    with connector.session(slot) as connection:
+        reader = connection.execute(_READER, [slot]).fetchone()
+        if reader is None:
+            return False
+        pid, name, same_user = reader
+        if not same_user or _family(name or "") != _family(application):
+            raise EngineFault(FaultKind.SLOT_IN_USE, slot, f"pid {pid} reads it, which is not ours")
+        connection.execute("SELECT pg_terminate_backend(%s)", [pid])
+        deadline = time.monotonic() + FREE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            left = connection.execute(_READER, [slot]).fetchone()
+            if left is None or left[0] != pid:
+                return True
+            time.sleep(_POLL_S)
+    raise EngineFault(FaultKind.SLOT_IN_USE, slot, f"our own older reader, pid {pid}, does not end")
+
+
+def _family(application: str) -> str:
+    return application.encode()[:63].decode(errors="ignore").rstrip("0123456789")
+
+
+def _create(
+    connector: Connector, connection: PostgresConnection, slot: str, *, temporary: bool, timeout_s: float
+) -> ExportedSnapshot:
+    if connection.info.server_version < 150000:
+        options = "EXPORT_SNAPSHOT"
+    elif connection.info.server_version >= 170000 and not temporary and not _in_recovery(connection):
+        options = "(SNAPSHOT 'export', FAILOVER true)"
+    else:
+        options = "(SNAPSHOT 'export')"
+    kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
+    command = (
+        sql.SQL("CREATE_REPLICATION_SLOT {} " + kind + " pgoutput " + options)
+        .format(sql.Identifier(slot))
+        .as_bytes(connection)
+    )
+    _, position, snapshot = _run(connector, connection.pgconn, command, slot, timeout_s)[:3]
+    return ExportedSnapshot(snapshot, Lsn.parse(position))
+
+
+def _in_recovery(connection: PostgresConnection) -> bool:
+    return bool(connection.execute("SELECT pg_is_in_recovery()").fetchall()[0][0])
+
+
+def _run(connector: Connector, pgconn: pq.abc.PGconn, command: bytes, subject: str, timeout_s: float) -> list[str]:
+    """Run a replication command that may wait for others' transactions; cancelled when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    pgconn.send_query(command)
+    timed_out = False
+    while pgconn.is_busy():
+        left = deadline - time.monotonic()
+        if left <= 0 and not timed_out:
+            timed_out = True
+            deadline = time.monotonic() + _CANCEL_TIMEOUT_S
+            _cancel(pgconn)
+        elif left <= 0:
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, subject, "the source does not answer")
+        else:
+            select.select([pgconn.socket], [], [], left)
+            try:
+                pgconn.consume_input()
+            except psycopg.Error as error:
+                raise fault_of(error, connector.name) from error
+    return _first_row(connector, pgconn, subject, timed_out=timed_out)
+
+
+def _first_row(connector: Connector, pgconn: pq.abc.PGconn, subject: str, *, timed_out: bool) -> list[str]:
+    result = pgconn.get_result()
+    if result is None:
+        raise EngineFault(FaultKind.SOURCE_UNREACHABLE, connector.name, "the connection was lost")
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        state = _text(result.error_field(pq.DiagnosticField.SQLSTATE)) or None
+        if timed_out:
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, subject, f"open transactions hold it up: {_who(connector)}")
+        message = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
+        raise EngineFault(_KINDS.get(state or "") or kind_of_state(state), subject, describe_state(state, message))
+    row = [_text(result.get_value(0, column)) for column in range(result.nfields)]
+    while pgconn.get_result() is not None:
+        pass
+    return row
+
+
+def _cancel(pgconn: pq.abc.PGconn) -> None:
+    with contextlib.suppress(psycopg.Error):
+        pgconn.get_cancel().cancel()
+
+
+def _who(connector: Connector) -> str:
+    with contextlib.suppress(EngineFault):
+        return oldest_open(connector) or "none that can be seen"
+    return "the source does not say which"
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "replace")

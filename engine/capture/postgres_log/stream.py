@@ -1,0 +1,260 @@
+"""One replication session: raw records as they come, positions, and what is confirmed to the source."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+import numpy as np
+import psycopg
+
+from engine.capture.postgres_log.connect import Connector, describe_state, fault_of, kind_of_state
+from engine.capture.postgres_log.frames import MALFORMED, MESSAGE_HEADER, Array, Frames, cut, error_fields
+from engine.capture.postgres_log.scan import find_controls
+from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
+from engine.model.control import ControlKind
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.model.source import RecordChunk
+
+CHUNK_BYTES = 8 * 1024 * 1024
+_INBOX_BYTES = CHUNK_BYTES + 256 * 1024
+
+_TRICKLE_NAP_S = 0.002
+_POUR_NAP_S = 0.008
+_POUR_BYTES = 64 * 1024
+"""A read that brings this much tells that changes pour. The source sends, and wakes its reader, once per change: reading less often
+is what lets it go fast. The first change after a pause is read at once."""
+
+_MOVED_STATUS_S = 1.0
+_IDLE_STATUS_S = 5.0
+_START_TIMEOUT_S = 60.0
+
+_STATUS = struct.Struct(">cQQQQB")
+
+_KNOWN_TYPES = np.zeros(256, np.bool_)
+_KNOWN_TYPES[list(b"BCORYIUDTMSEcA")] = True
+
+_START_KINDS = {
+    "42704": FaultKind.LOG_GAP,
+    "55000": FaultKind.LOG_GAP,
+    "58P01": FaultKind.LOG_GAP,
+    "55006": FaultKind.SLOT_IN_USE,
+}
+_STREAM_KINDS = {
+    "42704": FaultKind.PUBLICATION_CHANGED,
+    "55000": FaultKind.PUBLICATION_CHANGED,
+    "58P01": FaultKind.LOG_GAP,
+}
+_HARMLESS_SEVERITIES = frozenset({"DEBUG", "LOG", "INFO", "NOTICE"})
+_HARMLESS_CLASSES = frozenset({"00", "01"})
+
+
+def start_command(slot: str, start: Lsn, publications: tuple[str, ...], server_version: int) -> str:
+    """START_REPLICATION with the highest protocol of the server, open transactions streamed, and our messages."""
+    protocol = 4 if server_version >= 160000 else 3 if server_version >= 150000 else 2
+    listed = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
+    quoted = listed.replace("'", "''")
+    name = '"' + slot.replace('"', '""') + '"'
+    return (
+        f"START_REPLICATION SLOT {name} LOGICAL {start} (proto_version '{protocol}', streaming 'on', messages 'true',"
+        f" publication_names '{quoted}')"
+    )
+
+
+def open_stream(
+    connector: Connector, slot: str, start: Lsn, application: str, publications: tuple[str, ...]
+) -> PostgresLogStream:
+    """Start streaming behind `start`. The caller has made the gap check: the source goes on in silence where `start` is too old.
+
+    Raises EngineFault(SLOT_IN_USE, LOG_GAP where the slot is gone or invalid, SOURCE_*).
+    """
+    connection = connector.open(application, replication=True)
+    try:
+        transport = open_transport(connection)
+        transport.start(start_command(slot, start, publications, connection.info.server_version))
+    except psycopg.Error as error:
+        connection.close()
+        raise fault_of(error, slot, _START_KINDS) from error
+    except BaseException:
+        connection.close()
+        raise
+    stream = PostgresLogStream(transport, slot, start)
+    try:
+        stream.await_start()
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+class PostgresLogStream:
+    """LogStream over one replication session; used by one thread."""
+
+    def __init__(self, transport: Transport, slot: str, start: Lsn) -> None:
+        self._transport = transport
+        self._slot = slot
+        self._inbox = Inbox(_INBOX_BYTES)
+        self._wal_end = start.value
+        self._reported_end = start.value
+        self._confirmed = start.value
+        self._told = start.value
+        self._told_at = time.monotonic()
+        self._server_time = 0
+        self._in_stream_xid = 0
+        self._last_read = 0.0
+        self._pouring = False
+        self._leftover = False
+
+    def await_start(self) -> None:
+        """Wait until the source has agreed to stream. Raises EngineFault where it refuses."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            frames = cut(self._inbox.buffer, self._inbox.filled, 0)
+            if frames.other == ord("W"):
+                self._drop_message()
+                self._status()
+                return
+            if frames.other in {ord("N"), ord("S")}:
+                self._drop_message()
+                continue
+            if frames.other == ord("E"):
+                raise self._server_fault(_START_KINDS)
+            if frames.other or frames.consumed:
+                raise EngineFault(FaultKind.LOG_UNREADABLE, self._slot, "the source answers in a way we do not know")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise EngineFault(FaultKind.SOURCE_TIMEOUT, self._slot, "the source does not start streaming")
+            if self._transport.wait(left):
+                self._inbox.fill(self._transport)
+
+    def read(self, timeout_s: float) -> RecordChunk | None:
+        """The next records; see LogStream.read."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._keep_alive()
+            if self._leftover or self._receive(deadline):
+                chunk = self._next_chunk()
+                if chunk is not None:
+                    return chunk
+            elif time.monotonic() >= deadline:
+                return None
+
+    def confirm(self, durable: Lsn) -> None:
+        """Note what may be released, and tell it in due time; see LogStream.confirm."""
+        self._confirmed = max(self._confirmed, durable.value)
+        self._keep_alive()
+
+    def ask_position(self) -> None:
+        """Ask for a keepalive; see LogStream.ask_position."""
+        self._status(ask=True)
+
+    def close(self) -> None:
+        """Tell what was confirmed last and end the session. Safe to repeat."""
+        try:
+            if self._confirmed > self._told:
+                self._status()
+        except EngineFault:
+            pass
+        finally:
+            self._transport.close()
+
+    def _receive(self, deadline: float) -> bool:
+        """Take in what has come by the deadline, not more often than paced reading wants."""
+        now = time.monotonic()
+        rest = self._last_read + (_POUR_NAP_S if self._pouring else _TRICKLE_NAP_S) - now
+        if rest > 0:
+            time.sleep(rest)
+        self._last_read = time.monotonic()
+        count = self._inbox.fill(self._transport)
+        if count == 0:
+            self._pouring = False
+            # A pause: whatever comes next is read as soon as it is there.
+            if self._transport.wait(min(deadline - self._last_read, self._status_due(self._last_read))):
+                self._last_read = time.monotonic()
+                count = self._inbox.fill(self._transport)
+        self._pouring = count >= _POUR_BYTES
+        return count > 0
+
+    def _next_chunk(self) -> RecordChunk | None:
+        frames = cut(self._inbox.buffer, self._inbox.filled, CHUNK_BYTES)
+        if frames.other and frames.consumed == 0:
+            self._other_message(frames.other)
+            self._leftover = True
+            return None
+        self._inbox.drop(frames.consumed)
+        # What stands behind a full chunk is whole already, and so may be a message of another kind: look again before receiving.
+        self._leftover = frames.consumed > 0 and (frames.other != 0 or len(frames.data) > 0) and self._inbox.filled > 0
+        self._server_time = frames.sent_us or self._server_time
+        self._wal_end = max(self._wal_end, frames.wal_end)
+        if frames.answer_asked:
+            self._status()
+        if len(frames.offsets) == 1 and self._wal_end == self._reported_end:
+            return None
+        self._reported_end = self._wal_end
+        return self._chunk(frames)
+
+    def _chunk(self, frames: Frames) -> RecordChunk:
+        data, offsets = frames.data, frames.offsets
+        if len(offsets) > 1:
+            self._check_types(data[offsets[:-1]])
+        controls, self._in_stream_xid = find_controls(data, offsets, self._in_stream_xid)
+        at = controls["ordinal"][controls["kind"] == ControlKind.RELATION]
+        relations = {int(i): data[offsets[i] : offsets[i + 1]].tobytes() for i in at}
+        return RecordChunk(data, offsets, controls, relations, Lsn(self._wal_end))
+
+    def _check_types(self, types: Array) -> None:
+        if not _KNOWN_TYPES[types].all():
+            unknown = int(types[~_KNOWN_TYPES[types]][0])
+            raise EngineFault(FaultKind.LOG_UNREADABLE, self._slot, f"the log holds a record of unknown type {unknown}")
+
+    def _other_message(self, kind: int) -> None:
+        if kind == MALFORMED:
+            raise EngineFault(FaultKind.LOG_UNREADABLE, self._slot, "the replication protocol is not as expected")
+        if kind == ord("E"):
+            raise self._server_fault(_STREAM_KINDS)
+        if kind == ord("N"):
+            self._judge_notice(error_fields(self._message_body()))
+        elif kind not in {ord("S"), ord("A")}:
+            raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._slot, "the source ended the stream")
+        self._drop_message()
+
+    def _judge_notice(self, fields: dict[str, str]) -> None:
+        """Anything but small talk on this session is about what we are sent."""
+        state = fields.get("C", "")
+        if fields.get("V", "") in _HARMLESS_SEVERITIES or fields.get("V", "").startswith("DEBUG"):
+            return
+        if state[:2] in _HARMLESS_CLASSES:
+            return
+        raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._slot, describe_state(state, fields.get("M", "")))
+
+    def _server_fault(self, kinds: dict[str, FaultKind]) -> EngineFault:
+        fields = error_fields(self._message_body())
+        state = fields.get("C")
+        kind = kinds.get(state or "") or kind_of_state(state)
+        return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
+
+    def _message_body(self) -> bytes:
+        length = int.from_bytes(self._inbox.buffer[1:MESSAGE_HEADER].tobytes(), "big")
+        return self._inbox.buffer[MESSAGE_HEADER : 1 + length].tobytes()
+
+    def _drop_message(self) -> None:
+        self._inbox.drop(1 + int.from_bytes(self._inbox.buffer[1:MESSAGE_HEADER].tobytes(), "big"))
+
+    def _status_due(self, now: float) -> float:
+        every = _MOVED_STATUS_S if self._confirmed > self._told else _IDLE_STATUS_S
+        return max(0.0, self._told_at + every - now)
+
+    def _keep_alive(self) -> None:
+        if self._status_due(time.monotonic()) == 0.0:
+            self._status()
+
+    def _status(self, *, ask: bool = False) -> None:
+        # The time is the source's own, as it sent it last: it only shows in pg_stat_replication.
+        position = self._confirmed
+        self._transport.send(_STATUS.pack(b"r", position, position, position, self._server_time, ask))
+        self._told = position
+        self._told_at = time.monotonic()
+
+
+__all__ = ["PostgresLogStream", "open_stream", "start_command"]

@@ -1,0 +1,250 @@
+"""Moving the replication protocol's bytes: straight from the socket where there is no TLS, through libpq where there is.
+
+libpq hands out one message per call and wakes for each; reading the socket ourselves takes whatever is there in one go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import psycopg
+from psycopg import pq
+
+from engine.capture.postgres_log.connect import PostgresConnection
+from engine.model.fault import EngineFault, FaultKind
+
+RECEIVE_BUFFER_BYTES = 8 * 1024 * 1024
+_SMALLEST_USEFUL = 4 * 1024 * 1024
+_RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
+_SEND_TIMEOUT_S = 10.0
+_LENGTH = struct.Struct(">I")
+
+
+class Transport(Protocol):
+    """Bytes of protocol messages of one replication session."""
+
+    def start(self, command: str) -> None:
+        """Send the command that starts streaming. Its answer comes as the first message."""
+        ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether something can be received before the time is over."""
+        ...
+
+    def receive(self, into: memoryview) -> int:
+        """Fill `into` with what has come, never blocking: 0 where nothing has. Raises EngineFault(SOURCE_UNREACHABLE)."""
+        ...
+
+    def send(self, body: bytes) -> None:
+        """Send one CopyData message with this body."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_transport(connection: PostgresConnection) -> Transport:
+    """The fitting way for this connection; it belongs to the transport from now on."""
+    return _LibpqTransport(connection) if connection.pgconn.ssl_in_use else _SocketTransport(connection)
+
+
+def _lost(detail: str) -> EngineFault:
+    return EngineFault(FaultKind.SOURCE_UNREACHABLE, "replication stream", detail)
+
+
+class _SocketTransport:
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+        self._socket.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        if self._socket.family != socket.AF_UNIX:
+            self._enlarge()
+
+    def start(self, command: str) -> None:
+        # libpq is idle and has nothing buffered: from here on it does not touch the socket any more.
+        text = command.encode() + b"\0"
+        self._send_all(b"Q" + _LENGTH.pack(len(text) + 4) + text)
+
+    def wait(self, timeout_s: float) -> bool:
+        return bool(self._poll.poll(max(0.0, timeout_s) * 1000))
+
+    def receive(self, into: memoryview) -> int:
+        total = 0
+        while total < len(into):
+            try:
+                count = self._socket.recv_into(into[total:])
+            except BlockingIOError:
+                break
+            except OSError as error:
+                raise _lost(error.strerror or "connection lost") from error
+            if count == 0:
+                if total:
+                    break
+                raise _lost("the source closed the connection")
+            total += count
+        return total
+
+    def send(self, body: bytes) -> None:
+        self._send_all(b"d" + _LENGTH.pack(len(body) + 4) + body)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.send(b"c" + _LENGTH.pack(4) + b"X" + _LENGTH.pack(4))
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._connection.close()
+
+    def _send_all(self, message: bytes) -> None:
+        deadline = time.monotonic() + _SEND_TIMEOUT_S
+        view = memoryview(message)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                _, ready, _ = select.select([], [self._socket], [], max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise _lost("it takes nothing from us") from None
+            except OSError as error:
+                raise _lost(error.strerror or "connection lost") from error
+
+    def _enlarge(self) -> None:
+        """A fixed size ends the kernel's own growing of the buffer, so it is only set where it is larger than that would get."""
+        with contextlib.suppress(OSError, ValueError):
+            if int(_RMEM_MAX.read_text()) >= _SMALLEST_USEFUL:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+
+
+class _LibpqTransport:
+    """Gives libpq's messages their header back, so that one reader of frames serves both ways."""
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._pgconn.notice_handler = self._notice
+        self._pending = bytearray()
+        self._ended = False
+
+    def start(self, command: str) -> None:
+        self._pgconn.send_query(command.encode())
+        while self._pgconn.is_busy():
+            select.select([self._pgconn.socket], [], [], _SEND_TIMEOUT_S)
+            self._consume()
+        result = self._pgconn.get_result()
+        if result is not None and result.status == pq.ExecStatus.COPY_BOTH:
+            self._add(b"W", b"\0\0\0")
+        else:
+            self._add_error(b"E", result)
+
+    def wait(self, timeout_s: float) -> bool:
+        if self._pending:
+            return True
+        if self._take():
+            return True
+        ready, _, _ = select.select([self._pgconn.socket], [], [], max(0.0, timeout_s))
+        return bool(ready)
+
+    def receive(self, into: memoryview) -> int:
+        if not self._pending and not self._ended:
+            self._consume()
+            self._take()
+        if self._ended and not self._pending:
+            raise _lost("the source closed the connection")
+        count = min(len(into), len(self._pending))
+        into[:count] = self._pending[:count]
+        del self._pending[:count]
+        return count
+
+    def send(self, body: bytes) -> None:
+        try:
+            self._pgconn.put_copy_data(body)
+            self._pgconn.flush()
+        except psycopg.Error as error:
+            raise _lost("connection lost") from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _consume(self) -> None:
+        try:
+            self._pgconn.consume_input()
+        except psycopg.Error as error:
+            raise _lost("connection lost") from error
+
+    def _take(self) -> bool:
+        """Everything that libpq has whole, up to a bound."""
+        while not self._ended and len(self._pending) < RECEIVE_BUFFER_BYTES:
+            try:
+                count, body = self._pgconn.get_copy_data(1)
+            except psycopg.Error as error:
+                raise _lost("connection lost") from error
+            if count == 0:
+                break
+            if count > 0:
+                self._add(b"d", bytes(body))
+                continue
+            self._ended = True
+            self._add_error(b"E", self._pgconn.get_result())
+        return bool(self._pending)
+
+    def _notice(self, result: Any) -> None:
+        self._add_error(b"N", result)
+
+    def _add_error(self, kind: bytes, result: Any) -> None:
+        if result is None or (kind == b"E" and result.status != pq.ExecStatus.FATAL_ERROR):
+            self._add(b"c", b"")
+            return
+        fields = b""
+        for letter, field in (
+            (b"V", pq.DiagnosticField.SEVERITY_NONLOCALIZED),
+            (b"C", pq.DiagnosticField.SQLSTATE),
+            (b"M", pq.DiagnosticField.MESSAGE_PRIMARY),
+        ):
+            fields += letter + (result.error_field(field) or b"") + b"\0"
+        self._add(kind, fields + b"\0")
+
+    def _add(self, kind: bytes, body: bytes) -> None:
+        self._pending += kind + _LENGTH.pack(len(body) + 4) + body
+
+
+class Inbox:
+    """A buffer between transport and frames: what is not yet a whole message stays in front."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.buffer = np.empty(size, np.uint8)
+        self.filled = 0
+
+    def fill(self, transport: Transport) -> int:
+        """Take in what has come, as far as there is room. Returns how much that was."""
+        count = transport.receive(memoryview(self.buffer)[self.filled :])
+        self.filled += count
+        return count
+
+    @property
+    def full(self) -> bool:
+        return self.filled == len(self.buffer)
+
+    def drop(self, count: int) -> None:
+        """Let go of the first `count` bytes, and make room where one message is larger than the whole buffer."""
+        rest = self.filled - count
+        needed = _message_bytes(self.buffer[count : self.filled]) if rest >= 5 else 0
+        size = max(self._size, needed)
+        target = self.buffer if size == len(self.buffer) else np.empty(size, np.uint8)
+        target[:rest] = (
+            self.buffer[count : self.filled].copy() if target is self.buffer else self.buffer[count : self.filled]
+        )
+        self.buffer, self.filled = target, rest
+
+
+def _message_bytes(start: Any) -> int:
+    return 1 + int.from_bytes(start[1:5].tobytes(), "big")

@@ -1,0 +1,73 @@
+"""Column types as the catalog defines them: domains down to their base type, arrays with their element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from engine.capture.postgres_log.connect import PostgresConnection
+from engine.model.schema import SourceType
+
+_QUERY = """
+SELECT t.oid, t.typname, n.nspname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem,
+       t.typelem <> 0 AND e.typarray = t.oid
+FROM pg_type t
+JOIN pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_type e ON e.oid = t.typelem
+WHERE t.oid = ANY(%s::oid[])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """One row of pg_type. `is_array`: a true array type, not one that merely has elements, such as int2vector."""
+
+    name: str
+    schema: str
+    category: str
+    base: int
+    base_modifier: int
+    element: int
+    is_array: bool
+
+
+def load_types(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TypeRow]:
+    """These types and all that they are made of; one that does not exist is left out."""
+    found: dict[int, TypeRow] = {}
+    wanted = set(oids)
+    while wanted:
+        rows = connection.execute(_QUERY, [list(wanted)]).fetchall()
+        fresh = {row[0]: TypeRow(*row[1:]) for row in rows}
+        found.update(fresh)
+        inner = {t.base for t in fresh.values() if t.category == "d"} | {
+            t.element for t in fresh.values() if t.is_array
+        }
+        wanted = inner - found.keys()
+    return found
+
+
+def source_type(types: Mapping[int, TypeRow], oid: int, modifier: int) -> SourceType | None:
+    """The type of a column; `oid` stays that of the column itself, a domain's too. None where the type is not in `types`."""
+    resolved = _resolve(types, oid, modifier)
+    if resolved is None:
+        return None
+    return SourceType(resolved.name, resolved.modifier, resolved.category, resolved.element, oid)
+
+
+def _resolve(types: Mapping[int, TypeRow], oid: int, modifier: int) -> SourceType | None:
+    row = types.get(oid)
+    if row is None:
+        return None
+    if row.category == "d":
+        return _resolve(types, row.base, row.base_modifier)
+    element = None
+    if row.is_array:
+        element = _resolve(types, row.element, modifier)
+        if element is None:
+            return None
+    return SourceType(_name(row), modifier, row.category, element, oid)
+
+
+def _name(row: TypeRow) -> str:
+    """The bare name means PostgreSQL's own type; anyone else's of the same name must not be taken for it."""
+    return row.name if row.schema == "pg_catalog" else f"{row.schema}.{row.name}"

@@ -1,0 +1,199 @@
+"""What a copy task does: read chunks under the imported snapshot, decode them, leave Arrow files for the engine process.
+
+The task knows no driver: how to open the source and how to decode are handed in (as a functools.partial of `copy_task`).
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from engine.model.batch import TableFault
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Epoch, TableId
+from engine.model.schema import TableSchema
+from engine.model.source import CopyChunk, Source
+from engine.model.subscription import ConnectionSpec
+
+OpenSource = Callable[[ConnectionSpec], Source]
+Decode = Callable[[bytes, TableSchema], Any]
+"""COPY text (whole lines) and the structure to a pyarrow.RecordBatch with columns c0 … cn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """Bounds of a task's memory and of one file: rows are decoded and written in pieces of about `batch_bytes` of COPY text,
+    and a file is closed when it has `file_bytes`. A single larger row is a piece of its own."""
+
+    batch_bytes: int = 8 * 1024**2
+    file_bytes: int = 32 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPart:
+    """One chunk to read. Its files are named after table, chunk number and attempt."""
+
+    table: TableId
+    number: int
+    attempt: int
+    schema: TableSchema
+    chunk: CopyChunk
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """Descriptor of one task: where to read, under which snapshot, and where to leave files."""
+
+    epoch: Epoch
+    connection: ConnectionSpec
+    snapshot: str
+    staging: str
+    parts: tuple[ChunkPart, ...]
+    limits: ReadLimits = ReadLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """An Arrow IPC stream file with some of a chunk's rows."""
+
+    path: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """One chunk's outcome; `files` are complete only where there is no fault."""
+
+    table: TableId
+    number: int
+    attempt: int
+    files: tuple[StagedFile, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+    fault: TableFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTaskResult:
+    """Outcomes in the order of the descriptor's parts."""
+
+    parts: tuple[PartResult, ...]
+    seconds: float
+
+
+def copy_task(open_source: OpenSource, decode: Decode, task: CopyTask) -> CopyTaskResult:
+    """Read every part of `task`. A part's fault is in its result and leaves the other parts alone; nothing is raised for it."""
+    started = time.perf_counter()
+    try:
+        source = open_source(task.connection)
+    except EngineFault as fault:
+        return CopyTaskResult(tuple(_failed(part, fault) for part in task.parts), time.perf_counter() - started)
+    with closing(source):
+        parts = tuple(_read_part(task, part, source, decode) for part in task.parts)
+    return CopyTaskResult(parts, time.perf_counter() - started)
+
+
+def decoded(
+    pieces: Iterable[bytes], schema: TableSchema, decode: Decode, batch_bytes: int
+) -> Iterator[tuple[Any, int]]:
+    """Record batches of about `batch_bytes` of COPY text each, with the bytes that each came from."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        if size and size + len(piece) > batch_bytes:
+            yield decode(b"".join(held), schema), size
+            held, size = [], 0
+        held.append(piece)
+        size += len(piece)
+    if size:
+        yield decode(b"".join(held), schema), size
+
+
+def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) -> PartResult:
+    files = _PartFiles(Path(task.staging), f"e{task.epoch}-{part.table}-c{part.number}-a{part.attempt}", task.limits)
+    read_bytes = 0
+    try:
+        with closing(files):
+            pieces = source.read_chunk(part.chunk, task.snapshot)
+            for batch, size in decoded(pieces, part.schema, decode, task.limits.batch_bytes):
+                files.write(batch)
+                read_bytes += size
+    except EngineFault as fault:
+        files.remove()
+        return _failed(part, fault)
+    except OSError as error:
+        files.remove()
+        return _failed(part, staging_fault(error, task.staging))
+    except Exception as error:
+        # A defect, or a value that breaks the decoder: this table's trouble, not that of the tables it shares a task with.
+        files.remove()
+        detail = f"reading a chunk failed with {type(error).__name__}"
+        return _failed(part, EngineFault(FaultKind.INTERNAL, str(part.table), detail))
+    staged = tuple(files.staged)
+    return PartResult(part.table, part.number, part.attempt, staged, sum(file.rows for file in staged), read_bytes)
+
+
+def staging_fault(error: OSError, folder: str) -> EngineFault:
+    """A fault of the folder for copied rows. It lies on the queue's disk: a full one is the queue's kind of fault."""
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    kind = FaultKind.QUEUE_DISK_FULL if full else FaultKind.COPY_FAILED
+    fault = EngineFault(kind, folder, f"cannot write or read copied rows: {error.strerror or type(error).__name__}")
+    fault.__cause__ = error
+    return fault
+
+
+def _failed(part: ChunkPart, fault: EngineFault) -> PartResult:
+    return PartResult(part.table, part.number, part.attempt, fault=TableFault(fault.kind.value, fault.detail))
+
+
+class _PartFiles:
+    """The files of one attempt at one chunk."""
+
+    def __init__(self, folder: Path, stem: str, limits: ReadLimits) -> None:
+        self._folder = folder
+        self._stem = stem
+        self._limits = limits
+        self._sink: Any = None
+        self._writer: Any = None
+        self._path = ""
+        self._rows = 0
+        self.staged: list[StagedFile] = []
+
+    def write(self, batch: Any) -> None:
+        if self._writer is None:
+            self._open(batch.schema)
+        self._writer.write_batch(batch)
+        self._rows += batch.num_rows
+        if self._sink.tell() >= self._limits.file_bytes:
+            self.close()
+
+    def _open(self, schema: Any) -> None:
+        self._path = str(self._folder / f"{self._stem}-{len(self.staged)}.arrows")
+        self._sink = pa.OSFile(self._path, "wb")
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+        self._rows = 0
+
+    def close(self) -> None:
+        """Finish the file being written; another write begins the next one."""
+        if self._writer is None:
+            return
+        writer, sink = self._writer, self._sink
+        self._writer = self._sink = None
+        self.staged.append(StagedFile(self._path, self._rows))
+        try:
+            writer.close()
+        finally:
+            sink.close()
+
+    def remove(self) -> None:
+        """Delete what was written; a failed attempt leaves nothing behind."""
+        for file in self.staged:
+            Path(file.path).unlink(missing_ok=True)
+        self.staged.clear()

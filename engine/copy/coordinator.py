@@ -1,0 +1,250 @@
+"""Copies tables into hidden tables of the target, under one snapshot of the source, and says what becomes of each.
+
+A copy that does not reach the hand-over leaves nothing: no file, no hidden table, no memory of how far it came. The hand-over
+itself, in a batch behind the changes that came during the copy, is the caller's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from engine.copy.chunk_task import PartResult
+from engine.copy.fault_handling import Consequence, consequence, last_consequence
+from engine.copy.job import CopyJob, CopyListener, CopyOutcome, CopyTable, CopyTools
+from engine.copy.lanes import Lanes, Wave
+from engine.copy.progress import ProgressMeter
+from engine.copy.schedule import ChunkSchedule, PlannedChunk
+from engine.copy.staging import delete_staged, read_staged, staging_folder
+from engine.model.batch import TableFault
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.source import CopyChunk
+
+
+class _State(StrEnum):
+    OPEN = "open"
+    COPIED = "copied"
+    FAILED = "failed"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One table's copy. `begun`: a hidden table stands on the target."""
+
+    table: CopyTable
+    state: _State = _State.OPEN
+    begun: bool = False
+    left: int = 0
+
+
+class CopyCoordinator:
+    """One copy, run once. `run` belongs to a thread of its own; `cancel` comes from any thread."""
+
+    def __init__(self, job: CopyJob, tools: CopyTools, listener: CopyListener) -> None:
+        self._job = job
+        self._tools = tools
+        self._listener = listener
+        self._copies = {table.spec.table: _Copy(table) for table in job.tables}
+        self._meter = ProgressMeter(listener.on_progress, tools.monotonic, job.settings.progress_interval_s)
+        self._lock = threading.Lock()
+        self._cancelled: set[TableId] = set()
+        self._lanes: Lanes | None = None
+
+    def cancel(self, tables: Iterable[TableId] | None = None) -> None:
+        """Stop copying these tables, by default all; their hidden tables are discarded before `run` returns.
+
+        A table that was already reported as copied stays so.
+        """
+        with self._lock:
+            self._cancelled.update(self._copies if tables is None else tables)
+            lanes, everything = self._lanes, self._cancelled.issuperset(self._copies)
+            dropped = tuple(self._cancelled)
+        if lanes is None:
+            return
+        for table in dropped:
+            lanes.drop(table)
+        if everything:
+            lanes.stop()
+
+    def run(self) -> CopyOutcome:
+        """Copy every table; returns when each is copied, failed, lost or cancelled.
+
+        Raises EngineFault for what concerns more than one table (target, staging disk, tasks that keep failing). Tables not yet
+        reported are then void and have to start again.
+        """
+        try:
+            with staging_folder(self._job.staging, self._job.epoch) as folder:
+                self._run_lanes(str(folder))
+        finally:
+            self._discard_open()
+        return self._outcome()
+
+    def _run_lanes(self, folder: str) -> None:
+        schedule = ChunkSchedule(self._job.settings.open_tables)
+        schedule.fill(self._plan())
+        lanes = Lanes(self._job, self._tools, folder, schedule)
+        with self._lock:
+            self._lanes = lanes
+            already = tuple(self._cancelled)
+        for table in already:
+            schedule.drop(table)
+        lanes.start()
+        try:
+            running = self._job.settings.lanes
+            while running:
+                wave = lanes.next_wave()
+                if wave is None:
+                    running -= 1
+                    continue
+                lanes.taken(wave, self._take_in(wave, lanes))
+                if not any(self._is_open(copy) for copy in self._copies.values()):
+                    lanes.stop()
+        finally:
+            lanes.join()
+
+    def _plan(self) -> list[tuple[TableId, list[CopyChunk]]]:
+        """Every table's chunks. A table that cannot be cut is reported at once, an empty one is finished at once."""
+        planned = []
+        for table, copy in self._copies.items():
+            if not self._is_open(copy):
+                continue
+            try:
+                chunks = self._tools.source.copy_chunks(
+                    copy.table.schema, copy.table.spec, self._job.settings.chunk_bytes
+                )
+            except EngineFault as fault:
+                self._end(copy, TableFault(fault.kind.value, fault.detail))
+                continue
+            copy.left = len(chunks)
+            self._meter.expect(table, sum(chunk.bytes_estimate for chunk in chunks), len(chunks))
+            if chunks:
+                planned.append((table, chunks))
+            else:
+                self._finish(copy)
+        return [(table, chunks) for table, chunks in planned if self._is_open(self._copies[table])]
+
+    def _take_in(self, wave: Wave, lanes: Lanes) -> list[PlannedChunk]:
+        """Put a wave's rows into the target; returns the chunks that have to be read again."""
+        if wave.error is not None:
+            return self._wave_failed(wave)
+        again = []
+        for chunk, result in zip(wave.chunks, wave.results, strict=True):
+            copy = self._copies[chunk.table]
+            fault = self._take_part(copy, chunk, result)
+            if fault is None:
+                continue
+            if consequence(FaultKind(fault.code)) is Consequence.READ_AGAIN and self._attempts_left(chunk):
+                again.append(replace(chunk, attempt=chunk.attempt + 1))
+                continue
+            for ended in self._end(copy, fault):
+                lanes.drop(ended)
+        return [chunk for chunk in again if self._is_open(self._copies[chunk.table])]
+
+    def _take_part(self, copy: _Copy, chunk: PlannedChunk, result: PartResult) -> TableFault | None:
+        try:
+            if not self._is_open(copy):
+                return None
+            if result.fault is not None:
+                return result.fault
+            self._append(copy, result)
+        except EngineFault as fault:
+            if consequence(fault.kind) in {Consequence.STOP, Consequence.READ_AGAIN}:
+                raise
+            return TableFault(fault.kind.value, fault.detail)
+        finally:
+            delete_staged(result.files)
+        self._meter.add(chunk.table, chunk.chunk.bytes_estimate, result.rows, result.bytes)
+        copy.left -= 1
+        if copy.left == 0:
+            self._finish(copy)
+        return None
+
+    def _append(self, copy: _Copy, result: PartResult) -> None:
+        self._begin(copy)
+        for file in result.files:
+            rows = read_staged(file)
+            with self._tools.writing():
+                taken = self._tools.target.append_copy(result.table, rows)
+            if taken != file.rows:
+                raise EngineFault(
+                    FaultKind.COPY_FAILED, str(result.table), f"the target took {taken} of {file.rows} copied rows"
+                )
+
+    def _begin(self, copy: _Copy) -> None:
+        if copy.begun:
+            return
+        spec = copy.table.spec
+        with self._tools.writing():
+            self._tools.target.begin_copy(self._job.subscription, spec.table, spec.target, copy.table.schema)
+        copy.begun = True
+        self._meter.started(spec.table)
+
+    def _finish(self, copy: _Copy) -> None:
+        self._begin(copy)
+        copy.state = _State.COPIED
+        table = copy.table.spec.table
+        self._listener.on_table_copied(table, self._job.snapshot.position, self._meter.rows(table))
+
+    def _wave_failed(self, wave: Wave) -> list[PlannedChunk]:
+        """A whole run failed: a lost worker, or a cancel. Read its chunks again, or give up when one has no attempt left."""
+        error = wave.error
+        open_chunks = [chunk for chunk in wave.chunks if self._is_open(self._copies[chunk.table])]
+        if not open_chunks:
+            return []
+        retry = isinstance(error, EngineFault) and consequence(error.kind) is Consequence.READ_AGAIN
+        if error is not None and not (retry and all(self._attempts_left(chunk) for chunk in open_chunks)):
+            raise error
+        return [replace(chunk, attempt=chunk.attempt + 1) for chunk in open_chunks]
+
+    def _end(self, copy: _Copy, fault: TableFault) -> list[TableId]:
+        """A table does not go on, or none does. Returns those ended; raises where the fault concerns the copy as such."""
+        kind = FaultKind(fault.code)
+        decision = last_consequence(kind)
+        if decision is Consequence.STOP:
+            raise EngineFault(kind, str(copy.table.spec.source), fault.detail)
+        if decision is Consequence.FAIL_TABLE:
+            self._discard(copy, _State.FAILED)
+            self._listener.on_table_failed(copy.table.spec.table, fault)
+            return [copy.table.spec.table]
+        lost = [copy] if decision is not Consequence.START_ALL_AGAIN else list(self._copies.values())
+        ended = [each for each in lost if self._is_open(each)]
+        for each in ended:
+            self._discard(each, _State.LOST)
+            self._listener.on_table_lost(each.table.spec.table, f"{fault.code}: {fault.detail}")
+        return [each.table.spec.table for each in ended]
+
+    def _discard(self, copy: _Copy, state: _State) -> None:
+        copy.state = state
+        if copy.begun:
+            copy.begun = False
+            with self._tools.writing():
+                self._tools.target.discard_copy(copy.table.spec.table)
+
+    def _discard_open(self) -> None:
+        """Nothing of a copy that did not finish stays; where the target is gone, the next claim sweeps it."""
+        for copy in self._copies.values():
+            if copy.state is _State.OPEN:
+                with suppress(EngineFault):
+                    self._discard(copy, _State.CANCELLED)
+
+    def _attempts_left(self, chunk: PlannedChunk) -> bool:
+        return chunk.attempt < self._job.settings.attempts
+
+    def _is_cancelled(self, table: TableId) -> bool:
+        with self._lock:
+            return table in self._cancelled
+
+    def _is_open(self, copy: _Copy) -> bool:
+        return copy.state is _State.OPEN and not self._is_cancelled(copy.table.spec.table)
+
+    def _outcome(self) -> CopyOutcome:
+        def those(state: _State) -> tuple[TableId, ...]:
+            return tuple(table for table, copy in self._copies.items() if copy.state is state)
+
+        return CopyOutcome(those(_State.COPIED), those(_State.FAILED), those(_State.LOST), those(_State.CANCELLED))

@@ -1,0 +1,137 @@
+"""Threads that read waves of chunks through the task runner while what they read before is taken in."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from engine.copy.chunk_task import ChunkPart, CopyTask, CopyTaskResult, PartResult, copy_task
+from engine.copy.job import CopyJob, CopyTools
+from engine.copy.schedule import ChunkSchedule, PlannedChunk
+from engine.model.identity import TableId
+from engine.model.schema import TableSchema
+
+
+@dataclass(slots=True)
+class Wave:
+    """One run of tasks, each over some chunks. Once it is reported, `results` has one entry per chunk, or `error` is set."""
+
+    tasks: tuple[tuple[PlannedChunk, ...], ...]
+    results: tuple[PartResult, ...] = ()
+    error: Exception | None = None
+    taken: bool = False
+
+    @property
+    def chunks(self) -> tuple[PlannedChunk, ...]:
+        return tuple(chunk for task in self.tasks for chunk in task)
+
+
+class Lanes:
+    """Reads what the schedule offers, each lane one wave at a time; reports come out of `next_wave`.
+
+    A lane takes its next wave only after `taken` was called for the one before: what lies in the staging folder stays bounded.
+    """
+
+    def __init__(self, job: CopyJob, tools: CopyTools, staging: str, schedule: ChunkSchedule) -> None:
+        self._job = job
+        self._runner = tools.runner
+        self._function: Callable[[CopyTask], CopyTaskResult] = partial(copy_task, tools.open_source, tools.decode)
+        self._staging = staging
+        self._schemas: dict[TableId, TableSchema] = {table.spec.table: table.schema for table in job.tables}
+        self._schedule = schedule
+        self._changed = threading.Condition()
+        self._in_flight = 0
+        self._stopping = False
+        self._reports: queue.SimpleQueue[Wave | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        for number in range(self._job.settings.lanes):
+            thread = threading.Thread(target=self._read, args=(number,), name=f"copy-lane-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def next_wave(self) -> Wave | None:
+        """Wait for a wave that was read; None once for every lane that has ended."""
+        return self._reports.get()
+
+    def taken(self, wave: Wave, again: Sequence[PlannedChunk]) -> None:
+        """The wave is dealt with; `again` are chunks to read once more."""
+        with self._changed:
+            for chunk in again:
+                self._schedule.again(chunk)
+            wave.taken = True
+            self._in_flight -= 1
+            self._changed.notify_all()
+
+    def drop(self, table: TableId) -> None:
+        """Read no further chunk of this table."""
+        with self._changed:
+            self._schedule.drop(table)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Begin no further wave and cancel those under way. Returns at once; safe from any thread, and more than once."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for number in range(len(self._threads)):
+            self._runner.cancel(self._group(number))
+
+    def join(self) -> None:
+        """Stop and wait for every lane. Cancels again and again: a run may begin just behind a cancel."""
+        self.stop()
+        for thread in self._threads:
+            while thread.is_alive():
+                self.stop()
+                thread.join(0.2)
+
+    def _group(self, number: int) -> str:
+        return f"copy-{self._job.subscription}-e{self._job.epoch}-{self._job.snapshot.name}-{number}"
+
+    def _read(self, number: int) -> None:
+        try:
+            while (wave := self._take()) is not None:
+                self._run(wave, self._group(number))
+                self._reports.put(wave)
+                self._wait_taken(wave)
+        finally:
+            self._reports.put(None)
+
+    def _wait_taken(self, wave: Wave) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: wave.taken or self._stopping)
+
+    def _take(self) -> Wave | None:
+        """The next wave; waits while another lane's chunks may still come back; None at the end."""
+        settings = self._job.settings
+        with self._changed:
+            while not self._stopping:
+                tasks = self._schedule.next_wave(settings.tasks_per_wave, settings.chunk_bytes)
+                if tasks:
+                    self._in_flight += 1
+                    return Wave(tuple(tasks))
+                if self._in_flight == 0:
+                    return None
+                self._changed.wait()
+            return None
+
+    def _run(self, wave: Wave, group: str) -> None:
+        descriptors = [self._descriptor(task) for task in wave.tasks]
+        try:
+            answers = self._runner.run(self._function, descriptors, group)
+        except Exception as error:
+            wave.error = error
+        else:
+            wave.results = tuple(part for answer in answers for part in answer.parts)
+
+    def _descriptor(self, task: Sequence[PlannedChunk]) -> CopyTask:
+        parts = tuple(
+            ChunkPart(chunk.table, chunk.number, chunk.attempt, self._schemas[chunk.table], chunk.chunk)
+            for chunk in task
+        )
+        job = self._job
+        return CopyTask(job.epoch, job.connection, job.snapshot.name, self._staging, parts, job.settings.limits)

@@ -1,0 +1,369 @@
+"""The engine's end of the control channel.
+
+One stream of commands down, bundles of reports up. Nothing here blocks the pipeline.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+import httpx
+import structlog
+from pydantic import ValidationError
+
+from engine.link.messages import (
+    COMMANDS,
+    Answer,
+    Command,
+    Demand,
+    Heartbeat,
+    Problem,
+    Progress,
+    Registered,
+    Registration,
+    Report,
+    ReportBundle,
+    Sync,
+    encode,
+)
+from engine.link.outgoing import Outgoing
+from engine.model.position import ZERO, Lsn
+
+log = structlog.get_logger(__name__)
+
+_JSON = {"Content-Type": "application/json"}
+_ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
+_NOT_FOUND = 404
+_BUNDLE = 500
+_ANSWER_DEADLINE_S = 30.0
+
+
+class _AwayError(Exception):
+    """The server cannot be used just now; try again after a pause."""
+
+
+class ServerLink:
+    """Keeps this engine known to the server, whatever happens to either.
+
+    `on_command` is called from one thread, in the order of the stream, and must return quickly; what it raises is
+    logged. `report` and `answer` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        instance: str,
+        name: str,
+        version: str,
+        on_command: Callable[[Command], None],
+        capacity: int = 10_000,
+        pace_s: float = 0.1,
+        retry_most_s: float = 2.0,
+    ) -> None:
+        """`pace_s`.
+
+        How often progress goes out while nobody waits for it. `capacity`: reports kept while the server is away.
+        """
+        self._registration = Registration(instance=instance, name=name, version=version)
+        self._on_command = on_command
+        self._pace_s = pace_s
+        self._retry_most_s = retry_most_s
+        base = httpx.URL(url)
+        self._http = httpx.Client(
+            base_url=base.join("/api/v1/"),
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(10.0, read=30.0),
+            # Below the five seconds after which the server closes an idle connection.
+            limits=httpx.Limits(keepalive_expiry=4.0),
+            trust_env=base.host not in {"127.0.0.1", "::1", "localhost"},
+        )
+        self._state = threading.Condition()
+        self._outgoing = Outgoing(capacity)
+        self._demanded: dict[str, Lsn] = {}
+        self._sent: dict[str, Lsn] = {}
+        self._logged_dropped = 0
+        self._registered: Registered | None = None
+        self._sequence = 0
+        self._in_flight = False
+        self._connected = False
+        self._registering = threading.Lock()
+        self._stopping = threading.Event()
+        self._socket: socket.socket | None = None
+        self._threads = [
+            threading.Thread(target=self._listen, name="link-commands", daemon=True),
+            threading.Thread(target=self._send, name="link-reports", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def connected(self) -> bool:
+        """True while the command stream is open."""
+        return self._connected
+
+    @property
+    def epochs(self) -> dict[str, int]:
+        """The epoch of each subscription as the server knew it at the last registration."""
+        return dict(self._registered.epochs) if self._registered else {}
+
+    def report(self, report: Report) -> None:
+        """Queue a report.
+
+        Never waits. Order is kept: report a table's change of state before the progress that brought it.
+        """
+        with self._state:
+            self._outgoing.put(report)
+            self._state.notify_all()
+
+    def answer(self, answer: Answer) -> None:
+        """Send the end of a request at once, from the caller's thread.
+
+        Given up when nobody can be waiting for it any more.
+        """
+        self._deliver("POST", "answers", encode(answer), _JSON)
+
+    def refuse(self, request_id: str, problem: Problem) -> None:
+        """Answer a request with a problem."""
+        self.answer(Answer(request_id=request_id, ok=False, problem=problem))
+
+    def upload_result(self, request_id: str, arrow: bytes, position: Lsn, *, truncated: bool) -> None:
+        """End a `query`.
+
+        `arrow` is an Arrow IPC stream, read at `position`; `truncated`: there were more rows than asked for.
+        """
+        headers = _ARROW | {"Penstock-Position": str(position), "Penstock-Truncated": "true" if truncated else "false"}
+        self._deliver("PUT", f"results/{request_id}", arrow, headers)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until every report handed over so far has been taken in; False at the deadline."""
+        with self._state:
+            self._pace_s = 0.0
+            self._state.notify_all()
+            return self._state.wait_for(lambda: not len(self._outgoing) and not self._in_flight, timeout_s)
+
+    def close(self) -> None:
+        """End both threads.
+
+        What is still queued is lost, and told again by the state that the engine reports at its start.
+        """
+        self._stopping.set()
+        with self._state:
+            self._state.notify_all()
+            self._hang_up()
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(timeout=5.0)
+        self._http.close()
+
+    def _hang_up(self) -> None:
+        """Wake the reader: closing its response from here would not."""
+        if self._socket is not None:
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                log.debug("link_already_down")
+
+    # Commands
+
+    def _listen(self) -> None:
+        pause = _Pause(self._retry_most_s)
+        while not self._stopping.is_set():
+            try:
+                for command in self._stream():
+                    pause.reset()
+                    self._dispatch(command)
+            except (_AwayError, httpx.HTTPError, OSError) as error:
+                if not self._stopping.is_set():
+                    log.info("server_away", error=type(error).__name__)
+            self._connected = False
+            self._stopping.wait(pause.next())
+
+    def _stream(self) -> Iterator[Command]:
+        engine_id = self._engine_id()
+        # Three missed heartbeats mean that the server, or the way to it, is gone.
+        patience = httpx.Timeout(10.0, read=3 * self._heartbeat_s())
+        with self._http.stream("GET", f"engines/{engine_id}/commands", timeout=patience) as response:
+            self._check(response)
+            with self._state:
+                self._socket = _socket_of(response)
+                if self._stopping.is_set():
+                    return
+            try:
+                for line in _lines(response):
+                    command = _parse(line)
+                    if command is not None:
+                        yield command
+            finally:
+                with self._state:
+                    self._socket = None
+
+    def _dispatch(self, command: Command) -> None:
+        if isinstance(command, Heartbeat):
+            return
+        if isinstance(command, Sync):
+            self._connected = True
+            with self._state:
+                self._demanded.clear()
+        elif isinstance(command, Demand):
+            with self._state:
+                self._demanded[command.subscription] = command.position
+                self._state.notify_all()
+        try:
+            self._on_command(command)
+        except Exception:
+            log.exception("command_failed", kind=command.kind)
+
+    # Reports
+
+    def _send(self) -> None:
+        while (reports := self._next_reports()) is not None:
+            self._post_reports(reports)
+            with self._state:
+                for report in reports:
+                    if isinstance(report, Progress):
+                        self._sent[report.subscription] = report.applied
+                self._in_flight = False
+                self._state.notify_all()
+
+    def _next_reports(self) -> list[Report] | None:
+        """Wait for reports that are due; None when closing."""
+        due = monotonic() + self._pace_s
+        with self._state:
+            while not self._stopping.is_set():
+                waiting = len(self._outgoing)
+                left = due - monotonic()
+                if waiting and (left <= 0 or not self._outgoing.only_progress or self._somebody_waits()):
+                    self._in_flight = True
+                    return self._outgoing.take(_BUNDLE)
+                self._state.wait(max(left, 0.001) if waiting else None)
+        return None
+
+    def _somebody_waits(self) -> bool:
+        for subscription, position in self._demanded.items():
+            progress = self._outgoing.progress(subscription)
+            sent = self._sent.get(subscription, ZERO)
+            if progress is not None and sent < position and sent < progress.applied:
+                return True
+        return False
+
+    def _post_reports(self, reports: list[Report]) -> None:
+        """Send until the server has taken the bundle in.
+
+        It counts bundles, so one whose answer was lost is not taken twice.
+        """
+        pause = _Pause(self._retry_most_s)
+        while not self._stopping.is_set():
+            try:
+                engine_id = self._engine_id()
+                sequence = self._sequence + 1
+                body = encode(ReportBundle(sequence=sequence, reports=tuple(reports)))
+                response = self._http.post(f"engines/{engine_id}/reports", content=body, headers=_JSON)
+                if response.status_code in {400, 413, 422}:
+                    log.error("reports_refused", status=response.status_code, kinds=[r.kind for r in reports])
+                else:
+                    self._check(response)
+            except (_AwayError, httpx.HTTPError, OSError):
+                self._stopping.wait(pause.next())
+                continue
+            self._sequence = sequence
+            self._log_dropped()
+            return
+
+    def _log_dropped(self) -> None:
+        lost = self._outgoing.dropped - self._logged_dropped
+        if lost:
+            self._logged_dropped += lost
+            log.warning("reports_dropped", count=lost)
+
+    def _deliver(self, method: str, what: str, content: bytes, headers: dict[str, str]) -> None:
+        deadline = monotonic() + _ANSWER_DEADLINE_S
+        pause = _Pause(self._retry_most_s)
+        while not self._stopping.is_set() and monotonic() < deadline:
+            try:
+                response = self._http.request(
+                    method, f"engines/{self._engine_id()}/{what}", content=content, headers=headers
+                )
+            except (_AwayError, httpx.HTTPError, OSError):
+                self._stopping.wait(pause.next())
+                continue
+            if response.status_code < 500:
+                if response.is_error and response.status_code != _NOT_FOUND:
+                    log.error("answer_refused", status=response.status_code)
+                return
+            self._stopping.wait(pause.next())
+
+    # Registration
+
+    def _engine_id(self) -> str:
+        """This engine's id, registering where the server does not know it."""
+        with self._registering:
+            if self._registered is not None:
+                return self._registered.engine_id
+            try:
+                response = self._http.post("engines", content=encode(self._registration), headers=_JSON)
+                self._check(response)
+                self._registered = Registered.model_validate_json(response.content)
+            except (httpx.HTTPError, ValidationError) as error:
+                raise _AwayError from error
+            self._sequence = self._registered.report_sequence
+            log.info("engine_registered", engine=self._registered.engine_id)
+            return self._registered.engine_id
+
+    def _heartbeat_s(self) -> float:
+        return self._registered.heartbeat_seconds if self._registered else 5.0
+
+    def _check(self, response: httpx.Response) -> None:
+        if not response.is_error:
+            return
+        if response.status_code == _NOT_FOUND:
+            self._registered = None
+        elif response.status_code < 500:
+            log.warning("server_refuses", status=response.status_code)
+        raise _AwayError
+
+
+class _Pause:
+    """Growing pauses with jitter, so that many engines do not come back in step."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._next_s = 0.05
+
+    def reset(self) -> None:
+        self._next_s = 0.05
+
+    def next(self) -> float:
+        now = min(self._next_s, self._most_s)
+        self._next_s = now * 2
+        return now * random.uniform(0.5, 1.0)  # noqa: S311
+
+
+def _socket_of(response: httpx.Response) -> socket.socket | None:
+    stream = response.extensions.get("network_stream")
+    found = stream.get_extra_info("socket") if stream is not None else None
+    return found if isinstance(found, socket.socket) else None
+
+
+def _lines(response: httpx.Response) -> Iterator[bytes]:
+    """Lines split at line feeds only: httpx's own splitting also breaks at characters that a table's name may hold."""
+    rest = b""
+    for piece in response.iter_raw():
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+
+
+def _parse(line: bytes) -> Command | None:
+    try:
+        return COMMANDS.validate_json(line)
+    except ValidationError as error:
+        # Only the places: the input may hold secrets.
+        log.error("command_not_understood", errors=[".".join(map(str, e["loc"])) for e in error.errors()])
+        return None

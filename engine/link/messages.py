@@ -1,0 +1,551 @@
+"""Messages of the control channel, shared by server and engine: commands go down the stream, reports come up.
+
+On the wire every message is one JSON object whose `kind` names its type; positions are text. Unknown fields are
+ignored, so that a server and an engine one release apart understand each other. Secrets are written only by `encode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    SerializationInfo,
+    TypeAdapter,
+)
+
+from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SubscriptionSpec, TableSpec
+
+PROTOCOL = 1
+"""Raised when an older engine could misunderstand a newer server, or the other way round."""
+
+_WIRE = {"wire": True}
+
+
+def _parse_position(value: object) -> object:
+    return Lsn.parse(value) if isinstance(value, str) else value
+
+
+def _write_secret(value: SecretStr, info: SerializationInfo) -> str:
+    return value.get_secret_value() if info.context == _WIRE else str(value)
+
+
+Position = Annotated[Lsn, BeforeValidator(_parse_position), PlainSerializer(str, return_type=str)]
+Secret = Annotated[SecretStr, PlainSerializer(_write_secret, return_type=str)]
+
+
+class Message(BaseModel):
+    """Base of everything that travels."""
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+
+def encode(message: Message) -> bytes:
+    """One message as one line of JSON without its line end, secrets included: for the wire only."""
+    return message.model_dump_json(context=_WIRE).encode()
+
+
+# Parts of messages
+
+
+class TableNamePart(Message):
+    """A table's schema and name."""
+
+    schema_name: str = Field(alias="schema")
+    name: str
+
+    def to_name(self) -> TableName:
+        return TableName(self.schema_name, self.name)
+
+
+class ConnectionPart(Message):
+    """A connection with its secrets."""
+
+    name: str
+    kind: str
+    settings: dict[str, str | int] = Field(default_factory=dict)
+    secrets: dict[str, Secret] = Field(default_factory=dict, repr=False)
+
+    def to_spec(self) -> ConnectionSpec:
+        secrets = {key: value.get_secret_value() for key, value in self.secrets.items()}
+        return ConnectionSpec(name=self.name, kind=self.kind, settings=dict(self.settings), secrets=secrets)
+
+
+class TablePart(Message):
+    """A table of a subscription; fields as `engine.model.subscription.TableSpec`."""
+
+    table: str
+    source: TableNamePart
+    target: TableNamePart
+    key: tuple[str, ...] = ()
+    operations: frozenset[str] = frozenset({"insert", "update", "delete", "truncate"})
+    where: str | None = None
+    insert_only: bool = False
+    map_as: dict[str, str] = Field(default_factory=dict)
+    paused: bool = False
+
+    def to_spec(self) -> TableSpec:
+        return TableSpec(
+            table=TableId(self.table),
+            source=self.source.to_name(),
+            target=self.target.to_name(),
+            key=self.key,
+            operations=self.operations,
+            where=self.where,
+            insert_only=self.insert_only,
+            map_as=dict(self.map_as),
+            paused=self.paused,
+        )
+
+
+class BatchPart(Message):
+    """When a batch is sealed; fields and defaults as `engine.model.subscription.BatchPolicy`."""
+
+    max_transactions: int = 20_000
+    max_bytes: int = 32 * 1024 * 1024
+    max_age_ms: int = 200
+    small_rows: int = 5_000
+    tasks: int = 2
+
+
+class Problem(Message):
+    """Why a request failed, in the words that the user gets."""
+
+    status: int
+    code: str
+    detail: str
+    remedy: str
+
+
+class FindingPart(Message):
+    """One result of a preflight check."""
+
+    severity: Literal["error", "warning", "info"]
+    code: str
+    what: str
+    remedy: str
+
+
+class DiscoveredColumn(Message):
+    name: str
+    type: str
+
+
+class DiscoveredTablePart(Message):
+    """A table that could be replicated."""
+
+    schema_name: str = Field(alias="schema")
+    name: str
+    key: tuple[str, ...] = ()
+    identity: str
+    partitioned: bool = False
+    rows_estimate: int = 0
+    bytes: int = 0
+    columns: tuple[DiscoveredColumn, ...] = ()
+    problems: tuple[FindingPart, ...] = ()
+
+
+class PreflightBody(Message):
+    """Body of the answer to `preflight`."""
+
+    findings: tuple[FindingPart, ...]
+
+
+class DiscoverBody(Message):
+    """Body of the answer to `discover`."""
+
+    tables: tuple[DiscoveredTablePart, ...]
+
+
+class NowBody(Message):
+    """Body of the answer to `now`: a position behind every commit that was acknowledged before the command arrived."""
+
+    position: Position
+
+
+# Commands: server to engine
+
+
+class Heartbeat(Message):
+    """Nothing to do; the server is there. `at_most_s` later the next line comes."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+    at_most_s: float = 5.0
+
+
+class Sync(Message):
+    """First line of every stream: this engine's subscriptions with their epochs; it lets go of all others.
+
+    At the beginning an `assign` for each follows; later it comes when one was taken away. Where the engine runs it
+    in this epoch already, that is its newest wording.
+    """
+
+    kind: Literal["sync"] = "sync"
+    subscriptions: dict[str, int]
+
+
+class Assign(Message):
+    """Take this subscription in this epoch, or bring the running one of the same epoch up to date."""
+
+    kind: Literal["assign"] = "assign"
+    name: str
+    epoch: int
+    source: ConnectionPart
+    target: ConnectionPart
+    tables: tuple[TablePart, ...]
+    slot: str
+    desired: Literal["running", "paused", "stopped"] = "running"
+    queue_mode: QueueMode = QueueMode.MEMORY
+    queue_budget_bytes: int = 8 * 1024**3
+    slot_budget_bytes: int = 16 * 1024**3
+    batch: BatchPart = Field(default_factory=BatchPart)
+
+    def to_spec(self) -> SubscriptionSpec:
+        return SubscriptionSpec(
+            name=SubscriptionName(self.name),
+            epoch=Epoch(self.epoch),
+            source=self.source.to_spec(),
+            target=self.target.to_spec(),
+            tables=tuple(table.to_spec() for table in self.tables),
+            slot=self.slot,
+            desired=self.desired,
+            queue_mode=self.queue_mode,
+            queue_budget_bytes=self.queue_budget_bytes,
+            slot_budget_bytes=self.slot_budget_bytes,
+            batch=BatchPolicy(**self.batch.model_dump()),
+        )
+
+
+class Desire(Message):
+    """What the user wants the subscription to do."""
+
+    kind: Literal["desire"] = "desire"
+    subscription: str
+    desired: Literal["running", "paused", "stopped"]
+
+
+class Forget(Message):
+    """The subscription was deleted: stop it, drop slot and publications, keep the target's tables.
+
+    Answered by `forgotten`; may come twice.
+    `assignment` says how to reach the databases: the engine may never have run it.
+    """
+
+    kind: Literal["forget"] = "forget"
+    subscription: str
+    assignment: Assign | None = None
+
+
+class Demand(Message):
+    """Somebody waits for `position`: seal the open batch once capture has passed it. Positions only rise."""
+
+    kind: Literal["demand"] = "demand"
+    subscription: str
+    position: Position
+
+
+class Reload(Message):
+    """Copy tables anew; `tables` None = all. May come twice with one `request_id`. Answered by `reload` reports."""
+
+    kind: Literal["reload"] = "reload"
+    subscription: str
+    request_id: str
+    tables: tuple[str, ...] | None = None
+
+
+class Table(Message):
+    """One table was added or changed (`spec`), or removed."""
+
+    kind: Literal["table"] = "table"
+    subscription: str
+    table: str
+    spec: TablePart | None = None
+    removed: bool = False
+
+
+class Preflight(Message):
+    kind: Literal["preflight"] = "preflight"
+    request_id: str
+    connection: ConnectionPart
+    tables: tuple[TablePart, ...] = ()
+
+
+class Discover(Message):
+    kind: Literal["discover"] = "discover"
+    request_id: str
+    connection: ConnectionPart
+
+
+class Now(Message):
+    kind: Literal["now"] = "now"
+    request_id: str
+    subscription: str
+
+
+class Query(Message):
+    """Run one read on the target. Its rows are uploaded as Arrow IPC; a refusal is an `answer` with a problem."""
+
+    kind: Literal["query"] = "query"
+    request_id: str
+    subscription: str
+    sql: str = Field(repr=False)
+    max_rows: int
+    timeout_ms: int
+
+
+class Verify(Message):
+    """Compare tables at a cut; `tables` None = all live ones. May come twice. Answered by `verification` reports."""
+
+    kind: Literal["verify"] = "verify"
+    subscription: str
+    verification_id: str
+    tables: tuple[str, ...] | None = None
+
+
+class Cancel(Message):
+    """Nobody waits for this request any more; also ends a verification or reload of this id."""
+
+    kind: Literal["cancel"] = "cancel"
+    request_id: str
+
+
+Command = Annotated[
+    Heartbeat
+    | Sync
+    | Assign
+    | Desire
+    | Forget
+    | Demand
+    | Reload
+    | Table
+    | Preflight
+    | Discover
+    | Now
+    | Query
+    | Verify
+    | Cancel,
+    Field(discriminator="kind"),
+]
+COMMANDS: TypeAdapter[Command] = TypeAdapter(Command)
+
+
+# Reports: engine to server
+
+
+class SubscriptionReport(Message):
+    """Base of reports on a subscription; one of an older epoch than the server's is passed over."""
+
+    subscription: str
+    epoch: int
+
+
+class Progress(SubscriptionReport):
+    """Where a subscription stands. `applied` is durable on the target, for every table that is live.
+
+    A table's change of state is reported before the progress of the batch that brought it.
+    """
+
+    kind: Literal["progress"] = "progress"
+    source: Position | None = None
+    captured: Position | None = None
+    applied: Position
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    retained_bytes: int | None = None
+    """Log that the slot holds back on the source."""
+    sealed_at: datetime | None = None
+    committed_at: datetime | None = None
+    """When the batch that ends at `applied` was sealed, and committed on the target."""
+    at: datetime
+
+
+class SubscriptionStateReport(SubscriptionReport):
+    """`code`, `reason` and `remedy` are set where the state is `failed`."""
+
+    kind: Literal["subscription_state"] = "subscription_state"
+    state: Literal["created", "starting", "running", "pausing", "paused", "stopping", "stopped", "failed"]
+    code: str | None = None
+    reason: str | None = None
+    remedy: str | None = None
+
+
+class TableStateReport(SubscriptionReport):
+    """`schema`, `name`: the table on the source. `position`: from where on the state holds, where one belongs to it."""
+
+    kind: Literal["table_state"] = "table_state"
+    table: str
+    schema_name: str = Field(alias="schema")
+    name: str
+    state: Literal["registered", "copying", "catching_up", "live", "paused", "reloading", "parked", "removed"]
+    code: str | None = None
+    reason: str | None = None
+    remedy: str | None = None
+    position: Position | None = None
+
+
+class CopyProgress(SubscriptionReport):
+    kind: Literal["copy_progress"] = "copy_progress"
+    table: str
+    rows: int
+    bytes: int
+    percent: float | None = None
+    eta_seconds: float | None = None
+
+
+class ColumnPart(Message):
+    """A column; `type` as the source prints it, `mapped` the type on the target."""
+
+    name: str
+    type: str
+    attnum: int
+    nullable: bool
+    mapped: str
+
+
+class SchemaVersion(SubscriptionReport):
+    """The table has this structure from `position` on."""
+
+    kind: Literal["schema_version"] = "schema_version"
+    table: str
+    position: Position
+    columns: tuple[ColumnPart, ...]
+    key: tuple[str, ...] = ()
+
+
+class BatchReport(SubscriptionReport):
+    """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`)."""
+
+    kind: Literal["batch"] = "batch"
+    batch: int
+    after: Position
+    end: Position
+    transactions: int
+    rows: dict[str, int] = Field(default_factory=dict)
+    net_rows: int = 0
+    bytes: int = 0
+    path: Literal["driver", "spark"]
+    demanded: bool = False
+    seconds: dict[str, float] = Field(default_factory=dict)
+    tables: int = 0
+    committed_at: datetime
+
+
+class EventReport(SubscriptionReport):
+    kind: Literal["event"] = "event"
+    severity: Literal["info", "warning", "error"]
+    code: str
+    subject: str
+    detail: str
+    remedy: str | None = None
+
+
+class Answer(Message):
+    """The end of a request: `body` where it went well, else `problem`."""
+
+    kind: Literal["answer"] = "answer"
+    request_id: str
+    ok: bool
+    body: dict[str, Any] = Field(default_factory=dict)
+    problem: Problem | None = None
+
+
+class Difference(Message):
+    key: tuple[str | None, ...] = ()
+    kind: Literal["missing", "extra", "different"]
+
+
+class VerifiedTable(Message):
+    table: str
+    equal: bool
+    source_rows: int
+    target_rows: int
+    differing: tuple[Difference, ...] = ()
+    """At most 100 differences."""
+
+
+class Verification(SubscriptionReport):
+    """Progress or end of a verification. `tables`: those compared so far, of `total`."""
+
+    kind: Literal["verification"] = "verification"
+    verification_id: str
+    state: Literal["running", "succeeded", "failed", "cancelled"]
+    position: Position | None = None
+    tables: tuple[VerifiedTable, ...] = ()
+    total: int | None = None
+    problem: Problem | None = None
+
+
+class ReloadReport(SubscriptionReport):
+    """Progress or end of a reload."""
+
+    kind: Literal["reload"] = "reload"
+    request_id: str
+    state: Literal["running", "succeeded", "failed", "cancelled"]
+    rows: int | None = None
+    bytes: int | None = None
+    percent: float | None = None
+    eta_seconds: float | None = None
+    position: Position | None = None
+    problem: Problem | None = None
+
+
+class Forgotten(Message):
+    """A deleted subscription is gone; `left` names what could not be removed, in words."""
+
+    kind: Literal["forgotten"] = "forgotten"
+    subscription: str
+    left: tuple[str, ...] = ()
+
+
+Report = Annotated[
+    Progress
+    | SubscriptionStateReport
+    | TableStateReport
+    | CopyProgress
+    | SchemaVersion
+    | BatchReport
+    | EventReport
+    | Answer
+    | Verification
+    | ReloadReport
+    | Forgotten,
+    Field(discriminator="kind"),
+]
+REPORTS: TypeAdapter[Report] = TypeAdapter(Report)
+
+
+class Registration(Message):
+    """An engine process introduces itself. `instance` is new for each process; `name` stays over its restarts."""
+
+    instance: str
+    name: str
+    version: str
+    protocol: int = PROTOCOL
+
+
+class Registered(Message):
+    """The server's answer. `report_sequence`: the last bundle of this engine that was taken in."""
+
+    engine_id: str
+    lease_seconds: float
+    heartbeat_seconds: float
+    epochs: Mapping[str, int] = Field(default_factory=dict)
+    report_sequence: int = 0
+
+
+class ReportBundle(Message):
+    """Reports in order. A bundle whose `sequence` was taken in before is passed over, so it can be sent again."""
+
+    sequence: int
+    reports: tuple[Report, ...]

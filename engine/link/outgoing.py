@@ -1,0 +1,94 @@
+"""The queue of reports that wait to be sent.
+
+Order kept, the newest progress instead of all of it, bounded memory. Pure.
+"""
+
+from __future__ import annotations
+
+from engine.link.messages import BatchReport, CopyProgress, Progress, Report, TableStateReport
+
+_Key = tuple[str, ...]
+
+
+def _replaceable_by(report: Report) -> _Key | None:
+    """Reports with the same key supersede each other; None: this one always goes out."""
+    if isinstance(report, Progress):
+        return ("progress", report.subscription)
+    if isinstance(report, CopyProgress):
+        return ("copy", report.subscription, report.table)
+    return None
+
+
+class Outgoing:
+    """Reports in the order they came in. Not thread-safe.
+
+    A newer progress takes the place of an older unsent one, at the end of the queue: it overtakes nothing. Over
+    `capacity` the oldest batch reports go, then states of tables that a later one supersedes; nothing else is ever
+    dropped, and `dropped` counts.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._items: dict[int, Report] = {}
+        self._place: dict[_Key, int] = {}
+        self._next = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def only_progress(self) -> bool:
+        """True where nothing waits but reports that a newer one may still replace."""
+        return len(self._place) == len(self._items)
+
+    def progress(self, subscription: str) -> Progress | None:
+        """The unsent progress of a subscription."""
+        place = self._place.get(("progress", subscription))
+        report = self._items.get(place) if place is not None else None
+        return report if isinstance(report, Progress) else None
+
+    def put(self, report: Report) -> None:
+        key = _replaceable_by(report)
+        if key is not None:
+            before = self._place.pop(key, None)
+            if before is not None:
+                del self._items[before]
+            self._place[key] = self._next
+        elif len(self._items) >= self._capacity:
+            self._make_room()
+        self._items[self._next] = report
+        self._next += 1
+
+    def take(self, most: int) -> list[Report]:
+        """Remove and return the first reports, in order."""
+        taken = []
+        for number in list(self._items)[:most]:
+            report = self._items.pop(number)
+            key = _replaceable_by(report)
+            if key is not None:
+                del self._place[key]
+            taken.append(report)
+        return taken
+
+    def _make_room(self) -> None:
+        number = self._oldest_batch()
+        if number is None:
+            number = self._oldest_superseded_state()
+        if number is not None:
+            del self._items[number]
+            self.dropped += 1
+
+    def _oldest_batch(self) -> int | None:
+        return next((number for number, report in self._items.items() if isinstance(report, BatchReport)), None)
+
+    def _oldest_superseded_state(self) -> int | None:
+        seen: set[tuple[str, str]] = set()
+        found = None
+        for number, report in reversed(self._items.items()):
+            if isinstance(report, TableStateReport):
+                table = (report.subscription, report.table)
+                if table in seen:
+                    found = number
+                seen.add(table)
+        return found

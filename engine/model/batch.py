@@ -1,0 +1,171 @@
+"""What travels between sort, the Spark job and apply: ranges of raw records, sealed batches, tasks and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import KeyMode, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Committed raw records `[start, stop)` by ordinal.
+
+    `xid` 0: whole non-streamed transactions, all records count. Else a chunk of the streamed transaction `xid`: records whose own
+    (sub)transaction id is in `aborted` do not count. All transactions in the range committed at or before `end` and after the
+    `end` of the range before it in the batch.
+    """
+
+    start: Ordinal
+    stop: Ordinal
+    end: Lsn
+    xid: int = 0
+    aborted: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSeen:
+    """A relation record that lies in a committed range: the structure of `relation` from `ordinal` on.
+
+    `payload`: the record in the form it has outside streamed transactions; the xid that it carries inside one is taken out.
+    """
+
+    ordinal: Ordinal
+    relation: RelationId
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SealedBatch:
+    """Committed transactions in one order, sealed to become one target transaction.
+
+    `ranges` are in commit order. `relations` are in the order in which a scan over `ranges` meets them; relation records of an
+    aborted subtransaction are included (the source sends no second one), those of an aborted transaction are not.
+    `after` is the end of the batch before it.
+    """
+
+    after: Lsn
+    end: Lsn
+    transactions: int
+    ranges: tuple[LogRange, ...]
+    relations: tuple[RelationSeen, ...]
+    first_commit_us: int
+    last_commit_us: int
+    demanded: bool = False
+    """True where a waiting query closed it early."""
+    cuts: tuple[Lsn, ...] = ()
+    """Positions of the cuts asked for that lie at this batch's end: all committed up to them is in, nothing behind them."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRef:
+    """Where a record batch of a segment lies: an encapsulated Arrow IPC message `[offset, offset + length)` of the file.
+
+    It holds `count` records, the first with ordinal `first`; `crc` is zlib.crc32 of those bytes.
+    """
+
+    path: str
+    offset: int
+    length: int
+    crc: int
+    first: Ordinal
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """One table of a task.
+
+    `versions[0]` is in force where the task's ranges begin; each relation record of `versions[0].relation` that the scan meets
+    moves to the next. Rows are lifted to the last version. Changes in transactions with end LSN <= `after` are not for this task.
+    """
+
+    table: TableId
+    versions: tuple[TableSchema, ...]
+    after: Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDescriptor:
+    """Everything a task needs, small enough to travel: places of bytes, never rows. Owns key bucket `bucket` of `buckets`."""
+
+    subscription: SubscriptionName
+    epoch: Epoch
+    batch: BatchId
+    attempt: int
+    bucket: int
+    buckets: int
+    ranges: tuple[LogRange, ...]
+    blocks: tuple[BlockRef, ...]
+    tables: tuple[TablePart, ...]
+    staging: str
+    """Folder for the result's Arrow files."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFault:
+    """Why a table cannot go on; `code` is a FaultKind value. No row values in `detail`."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """The net changes of one table in one bucket.
+
+    `deletes`, `inserts` and `partials` are None when empty, a pyarrow.Table in process, or the path (str) of an Arrow IPC file
+    where the result crossed a process border.
+
+    With columns c0 … cn the columns of the last version by position, and k0 … km the key columns by position:
+    - `deletes`: `k0 … km` of rows that existed before the batch and are gone or replaced; for BAG `c0 … cn` and `n` (int64), how
+      many equal rows to delete;
+    - `inserts`: `c0 … cn` of complete rows to insert;
+    - `partials`: rows to insert whose unset columns take their value from the existing row with key `k0 … km` (read before the
+      deletes, which name it too): `k0 … km`, `c0 … cn`, and for every column that is unset somewhere `u<i>` (bool, true = unset).
+    `truncated`: clear the table before anything else. Order: read partials, truncate or delete, insert.
+    """
+
+    table: TableId
+    truncated: bool
+    deletes: Any | None
+    inserts: Any | None
+    partials: Any | None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Raw changes seen by operation: insert, update, delete, truncate."""
+    net_rows: int = 0
+    fault: TableFault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task hands back: a few bytes per table, the rows in Arrow files below the descriptor's staging folder."""
+
+    bucket: int
+    tables: tuple[TableChanges, ...]
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    """A column of the target table. `type` is the target's own type text; `name` as on the source."""
+
+    name: str
+    type: str
+    attnum: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """What a target has to know of a table to apply changes to it."""
+
+    table: TableId
+    target: TableName
+    columns: tuple[TargetColumn, ...]
+    key: tuple[str, ...]
+    mode: KeyMode

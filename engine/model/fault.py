@@ -1,0 +1,60 @@
+"""Kinds of fault in one list. What to do about each is decided in one other place, `engine.runtime.fault_policy`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FaultKind(StrEnum):
+    """Every way in which replication can fail that a person may see. Values are the stable `code` of states and problems."""
+
+    SOURCE_UNREACHABLE = "source_unreachable"
+    SOURCE_AUTHENTICATION = "source_authentication"
+    SOURCE_PRIVILEGE = "source_privilege"
+    SOURCE_WAL_LEVEL = "source_wal_level"
+    SOURCE_NO_SLOTS = "source_no_slots"
+    SOURCE_NO_SENDERS = "source_no_senders"
+    SOURCE_TIMEOUT = "source_timeout"
+    LOG_GAP = "log_gap"
+    SLOT_DROPPED = "slot_dropped"
+    SLOT_IN_USE = "slot_in_use"
+    PUBLICATION_CHANGED = "publication_changed"
+    QUEUE_DISK_FULL = "queue_disk_full"
+    QUEUE_CORRUPT = "queue_corrupt"
+    LOG_READER_DIED = "log_reader_died"
+    LOG_UNREADABLE = "log_unreadable"
+    TARGET_LOCKED = "target_locked"
+    TARGET_DISK_FULL = "target_disk_full"
+    TARGET_UNAVAILABLE = "target_unavailable"
+    TARGET_FOREIGN = "target_foreign"
+    """The target holds progress of another source or subscription under this name."""
+    TABLE_MISSING = "table_missing"
+    TABLE_NO_IDENTITY = "table_no_identity"
+    TABLE_NAME_COLLISION = "table_name_collision"
+    TABLE_STRUCTURE_CHANGED = "table_structure_changed"
+    TABLE_PARTITIONS_CHANGED = "table_partitions_changed"
+    VALUE_OUT_OF_DOMAIN = "value_out_of_domain"
+    NET_CHANGE_ANOMALY = "net_change_anomaly"
+    COPY_FAILED = "copy_failed"
+    COPY_LOST = "copy_lost"
+    """The snapshot that a copy reads under can no longer be imported; the copy starts again."""
+    DEFERRED_OVER_BUDGET = "deferred_over_budget"
+    SPARK_FAILED = "spark_failed"
+    EPOCH_LOST = "epoch_lost"
+    INTERNAL = "internal"
+
+
+class EngineFault(Exception):
+    """A fault of a known kind. `subject` names the table, file or object; `detail` says what happened, without row values.
+
+    Raise it `from` the driver's own exception. Classify by SQLSTATE, errno or exception class, never by message text.
+    """
+
+    def __init__(self, kind: FaultKind, subject: str, detail: str) -> None:
+        super().__init__(f"{kind.value}: {subject}: {detail}")
+        self.kind = kind
+        self.subject = subject
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[EngineFault], tuple[FaultKind, str, str]]:
+        return type(self), (self.kind, self.subject, self.detail)

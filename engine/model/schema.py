@@ -1,0 +1,85 @@
+"""The structure of a source table at a position: columns, types, key and replica identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.model.identity import RelationId, TableName
+
+
+class ReplicaIdentity(StrEnum):
+    """What the source logs of a row's old image."""
+
+    DEFAULT = "default"
+    INDEX = "index"
+    FULL = "full"
+    NOTHING = "nothing"
+
+
+class KeyMode(StrEnum):
+    """How changes of a table find their row on the target."""
+
+    KEYED = "keyed"
+    """By key columns: primary key, replica identity index, or a key the user declared."""
+    BAG = "bag"
+    """REPLICA IDENTITY FULL without a key: equal rows are interchangeable."""
+    APPEND = "append"
+    """Insert-only, without identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceType:
+    """A column type with domains resolved to their base type.
+
+    `name` is PostgreSQL's internal type name (`int4`, `numeric`, `timestamptz`, `_int4` for an array of int4);
+    `modifier` is atttypmod (-1 where there is none). `category` is pg_type.typtype of the base type (`b`, `e`, `c`, `r`, `m` …).
+    `element` is the element type of an array, else None.
+    """
+
+    name: str
+    modifier: int = -1
+    category: str = "b"
+    element: SourceType | None = None
+    oid: int = 0
+    """The oid as the log announces it (a domain's own oid where the column is of a domain)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. `attnum` never changes and is never reused, so it identifies the column over renames."""
+
+    name: str
+    type: SourceType
+    attnum: int
+    nullable: bool = True
+    fill: str | None = None
+    """Text of the value that rows written before this column existed hold (pg_attribute.attmissingval); None = NULL."""
+    map_as: str | None = None
+    """`text` where the user asked for PostgreSQL's text form on the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table's structure. `columns` are in the order in which the log sends their values."""
+
+    name: TableName
+    relation: RelationId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    """Names of the key columns in key order; empty for BAG and APPEND."""
+    mode: KeyMode
+    identity: ReplicaIdentity
+    relfilenode: int = 0
+    """Changes when the source rewrites the table; 0 = unknown (partitioned root)."""
+
+    def column(self, name: str) -> Column:
+        """The column of this name; KeyError where there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        return tuple(self.column(name) for name in self.key)

@@ -1,0 +1,273 @@
+"""What the engine needs of a source: values that its folder hands out, and the protocols it fulfils."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from engine.model.batch import BlockRef, LogRange, TablePart
+from engine.model.identity import RelationId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.subscription import TableSpec
+
+_ITSELF = RelationId(0)
+
+
+class Severity(StrEnum):
+    """How much a finding matters: an `error` keeps the subscription from starting."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One result of a preflight check."""
+
+    severity: Severity
+    code: str
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveredTable:
+    """A table that could be replicated."""
+
+    name: TableName
+    key: tuple[str, ...]
+    identity: str
+    partitioned: bool
+    rows_estimate: int
+    bytes: int
+    columns: tuple[Mapping[str, str], ...]
+    """`name`, `type` (as format_type prints it) per column."""
+    problems: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """Which database cluster this is; a change of either means that positions no longer compare."""
+
+    system_id: str
+    timeline: int
+    server_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """The replication slot as the source reports it."""
+
+    exists: bool
+    confirmed: Lsn | None = None
+    restart: Lsn | None = None
+    active_pid: int | None = None
+    wal_status: str = ""
+    retained_bytes: int = 0
+    safe_wal_bytes: int | None = None
+    invalidation: str | None = None
+    spill_bytes: int = 0
+    stream_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChunk:
+    """Raw records in arrival order, as read from the log.
+
+    `data` holds the records' bytes one behind the other (numpy uint8), `offsets` their borders (numpy int32, count + 1).
+    `controls` is a numpy array of model.control.CONTROL_FIELDS whose `ordinal` counts from 0 within the chunk; `relations` maps
+    such an ordinal to the whole relation record. `wal_end`: everything committed up to here has been read, this chunk included.
+    """
+
+    data: Any
+    offsets: Any
+    controls: Any
+    relations: Mapping[int, bytes]
+    wal_end: Lsn
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What one append to the queue left there.
+
+    `controls` (model.control.CONTROL_FIELDS) and `relations` are those of the chunk with ordinals of the queue. `block` is None
+    where only `wal_end` moved, or for the SESSION mark that opens a session.
+    """
+
+    block: BlockRef | None
+    controls: Any
+    relations: Mapping[int, bytes]
+    wal_end: Lsn
+
+
+class LogStream(Protocol):
+    """One open replication session. Used by one thread of the log reader process."""
+
+    def read(self, timeout_s: float) -> RecordChunk | None:
+        """The next records, at most about 8 MiB; an empty chunk when only `wal_end` moved; None when nothing came in time.
+
+        Answers the source's keepalives by itself, whatever the caller does between calls of at most some seconds.
+        Raises EngineFault(SOURCE_UNREACHABLE) when the connection is lost, PUBLICATION_CHANGED on a notice of the server.
+        """
+        ...
+
+    def confirm(self, durable: Lsn) -> None:
+        """Tell the source that everything up to `durable` may be released. Never goes back."""
+        ...
+
+    def ask_position(self) -> None:
+        """Ask the source for a keepalive at once, so that `wal_end` moves on an idle source."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedChanges:
+    """Changes found by a scan over `ranges`, in commit order; numpy arrays of equal length, one entry per row change or truncate.
+
+    `op`: 1 insert, 2 update, 3 delete, 4 truncate. `relation`: oid. `version`: how many relation records of this relation the scan
+    has met before. `new`, `old`: offset in `data` of the tuple's data (at its column count), -1 where absent. `old_kind`: 0 none,
+    1 key only, 2 full row. `range_index`: which of the ranges.
+    """
+
+    data: Any
+    op: Any
+    relation: Any
+    version: Any
+    new: Any
+    old: Any
+    old_kind: Any
+    range_index: Any
+
+
+class Scanner(Protocol):
+    """Offset-only scan of raw records of one log format; pure."""
+
+    def scan(
+        self, data: Any, offsets: Any, first: Any, ranges: Sequence[LogRange], parts: Sequence[TablePart]
+    ) -> ScannedChanges:
+        """Find the changes of `parts` in committed order.
+
+        `data`: uint8, all records of all blocks one behind the other; `offsets`: int64 borders (count + 1); `first`: int64 ordinal
+        per record. Ranges name ordinals; records of an aborted subtransaction are left out (relation records count all the same).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedSnapshot:
+    """A snapshot that other sessions may import while its keeper lives, and the position it corresponds to."""
+
+    name: str
+    position: Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class CopyChunk:
+    """A part of a table that one task copies: SQL that selects the schema's columns in order, as text through COPY."""
+
+    relation: RelationId
+    sql: str
+    bytes_estimate: int
+    rows_estimate: int
+    storage: RelationId = _ITSELF
+    """The table whose rows it reads: a partition's own number, 0 = `relation` itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardReading:
+    """What the guard and the publication watch saw in one look at the source."""
+
+    slot: SlotStatus
+    publication_faults: tuple[str, ...] = ()
+    partition_faults: Mapping[TableName, str] = field(default_factory=dict)
+    oldest_open: str | None = None
+    """The open source transaction that holds the log, as `pid 123, open for 45 s`."""
+
+
+class Source(Protocol):
+    """A source database as the engine process uses it; methods may be called from several threads.
+
+    All raise EngineFault with a SOURCE_* kind when the database cannot be reached or refuses.
+    """
+
+    def preflight(self, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
+        """Look for what would keep these tables from being replicated. Reads only."""
+        ...
+
+    def discover(self) -> list[DiscoveredTable]:
+        """Every table that could be replicated, partitions under their root."""
+        ...
+
+    def identify(self) -> SourceIdentity: ...
+
+    def now(self) -> Lsn:
+        """A position behind every commit so far, with the log flushed up to it (CORRECTNESS: "Now")."""
+        ...
+
+    def current(self) -> Lsn:
+        """The log's current end, without writing; for lag only."""
+        ...
+
+    def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
+        """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat."""
+        ...
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
+        """The current structure of these tables; a missing one is left out."""
+        ...
+
+    def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
+        """The structure that a relation record announces, completed from the catalog.
+
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty.
+        """
+        ...
+
+    def relation_name(self, payload: bytes) -> TableName: ...
+
+    def create_slot(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
+        """Create the lasting slot; the snapshot lives as long as the context, the slot stays."""
+        ...
+
+    def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
+        """A temporary slot's snapshot and position, for a copy or a cut. Raises SOURCE_TIMEOUT when open transactions hold it up."""
+        ...
+
+    def slot_status(self, slot: str) -> SlotStatus: ...
+
+    def drop(self, slot: str) -> list[str]:
+        """Drop slot and publications; returns what could not be dropped, in words."""
+        ...
+
+    def terminate_reader(self, slot: str, application: str) -> bool:
+        """End our own older walsender on this slot by pid; SLOT_IN_USE where it is someone else's."""
+        ...
+
+    def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading: ...
+
+    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
+        """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
+        ...
+
+    def open_stream(self, slot: str, start: Lsn, application: str) -> LogStream: ...
+
+    def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
+        """COPY output in text form, in pieces of whole lines, read under the imported snapshot.
+
+        Raises EngineFault(COPY_LOST) where the snapshot can no longer be imported, TABLE_STRUCTURE_CHANGED where a column of
+        the chunk is gone, TABLE_MISSING where the table is, SOURCE_PRIVILEGE where reading is not allowed.
+        """
+        ...
+
+    def close(self) -> None: ...

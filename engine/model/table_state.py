@@ -1,0 +1,86 @@
+"""States of a replicated table and the one function that moves between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TableState(StrEnum):
+    """What a table is doing; the value is what REST, CLI and the web show."""
+
+    REGISTERED = "registered"
+    COPYING = "copying"
+    CATCHING_UP = "catching_up"
+    LIVE = "live"
+    PAUSED = "paused"
+    RELOADING = "reloading"
+    PARKED = "parked"
+    REMOVED = "removed"
+
+
+class TableEvent(StrEnum):
+    """What can happen to a table."""
+
+    COPY_STARTED = "copy_started"
+    COPY_FINISHED = "copy_finished"
+    CAUGHT_UP = "caught_up"
+    COPY_LOST = "copy_lost"
+    """The copy's snapshot or process is gone; it starts again."""
+    PAUSE = "pause"
+    RESUME = "resume"
+    RELOAD = "reload"
+    FAULT = "fault"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The event does not apply in this state; `reason` says why in words a person can act on."""
+
+    reason: str
+
+
+_S = TableState
+_E = TableEvent
+
+ARROWS: dict[tuple[TableState, TableEvent], TableState] = {
+    (_S.REGISTERED, _E.COPY_STARTED): _S.COPYING,
+    (_S.REGISTERED, _E.PAUSE): _S.PAUSED,
+    (_S.REGISTERED, _E.FAULT): _S.PARKED,
+    (_S.REGISTERED, _E.REMOVE): _S.REMOVED,
+    (_S.COPYING, _E.COPY_FINISHED): _S.CATCHING_UP,
+    (_S.COPYING, _E.COPY_LOST): _S.REGISTERED,
+    (_S.COPYING, _E.FAULT): _S.PARKED,
+    (_S.COPYING, _E.REMOVE): _S.REMOVED,
+    (_S.CATCHING_UP, _E.CAUGHT_UP): _S.LIVE,
+    (_S.CATCHING_UP, _E.COPY_LOST): _S.REGISTERED,
+    (_S.CATCHING_UP, _E.FAULT): _S.PARKED,
+    (_S.CATCHING_UP, _E.REMOVE): _S.REMOVED,
+    (_S.LIVE, _E.PAUSE): _S.PAUSED,
+    (_S.LIVE, _E.RELOAD): _S.RELOADING,
+    (_S.LIVE, _E.FAULT): _S.PARKED,
+    (_S.LIVE, _E.REMOVE): _S.REMOVED,
+    (_S.PAUSED, _E.RESUME): _S.CATCHING_UP,
+    (_S.PAUSED, _E.RELOAD): _S.RELOADING,
+    (_S.PAUSED, _E.FAULT): _S.PARKED,
+    (_S.PAUSED, _E.REMOVE): _S.REMOVED,
+    (_S.RELOADING, _E.COPY_STARTED): _S.RELOADING,
+    (_S.RELOADING, _E.COPY_FINISHED): _S.CATCHING_UP,
+    (_S.RELOADING, _E.COPY_LOST): _S.RELOADING,
+    (_S.RELOADING, _E.FAULT): _S.PARKED,
+    (_S.RELOADING, _E.REMOVE): _S.REMOVED,
+    (_S.PARKED, _E.RELOAD): _S.RELOADING,
+    (_S.PARKED, _E.FAULT): _S.PARKED,
+    (_S.PARKED, _E.REMOVE): _S.REMOVED,
+}
+
+
+def next_state(state: TableState, event: TableEvent) -> TableState | Refused:
+    """The state after `event`, or why it is refused. Total over all pairs."""
+    after = ARROWS.get((state, event))
+    if after is not None:
+        return after
+    if state is TableState.REMOVED:
+        return Refused("the table was removed from the subscription; add it again")
+    return Refused(f"a table that is {state.value} does not take '{event.value}'")

@@ -1,0 +1,177 @@
+"""What the engine needs of a target: the protocol, and the values that pass over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from engine.model.batch import TableChanges
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import KeyMode, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """What the target itself remembers of a table, written in the transactions that change it."""
+
+    table: TableId
+    target: TableName
+    schema: TableSchema
+    ready: bool
+    """True once its rows are complete: copied and caught up."""
+    applied: Lsn
+    """Changes up to here are in it; less than the subscription's where the table is paused or parked."""
+    parked: str | None = None
+    """Code of the fault that parked it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetProgress:
+    """The target's progress record of one subscription."""
+
+    epoch: Epoch
+    batch: BatchId
+    end: Lsn
+    system_id: str
+    timeline: int
+    slot: str
+    tables: Mapping[TableId, TableRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """One table's share of a batch. Steps run in this order: structure, changes, swap."""
+
+    table: TableId
+    schema: TableSchema
+    """The structure after the batch; the target brings the table to it (columns matched by attnum) before the changes."""
+    target: TableName
+    changes: Sequence[TableChanges] = ()
+    """One per bucket, rows as pyarrow.Table."""
+    handover: bool = False
+    """Apply to the copy that was being loaded, then put it in the place of the table that readers see."""
+    parked: str | None = None
+    """Record only that the table is parked with this fault code; changes are empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommit:
+    """One target transaction: all tables' changes and the progress record, or nothing."""
+
+    subscription: SubscriptionName
+    epoch: Epoch
+    batch: BatchId
+    end: Lsn
+    tables: tuple[TableCommit, ...] = ()
+    removed: tuple[TableId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """Rows of a read-only query: `table` is a pyarrow.Table; `truncated` tells that more rows than asked for exist."""
+
+    table: Any
+    position: Lsn
+    truncated: bool
+
+
+class QueryRefused(Exception):
+    """The SQL is not exactly one read, or failed; the message says why in the target's words. `code` is stable."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+class TargetReader(Protocol):
+    """A read transaction pinned to one batch boundary."""
+
+    position: Lsn
+
+    def compare(self, record: TableRecord, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
+        """Compare a table with the source's rows at the same position.
+
+        `source`: iterator of pyarrow.RecordBatch with columns c0 … cn as in TableChanges.inserts. Returns (source rows, target
+        rows, at most `limit` differences as `{"key": [...], "kind": "missing" | "extra" | "different"}`, keys as text).
+        """
+        ...
+
+
+class Target(Protocol):
+    """A target database. `commit`, copies and DDL come from one thread at a time; `query` and `pin` from any thread."""
+
+    def check(self, tables: Sequence[TableName]) -> list[tuple[str, str, str, str]]:
+        """Preflight: (severity, code, what, remedy) per finding; reads only."""
+        ...
+
+    def progress(self, subscription: SubscriptionName) -> TargetProgress | None: ...
+
+    def claim(
+        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+    ) -> None:
+        """Create or take over the progress record and sweep leftovers of older epochs.
+
+        Raises EngineFault(EPOCH_LOST) where a higher epoch is recorded, TARGET_FOREIGN where the record is of another source.
+        """
+        ...
+
+    def rebase(
+        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+    ) -> None:
+        """Begin a subscription again from another place in the log: tables keep their rows for readers and count as not ready.
+
+        Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
+        """
+        ...
+
+    def forget(self, subscription: SubscriptionName) -> None:
+        """Drop the subscription's record and unfinished copies; its tables stay."""
+        ...
+
+    def adopt(self, subscription: SubscriptionName, table: TableId, target: TableName) -> None:
+        """Reserve a table's name on the target; TABLE_NAME_COLLISION where a table that is not ours stands there."""
+        ...
+
+    def begin_copy(
+        self, subscription: SubscriptionName, table: TableId, target: TableName, schema: TableSchema
+    ) -> None:
+        """Make an empty hidden table for a copy, in place of any unfinished one."""
+        ...
+
+    def append_copy(self, table: TableId, rows: Any) -> int:
+        """Append rows (pyarrow.Table, columns c0 … cn) to the hidden table, in a transaction of its own. Returns the count."""
+        ...
+
+    def discard_copy(self, table: TableId) -> None: ...
+
+    def commit(self, batch: BatchCommit) -> None:
+        """Apply a batch and its progress in one durable transaction. Nothing of it stays when this raises.
+
+        Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, EPOCH_LOST); a fault of one table names it as `subject`.
+        """
+        ...
+
+    def query(self, sql: str, max_rows: int, timeout_s: float, subscription: SubscriptionName) -> QueryAnswer:
+        """Run exactly one read on one batch boundary. Raises QueryRefused."""
+        ...
+
+    def pin(self, subscription: SubscriptionName) -> AbstractContextManager[TargetReader]: ...
+
+    def close(self) -> None: ...
+
+
+__all__ = [
+    "BatchCommit",
+    "KeyMode",
+    "QueryAnswer",
+    "QueryRefused",
+    "TableCommit",
+    "TableRecord",
+    "Target",
+    "TargetProgress",
+    "TargetReader",
+]

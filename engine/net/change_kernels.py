@@ -1,0 +1,530 @@
+"""Kernels over row changes: where keys and images lie, and what is left of the changes of one key.
+
+Values stay where they are in the log's buffer; a value is a place, offset and length. Two keys or images are equal when
+all their bytes are, never because a hash is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.net.compiled import NULL, UNSET, Array, kernel
+
+OK, ALREADY_THERE, NOT_THERE, NO_OLD_IMAGE, KEY_NULL, VALUE_UNKNOWN, OTHER_COLUMNS, TWO_ROWS, NOT_AN_INSERT = range(9)
+
+_INSERT, _UPDATE, _DELETE = 1, 2, 3
+_TEXT, _MISSING = ord("t"), ord("n")
+_KEY_ONLY = 1
+_SEED, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
+_MIX, _SHIFT = np.uint64(0xFF51AFD7ED558CCD), np.uint64(32)
+
+
+class Changes(NamedTuple):
+    """The row changes of one table in order, as `model.source.ScannedChanges` has them."""
+
+    op: Array
+    version: Array
+    new: Array
+    old: Array
+    old_kind: Array
+
+
+class Layout(NamedTuple):
+    """How tuples of each version lie over the columns of the last one.
+
+    `width[v]`: values of a tuple of version v. `target[v, j]`: column of the last version that value j belongs to, -1
+    where it was dropped. `key[v, j]`: which key column it is, -1 where none; `key_stop[v]`: behind the last key column.
+    `lacks[v, c]`: the version does not know column c, whose inserted value is then at `fill_off[c]`, `fill_len[c]`.
+    """
+
+    width: Array
+    target: Array
+    key: Array
+    key_stop: Array
+    lacks: Array
+    fill_off: Array
+    fill_len: Array
+
+
+class Refs(NamedTuple):
+    """Keys or images: one row each, the places of its values (row, column), and its hash."""
+
+    off: Array
+    len: Array
+    hash: Array
+
+
+class Rows(NamedTuple):
+    """Places of values by (column, row)."""
+
+    off: Array
+    len: Array
+
+
+@kernel
+def _be16(data: Array, at: int) -> int:
+    return int(np.int64(data[at])) << 8 | int(np.int64(data[at + 1]))
+
+
+@kernel
+def _be32(data: Array, at: int) -> int:
+    return _be16(data, at) << 16 | _be16(data, at + 2)
+
+
+@kernel
+def _hash_ref(data: Array, refs: Refs, ref: int) -> None:
+    h = _SEED
+    for c in range(refs.off.shape[1]):
+        at, length = refs.off[ref, c], refs.len[ref, c]
+        h = (h ^ np.uint64(length + 3)) * _PRIME
+        for p in range(at, at + max(length, 0)):
+            h = (h ^ np.uint64(data[p])) * _PRIME
+        h ^= h >> _SHIFT
+    h *= _MIX
+    refs.hash[ref] = h ^ (h >> _SHIFT)
+
+
+@kernel
+def _same_ref(data: Array, refs: Refs, a: int, b: int) -> bool:
+    for c in range(refs.off.shape[1]):
+        length = refs.len[a, c]
+        if length != refs.len[b, c]:
+            return False
+        p, q = refs.off[a, c], refs.off[b, c]
+        for k in range(length):
+            if data[p + k] != data[q + k]:
+                return False
+    return True
+
+
+@kernel
+def _read_key(data: Array, at: int, version: int, layout: Layout, refs: Refs, ref: int) -> bool:
+    """Note where the key columns of the tuple at `at` lie; False where it has another number of columns."""
+    if _be16(data, at) != layout.width[version]:
+        return False
+    at += 2
+    for j in range(layout.key_stop[version]):
+        column = layout.key[version, j]
+        length = NULL if data[at] == _MISSING else UNSET
+        start = at + 5
+        if data[at] == _TEXT:
+            length = _be32(data, at + 1)
+            at = start + length
+        else:
+            at += 1
+        if column >= 0:
+            refs.off[ref, column] = start
+            refs.len[ref, column] = length
+    return True
+
+
+@kernel
+def _complete_key(refs: Refs, ref: int, old: int) -> int:
+    """Take what the new key leaves out from the old one; OK, or why the key is none."""
+    for c in range(refs.off.shape[1]):
+        if refs.len[ref, c] == UNSET and old >= 0:
+            refs.off[ref, c] = refs.off[old, c]
+            refs.len[ref, c] = refs.len[old, c]
+        if refs.len[ref, c] == UNSET:
+            return VALUE_UNKNOWN
+        if refs.len[ref, c] == NULL:
+            return KEY_NULL
+    return OK
+
+
+@kernel
+def read_keys(
+    data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array
+) -> tuple[int, int]:
+    """Find each change's key before it and after it, as rows of `refs`; -1 where the row is not there then.
+
+    `before[i] == after[i]` exactly where an update leaves the key as it is. Returns (fault, change), (OK, -1).
+    """
+    free = 0
+    for i in range(changes.op.size):
+        version = changes.version[i]
+        before[i] = after[i] = old = -1
+        if changes.old[i] >= 0:
+            old = free
+            free += 1
+            if not _read_key(data, changes.old[i], version, layout, refs, old):
+                return OTHER_COLUMNS, i
+            fault = _complete_key(refs, old, -1)
+            if fault != OK:
+                return fault, i
+        if changes.op[i] == _DELETE:
+            if old < 0:
+                return NO_OLD_IMAGE, i
+            _hash_ref(data, refs, old)
+            before[i] = old
+            continue
+        new = free
+        free += 1
+        if not _read_key(data, changes.new[i], version, layout, refs, new):
+            return OTHER_COLUMNS, i
+        fault = _complete_key(refs, new, old)
+        if fault != OK:
+            return fault, i
+        _hash_ref(data, refs, new)
+        after[i] = new
+        if changes.op[i] == _UPDATE:
+            before[i] = new
+            if old >= 0 and not _same_ref(data, refs, old, new):
+                _hash_ref(data, refs, old)
+                before[i] = old
+    return OK, -1
+
+
+@kernel
+def _take_tuple(data: Array, at: int, target: Array, only_text: bool, rows: Rows, row: int) -> int:
+    """Give the values of the tuple at `at` to those columns of `row` that are still UNSET; returns how many got one."""
+    taken = 0
+    columns = _be16(data, at)
+    at += 2
+    for j in range(columns):
+        kind = data[at]
+        start, length = at + 5, NULL
+        if kind == _TEXT:
+            length = _be32(data, at + 1)
+            at = start + length
+        else:
+            at += 1
+        c = target[j]
+        known = kind == _TEXT or (kind == _MISSING and not only_text)
+        if c >= 0 and known and rows.len[c, row] == UNSET:
+            rows.off[c, row] = start
+            rows.len[c, row] = length
+            taken += 1
+    return taken
+
+
+@kernel
+def _fill_lacking(layout: Layout, version: int, rows: Rows, row: int) -> int:
+    taken = 0
+    for c in range(rows.len.shape[0]):
+        if layout.lacks[version, c] and rows.len[c, row] == UNSET:
+            rows.off[c, row] = layout.fill_off[c]
+            rows.len[c, row] = layout.fill_len[c]
+            taken += 1
+    return taken
+
+
+@kernel
+def _take_change(data: Array, changes: Changes, i: int, layout: Layout, rows: Rows, row: int, missing: int) -> int:
+    """Complete `row` from the image after change `i`; returns how many columns are still UNSET."""
+    version = changes.version[i]
+    target = layout.target[version]
+    missing -= _take_tuple(data, changes.new[i], target, False, rows, row)
+    if missing > 0 and changes.old[i] >= 0:
+        missing -= _take_tuple(data, changes.old[i], target, changes.old_kind[i] == _KEY_ONLY, rows, row)
+    if missing > 0 and changes.op[i] == _INSERT:
+        missing -= _fill_lacking(layout, version, rows, row)
+    return missing
+
+
+@kernel
+def read_rows(data: Array, changes: Changes, layout: Layout, last: Array, prev: Array, rows: Rows, part: Array) -> int:
+    """Find the values of rows whose last change is `last[r]`, going back over `prev` for what a change leaves out.
+
+    `part[r]`: true where columns stay UNSET. Returns -1, or a change whose tuple has another number of columns.
+    """
+    columns = rows.len.shape[0]
+    for r in range(last.size):
+        for c in range(columns):
+            rows.len[c, r] = UNSET
+            rows.off[c, r] = 0
+        missing = columns
+        i = last[r]
+        while i >= 0 and missing > 0:
+            if _be16(data, changes.new[i]) != layout.width[changes.version[i]]:
+                return int(i)
+            missing = _take_change(data, changes, i, layout, rows, r, missing)
+            i = prev[i]
+        part[r] = missing > 0
+    return -1
+
+
+class Net(NamedTuple):
+    """Working state and outcome of netting: places keyed by hash table, and the rows that were at them.
+
+    `table`: open addressing, a place or -1. Per place: `ref` (its key), `head` (row that is there now, -1 none), `vacant`
+    (no row of before the batch is there, or it is among the rows already). Per row: `source` (key under which it existed
+    before the batch, -1 where born in it), `last` (its last change, -1 dead), `next` (another row at the same place).
+    `prev`: per change, the change of the same row before it. `used`: places, rows.
+    """
+
+    table: Array
+    ref: Array
+    head: Array
+    vacant: Array
+    source: Array
+    last: Array
+    next: Array
+    prev: Array
+    used: Array
+
+
+@kernel
+def _place(data: Array, refs: Refs, ref: int, net: Net, cleared: bool) -> int:
+    """The place of a key, made where it is new."""
+    mask = net.table.size - 1
+    at = np.int64(refs.hash[ref] & np.uint64(mask))
+    while net.table[at] >= 0:
+        place = net.table[at]
+        other = net.ref[place]
+        if refs.hash[other] == refs.hash[ref] and _same_ref(data, refs, other, ref):
+            return int(place)
+        at = (at + 1) & mask
+    place = net.used[0]
+    net.used[0] += 1
+    net.table[at] = place
+    net.ref[place] = ref
+    net.head[place] = -1
+    net.vacant[place] = cleared
+    return int(place)
+
+
+@kernel
+def _put(net: Net, place: int, row: int) -> None:
+    net.next[row] = net.head[place]
+    net.head[place] = row
+
+
+@kernel
+def _new_row(net: Net, source: int) -> int:
+    row = net.used[1]
+    net.used[1] += 1
+    net.source[row] = source
+    net.last[row] = -1
+    return int(row)
+
+
+@kernel
+def _leave(net: Net, place: int, row: int) -> None:
+    if net.head[place] == row:
+        net.head[place] = net.next[row]
+        return
+    at = net.head[place]
+    while net.next[at] != row:
+        at = net.next[at]
+    net.next[at] = net.next[row]
+
+
+@kernel
+def _same_image(data: Array, changes: Changes, i: int, last: int, layout: Layout, pair: Rows) -> bool:
+    """Whether the old image of change `i` is the image that change `last` left, in the columns that both know."""
+    pair.len[:] = UNSET
+    _take_tuple(data, changes.old[i], layout.target[changes.version[i]], False, pair, 0)
+    _take_tuple(data, changes.new[last], layout.target[changes.version[last]], False, pair, 1)
+    if changes.old[last] >= 0:
+        _take_tuple(data, changes.old[last], layout.target[changes.version[last]], False, pair, 1)
+    for c in range(pair.len.shape[0]):
+        length = pair.len[c, 0]
+        if length == UNSET or pair.len[c, 1] == UNSET:
+            continue
+        if length != pair.len[c, 1]:
+            return False
+        p, q = pair.off[c, 0], pair.off[c, 1]
+        for k in range(length):
+            if data[p + k] != data[q + k]:
+                return False
+    return True
+
+
+@kernel
+def _find_row(data: Array, changes: Changes, i: int, layout: Layout, net: Net, place: int, ref: int, pair: Rows) -> int:
+    """The row at `place` that change `i` is about, -1 where there is none.
+
+    With full old images (`pair` has columns) a key may stand for several rows until its constraint is checked at commit;
+    the old image then says which one is meant.
+    """
+    row = net.head[place]
+    if row >= 0 and pair.len.shape[0] > 0 and not (net.vacant[place] and net.next[row] < 0):
+        while row >= 0 and not _same_image(data, changes, i, net.last[row], layout, pair):
+            row = net.next[row]
+    if row >= 0 or net.vacant[place]:
+        return int(row)
+    net.vacant[place] = True
+    row = _new_row(net, ref)
+    _put(net, place, row)
+    return int(row)
+
+
+@kernel
+def _arrive(net: Net, place: int, row: int, several: bool) -> bool:
+    """A row comes to `place`; False where another is there and only one can be."""
+    if not several:
+        if net.head[place] >= 0:
+            return False
+        net.vacant[place] = True
+    _put(net, place, row)
+    return True
+
+
+@kernel
+def net_keyed(
+    data: Array, changes: Changes, layout: Layout, refs: Refs, before: Array, after: Array,
+    mine: Array, cleared: bool, net: Net, pair: Rows,
+) -> tuple[int, int]:  # fmt: skip
+    """Net the changes `mine` (indices in order) by key. Returns (fault, change), or (OK, -1) with `net` filled.
+
+    `cleared`: the table was truncated before the first change, so that no row is there that the changes do not bring.
+    `pair`: scratch for two images where every change carries its full old one, else without columns.
+    """
+    several = pair.len.shape[0] > 0
+    for i in mine:
+        place = -1
+        row = -1
+        if before[i] >= 0:
+            place = _place(data, refs, before[i], net, cleared)
+            row = _find_row(data, changes, i, layout, net, place, before[i], pair)
+            if row < 0:
+                return NOT_THERE, i
+        if changes.op[i] == _DELETE:
+            _leave(net, place, row)
+            net.last[row] = -1
+            continue
+        if changes.op[i] == _INSERT:
+            row = _new_row(net, -1)
+        net.prev[i] = net.last[row]
+        net.last[row] = i
+        if before[i] != after[i]:
+            if before[i] >= 0:
+                _leave(net, place, row)
+            place = _place(data, refs, after[i], net, cleared)
+            if not _arrive(net, place, row, several):
+                return ALREADY_THERE, i
+    for place in range(net.used[0]):
+        if net.head[place] >= 0 and net.next[net.head[place]] >= 0:
+            return TWO_ROWS, -1
+    return OK, -1
+
+
+@kernel
+def count_gone(data: Array, refs: Refs, net: Net) -> int:
+    """Rows of before the batch that are dead and whose key no other row took."""
+    gone = 0
+    for row in range(net.used[1]):
+        if net.last[row] < 0 and net.source[row] >= 0:
+            gone += net.head[_place(data, refs, net.source[row], net, True)] < 0
+    return gone
+
+
+class Chains(NamedTuple):
+    """Keys tied together by changes of key, by hash: open-addressing `table` of nodes, and per node its hash and parent."""
+
+    table: Array
+    hash: Array
+    parent: Array
+
+
+@kernel
+def _node(chains: Chains, h: int, used: int, make: bool) -> int:
+    """Node of a hash; where there is none, node `used` is made for it, or -1 returned."""
+    mask = np.uint64(chains.table.size - 1)
+    at = h & mask
+    while chains.table[at] >= 0:
+        if chains.hash[chains.table[at]] == h:
+            return int(chains.table[at])
+        at = (at + np.uint64(1)) & mask
+    if not make:
+        return -1
+    chains.table[at] = used
+    chains.hash[used] = h
+    chains.parent[used] = used
+    return used
+
+
+@kernel
+def _root(chains: Chains, node: int) -> int:
+    while chains.parent[node] != node:
+        chains.parent[node] = chains.parent[chains.parent[node]]
+        node = chains.parent[node]
+    return node
+
+
+@kernel
+def assign_buckets(hashes: Array, before: Array, after: Array, chains: Chains, buckets: int, bucket: Array) -> None:
+    """Give every change its bucket: by its key's hash, or by that of the first key of the chain that its key belongs to.
+
+    Equal for every task over the same changes. Keys whose hashes collide share a bucket, which does no harm.
+    """
+    used = 0
+    for i in range(before.size):
+        if before[i] >= 0 and after[i] >= 0 and before[i] != after[i]:
+            a = _node(chains, hashes[before[i]], used, True)
+            used += a == used
+            b = _node(chains, hashes[after[i]], used, True)
+            used += b == used
+            a, b = _root(chains, a), _root(chains, b)
+            # Nodes are numbered in the order of appearance: the smaller one is the chain's first key.
+            chains.parent[max(a, b)] = min(a, b)
+    for i in range(before.size):
+        h = hashes[before[i] if before[i] >= 0 else after[i]]
+        if used > 0:
+            node = _node(chains, h, used, False)
+            if node >= 0:
+                h = chains.hash[_root(chains, node)]
+        bucket[i] = h % np.uint64(buckets)
+
+
+@kernel
+def read_images(
+    data: Array, changes: Changes, layout: Layout, rows: Rows, sign: Array, of: Array
+) -> tuple[int, int, int]:
+    """Find every image that the changes take away (`sign` -1) or bring (+1), complete, with the change it is of.
+
+    Returns (fault, change, images).
+    """
+    free = 0
+    columns = rows.len.shape[0]
+    for i in range(changes.op.size):
+        version = changes.version[i]
+        if changes.op[i] != _INSERT:
+            if changes.old_kind[i] == _KEY_ONLY or changes.old[i] < 0:
+                return NO_OLD_IMAGE, i, free
+            if _be16(data, changes.old[i]) != layout.width[version]:
+                return OTHER_COLUMNS, i, free
+            rows.len[:, free] = UNSET
+            missing = columns - _take_tuple(data, changes.old[i], layout.target[version], False, rows, free)
+            missing -= _fill_lacking(layout, version, rows, free)
+            if missing > 0:
+                return VALUE_UNKNOWN, i, free
+            sign[free] = -1
+            of[free] = i
+            free += 1
+        if changes.op[i] != _DELETE:
+            if _be16(data, changes.new[i]) != layout.width[version]:
+                return OTHER_COLUMNS, i, free
+            rows.len[:, free] = UNSET
+            missing = _take_change(data, changes, i, layout, rows, free, columns)
+            if missing - _fill_lacking(layout, version, rows, free) > 0:
+                return VALUE_UNKNOWN, i, free
+            sign[free] = 1
+            of[free] = i
+            free += 1
+    return OK, -1, free
+
+
+@kernel
+def hash_refs(data: Array, refs: Refs) -> None:
+    for ref in range(refs.hash.size):
+        _hash_ref(data, refs, ref)
+
+
+@kernel
+def net_bag(data: Array, refs: Refs, sign: Array, mine: Array, table: Array, count: Array) -> None:
+    """Sum `sign` of equal images of `mine`: `count` of the first image of its kind gets the sum, the others 0."""
+    mask = table.size - 1
+    for ref in mine:
+        at = np.int64(refs.hash[ref] & np.uint64(mask))
+        while table[at] >= 0:
+            other = table[at]
+            if refs.hash[other] == refs.hash[ref] and _same_ref(data, refs, other, ref):
+                break
+            at = (at + 1) & mask
+        if table[at] < 0:
+            table[at] = ref
+        count[table[at]] += sign[ref]

@@ -1,0 +1,42 @@
+"""COPY's text form, decoded by the log's own decoder: what a copy or a verification reads equals what the log brings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.schema import TableSchema
+from engine.net.compiled import empty_places
+from engine.net.decode import ValueOutOfDomain, arrow_type, decode_column
+from engine.net.plan import column_plans
+from engine.net.value_kernels import split_copy
+
+_MAX_BYTES = 2**31 - 1
+
+
+def decode_copy_text(data: bytes | bytearray | memoryview, schema: TableSchema) -> pa.RecordBatch:
+    r"""Decode whole lines of COPY's text form (tab, `\N`, backslash escapes, line feed) into columns c0 … cn.
+
+    `data`: below 2 GiB; the values of a line are those of `schema.columns` in order. `data` itself stays as it is.
+
+    Raises:
+        EngineFault(VALUE_OUT_OF_DOMAIN): a value that its column cannot hold exactly.
+        EngineFault(TABLE_STRUCTURE_CHANGED): a line with another number of values than the schema has columns.
+    """
+    buffer = np.frombuffer(data, np.uint8).copy()
+    if buffer.size > _MAX_BYTES:
+        raise ValueError(f"{buffer.size} bytes of COPY text at once; hand over less than 2 GiB")
+    plans = column_plans(schema)
+    # Line feeds within values are escaped, so each one ends a row.
+    off, length = empty_places(len(plans), int(np.count_nonzero(buffer == ord("\n"))))
+    bad = split_copy(buffer, off, length)
+    if bad >= 0:
+        detail = f"row {bad} of a copy has not the {len(plans)} values of the table's columns"
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(schema.name), detail)
+    try:
+        arrays = [decode_column(buffer, off[c], length[c], plan) for c, plan in enumerate(plans)]
+    except ValueOutOfDomain as error:
+        raise EngineFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(schema.name), str(error)) from error
+    fields = [pa.field(f"c{c}", arrow_type(plan.type)) for c, plan in enumerate(plans)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,0 +1,122 @@
+"""The decode plan of a table: how tuples of each of its versions lie over the last one, and how each column is held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from engine.model.batch import TableFault
+from engine.model.fault import FaultKind
+from engine.model.schema import Column, SourceType, TableSchema
+from engine.model.values import ValueType, value_type
+from engine.net.change_kernels import Layout
+from engine.net.compiled import NULL, Array
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """A column's name, for faults, how its values are held, and what parts elements of an array."""
+
+    name: str
+    type: ValueType
+    delimiter: int = ord(",")
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePlan:
+    """Everything about a table's versions that reading its changes needs.
+
+    `fills` holds the texts of inserted values of columns that older versions lack; `layout.fill_off` counts from its
+    start. `fault`: why rows cannot be lifted to the last version; the other fields are then not to be used.
+    """
+
+    schema: TableSchema
+    columns: tuple[ColumnPlan, ...]
+    key: tuple[int, ...]
+    layout: Layout
+    fills: bytes
+    fault: TableFault | None
+
+    def layout_at(self, start: int) -> Layout:
+        """The layout for a buffer in which `fills` begin at `start`."""
+        return self.layout._replace(fill_off=self.layout.fill_off + start)
+
+
+@lru_cache(maxsize=4096)
+def plan_for(versions: tuple[TableSchema, ...]) -> DecodePlan:
+    """The plan for these versions; built once per process."""
+    last = versions[-1]
+    order = {column.attnum: c for c, column in enumerate(last.columns)}
+    key = tuple(order[column.attnum] for column in last.key_columns)
+    layout, fills = _layout(versions, order, key)
+    return DecodePlan(last, column_plans(last), key, layout, fills, _incompatible(versions))
+
+
+def column_plans(schema: TableSchema) -> tuple[ColumnPlan, ...]:
+    return tuple(ColumnPlan(c.name, value_type(c), _delimiter(c)) for c in schema.columns)
+
+
+def _delimiter(column: Column) -> int:
+    """PostgreSQL parts array elements by commas; boxes, which contain commas, by semicolons."""
+    element = column.type.element
+    return ord(";") if element is not None and element.name == "box" else ord(",")
+
+
+def _layout(versions: tuple[TableSchema, ...], order: dict[int, int], key: tuple[int, ...]) -> tuple[Layout, bytes]:
+    last = versions[-1]
+    widest = max(len(version.columns) for version in versions)
+    target = np.full((len(versions), widest), -1, np.int32)
+    key_of = np.full((len(versions), widest), -1, np.int32)
+    lacks = np.ones((len(versions), len(last.columns)), np.bool_)
+    for v, version in enumerate(versions):
+        for j, column in enumerate(version.columns):
+            c = order.get(column.attnum, -1)
+            target[v, j] = c
+            if c >= 0:
+                lacks[v, c] = False
+            if c in key:
+                key_of[v, j] = key.index(c)
+    fill_off, fill_len, fills = _fills(last.columns, np.asarray(lacks.any(axis=0)))
+    width = np.array([len(version.columns) for version in versions], np.int32)
+    key_stop = np.where(key_of >= 0, np.arange(1, widest + 1, dtype=np.int32), 0).max(axis=1, initial=0)
+    layout = Layout(width, target, key_of, key_stop.astype(np.int32), lacks, fill_off, fill_len)
+    return layout, fills
+
+
+def _fills(columns: tuple[Column, ...], lacking: Array) -> tuple[Array, Array, bytes]:
+    off = np.zeros(len(columns), np.int64)
+    length = np.full(len(columns), NULL, np.int32)
+    texts = bytearray()
+    for c, column in enumerate(columns):
+        if lacking[c] and column.fill is not None:
+            text = column.fill.encode()
+            off[c], length[c] = len(texts), len(text)
+            texts += text
+    return off, length, bytes(texts)
+
+
+def _incompatible(versions: tuple[TableSchema, ...]) -> TableFault | None:
+    last = {column.attnum: column for column in versions[-1].columns}
+    key = [column.attnum for column in versions[-1].key_columns]
+    for version in versions[:-1]:
+        for column in version.columns:
+            now = last.get(column.attnum)
+            if now is None:
+                continue
+            if _form(column.type) != _form(now.type) or column.map_as != now.map_as:
+                return _changed(f"column {now.name} changed its type")
+        if [column.attnum for column in version.key_columns] != key or version.mode is not versions[-1].mode:
+            return _changed("the key changed")
+    return None
+
+
+def _form(source: SourceType) -> SourceType:
+    """The type without the number under which the log announces it, which is not known of every version."""
+    element = None if source.element is None else _form(source.element)
+    return replace(source, oid=0, element=element)
+
+
+def _changed(detail: str) -> TableFault:
+    return TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, f"{detail} within the batch")

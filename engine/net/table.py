@@ -1,0 +1,289 @@
+"""The net changes of one table in one key bucket, as Arrow tables. Trouble becomes the table's fault, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from engine.model.batch import TableChanges, TableFault, TablePart
+from engine.model.fault import FaultKind
+from engine.model.schema import KeyMode
+from engine.net import change_kernels as kernels
+from engine.net.change_kernels import Changes, Layout, Net, Refs, Rows
+from engine.net.compiled import UNSET, Array, empty_places
+from engine.net.decode import ValueOutOfDomain, decode_batches
+from engine.net.plan import ColumnPlan, DecodePlan, plan_for
+
+_OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
+_INSERT, _UPDATE, _TRUNCATE = 1, 2, 4
+_FULL_ROW = 2
+_DETAILS = {
+    kernels.ALREADY_THERE: "a row comes to a key where another one is",
+    kernels.NOT_THERE: "an update or delete of a row that is not there",
+    kernels.NO_OLD_IMAGE: "the old image of an updated or deleted row is missing",
+    kernels.KEY_NULL: "a key column is NULL",
+    kernels.VALUE_UNKNOWN: "a value that the log left out is known from nowhere",
+    kernels.TWO_ROWS: "two rows have the same key",
+    kernels.NOT_AN_INSERT: "an update or delete in a table that is followed for inserts only",
+}
+
+
+class _TableTrouble(Exception):
+    """This table cannot go on; carries the fault."""
+
+    def __init__(self, fault: TableFault) -> None:
+        super().__init__(fault.detail)
+        self.fault = fault
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Which keys a task owns: those whose hash falls on `number` of `count`."""
+
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Net rows of one table, and which changes (mask) were this bucket's."""
+
+    mine: Array
+    deletes: pa.Table | None = None
+    inserts: pa.Table | None = None
+    partials: pa.Table | None = None
+    net_rows: int = 0
+
+
+def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, bucket: Bucket) -> TableChanges:
+    """Net and decode the changes of one table.
+
+    Args:
+        data: the log's buffer, writable. fills_at: where the plan's fills begin in it.
+        changes: this table's alone, truncates included (op 4), in committed order.
+
+    Returns: the bucket's share. A fault may show in one bucket only; the table's changes are then void in all of them.
+        Changes before the last truncate, which belong to no bucket any more, count in bucket 0.
+    """
+    truncates = np.flatnonzero(changes.op == _TRUNCATE)
+    begin = int(truncates[-1]) + 1 if truncates.size else 0
+    truncated = begin > 0
+    live = Changes(*(values[begin:] for values in changes))
+    try:
+        plan = _checked_plan(part, changes)
+        layout = plan.layout_at(fills_at)
+        outcome = _NETTING[plan.schema.mode](data, live, layout, plan, bucket, truncated)
+    except _TableTrouble as trouble:
+        return TableChanges(part.table, truncated, None, None, None, fault=trouble.fault)
+    except ValueOutOfDomain as error:
+        fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(error))
+        return TableChanges(part.table, truncated, None, None, None, fault=fault)
+    before = changes.op[:begin] if bucket.number == 0 else changes.op[:0]
+    counts = _counts(np.concatenate([before, live.op[outcome.mine]]))
+    return TableChanges(
+        part.table, truncated, outcome.deletes, outcome.inserts, outcome.partials, counts, outcome.net_rows
+    )
+
+
+def _checked_plan(part: TablePart, changes: Changes) -> DecodePlan:
+    plan = plan_for(part.versions)
+    if plan.fault is not None:
+        raise _TableTrouble(plan.fault)
+    if changes.version.size and int(changes.version.max()) >= len(part.versions):
+        detail = (
+            f"the log announced the structure {int(changes.version.max())} times, {len(part.versions) - 1} are known"
+        )
+        raise _TableTrouble(TableFault(FaultKind.INTERNAL, detail))
+    return plan
+
+
+def _counts(op: Array) -> Mapping[str, int]:
+    found = np.bincount(op, minlength=len(_OPERATIONS) + 1)
+    return {name: int(found[code]) for code, name in _OPERATIONS.items() if found[code]}
+
+
+def _check(fault: int) -> None:
+    if fault == kernels.OTHER_COLUMNS:
+        detail = "a row has another number of columns than the structure valid at its position"
+        raise _TableTrouble(TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, detail))
+    if fault != kernels.OK:
+        raise _TableTrouble(TableFault(FaultKind.NET_CHANGE_ANOMALY, _DETAILS[fault]))
+
+
+def _hash_table(entries: int) -> Array:
+    """An empty open-addressing table, at most half full with so many entries."""
+    return np.full(1 << (2 * max(entries, 4) - 1).bit_length(), -1, np.int32)
+
+
+# --- by key ---------------------------------------------------------------------------------------------------------
+
+
+def _net_keyed(
+    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
+) -> _Outcome:
+    n = len(changes.op)
+    images = int(np.count_nonzero(changes.new >= 0) + np.count_nonzero(changes.old >= 0))
+    refs = Refs(*empty_places(images, len(plan.key)), np.empty(images, np.uint64))
+    before, after = np.empty(n, np.int32), np.empty(n, np.int32)
+    _check(kernels.read_keys(data, changes, layout, refs, before, after)[0])
+    mine = _own_keys(refs, before, after, bucket)
+    own = np.flatnonzero(mine).astype(np.int32)
+    net = _empty_net(n, len(own), _count_moves(before, after))
+    # Only where every old image is whole can a key stand for several rows until the end of a transaction.
+    full = bool(np.all((changes.op == _INSERT) | (changes.old_kind == _FULL_ROW)))
+    pair = Rows(*empty_places(len(plan.columns) if full else 0, 2))
+    _check(kernels.net_keyed(data, changes, layout, refs, before, after, own, truncated, net, pair)[0])
+    return _keyed_outcome(data, changes, layout, plan, refs, net, mine)
+
+
+def _own_keys(refs: Refs, before: Array, after: Array, bucket: Bucket) -> Array:
+    if bucket.count == 1:
+        return np.ones(len(before), np.bool_)
+    moves = _count_moves(before, after)
+    chains = kernels.Chains(_hash_table(2 * moves), np.empty(2 * moves, np.uint64), np.empty(2 * moves, np.int32))
+    of = np.empty(len(before), np.int32)
+    kernels.assign_buckets(refs.hash, before, after, chains, bucket.count, of)
+    return np.asarray(of == bucket.number)
+
+
+def _count_moves(before: Array, after: Array) -> int:
+    return int(np.count_nonzero((before >= 0) & (after >= 0) & (before != after)))
+
+
+def _empty_net(changes: int, own: int, moves: int) -> Net:
+    """Room for `own` changes, each of which names one key, and two where it moves a row."""
+    places = own + moves
+    return Net(
+        table=_hash_table(places),
+        ref=np.empty(places, np.int32),
+        head=np.empty(places, np.int32),
+        vacant=np.empty(places, np.bool_),
+        source=np.empty(own, np.int32),
+        last=np.empty(own, np.int32),
+        next=np.empty(own, np.int32),
+        prev=np.empty(changes, np.int32),
+        used=np.zeros(2, np.int64),
+    )
+
+
+def _keyed_outcome(
+    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, refs: Refs, net: Net, mine: Array
+) -> _Outcome:
+    found = int(net.used[1])
+    source, last = net.source[:found], net.last[:found]
+    gone = source[source >= 0]
+    alive = last >= 0
+    rows, part = _read_rows(data, changes, layout, plan, last[alive], net.prev)
+    born = source[alive] < 0
+    if np.any(part & born):
+        _check(kernels.VALUE_UNKNOWN)
+    return _Outcome(
+        mine,
+        deletes=_decode_keys(data, plan, refs, gone),
+        inserts=_decode_rows(data, plan.columns, rows, ~part),
+        partials=_decode_partials(data, plan, rows, part, refs, source[alive]),
+        net_rows=int(np.count_nonzero(alive)) + kernels.count_gone(data, refs, net),
+    )
+
+
+def _read_rows(
+    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, last: Array, prev: Array
+) -> tuple[Rows, Array]:
+    rows, part = Rows(*empty_places(len(plan.columns), len(last))), np.empty(len(last), np.bool_)
+    if kernels.read_rows(data, changes, layout, last, prev, rows, part) >= 0:
+        _check(kernels.OTHER_COLUMNS)
+    return rows, part
+
+
+def _key_places(plan: DecodePlan, refs: Refs, chosen: Array) -> tuple[Array, Array, list[ColumnPlan], list[str]]:
+    off, length = (np.ascontiguousarray(values[chosen].T) for values in (refs.off, refs.len))
+    return off, length, [plan.columns[c] for c in plan.key], [f"k{k}" for k in range(len(plan.key))]
+
+
+def _decode_keys(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
+    if not chosen.size:
+        return None
+    return pa.Table.from_batches(decode_batches(data, *_key_places(plan, refs, chosen)))
+
+
+def _decode_rows(data: Array, columns: Sequence[ColumnPlan], rows: Rows, chosen: Array) -> pa.Table | None:
+    if not chosen.any():
+        return None
+    if not chosen.all():
+        rows = Rows(np.ascontiguousarray(rows.off[:, chosen]), np.ascontiguousarray(rows.len[:, chosen]))
+    names = [f"c{c}" for c in range(len(columns))]
+    return pa.Table.from_batches(decode_batches(data, rows.off, rows.len, columns, names))
+
+
+def _decode_partials(
+    data: Array, plan: DecodePlan, rows: Rows, chosen: Array, refs: Refs, source: Array
+) -> pa.Table | None:
+    if not chosen.any():
+        return None
+    key_off, key_len, columns, names = _key_places(plan, refs, source[chosen])
+    off = np.ascontiguousarray(np.concatenate([key_off, rows.off[:, chosen]]))
+    length = np.ascontiguousarray(np.concatenate([key_len, rows.len[:, chosen]]))
+    names += [f"c{c}" for c in range(len(plan.columns))]
+    table = pa.Table.from_batches(decode_batches(data, off, length, [*columns, *plan.columns], names))
+    unset = rows.len[:, chosen] == UNSET
+    for c in np.flatnonzero(unset.any(axis=1)):
+        table = table.append_column(f"u{c}", pa.array(unset[c]))
+    return table
+
+
+# --- without a key --------------------------------------------------------------------------------------------------
+
+
+def _net_bag(
+    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
+) -> _Outcome:
+    """Net counts of equal images. `truncated` needs no care: a delete then finds its insert among the changes."""
+    most = len(changes.op) + int(np.count_nonzero(changes.op == _UPDATE))
+    rows = Rows(*empty_places(len(plan.columns), most))
+    sign, of = np.empty(most, np.int64), np.empty(most, np.int32)
+    fault, _, images = kernels.read_images(data, changes, layout, rows, sign, of)
+    _check(fault)
+    refs = Refs(
+        np.ascontiguousarray(rows.off[:, :images].T),
+        np.ascontiguousarray(rows.len[:, :images].T),
+        np.empty(images, np.uint64),
+    )
+    kernels.hash_refs(data, refs)
+    own = np.flatnonzero(refs.hash % np.uint64(bucket.count) == bucket.number).astype(np.int32)
+    count = np.zeros(images, np.int64)
+    kernels.net_bag(data, refs, sign, own, _hash_table(len(own)), count)
+    if truncated and np.any(count < 0):
+        _check(kernels.NOT_THERE)
+    mine = np.zeros(len(changes.op), np.bool_)
+    first_images = own[np.searchsorted(of[:images], of[own], side="left") == own]
+    mine[of[first_images]] = True
+    deletes = _decode_images(data, plan, refs, np.flatnonzero(count < 0))
+    if deletes is not None:
+        deletes = deletes.append_column("n", pa.array(-count[count < 0]))
+    inserts = _decode_images(data, plan, refs, np.repeat(np.arange(images), np.maximum(count, 0)))
+    return _Outcome(mine, deletes, inserts, None, int(np.abs(count).sum()))
+
+
+def _decode_images(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
+    rows = Rows(np.ascontiguousarray(refs.off[chosen].T), np.ascontiguousarray(refs.len[chosen].T))
+    return _decode_rows(data, plan.columns, rows, np.ones(len(chosen), np.bool_))
+
+
+def _net_append(
+    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, bucket: Bucket, truncated: bool
+) -> _Outcome:
+    """Inserts as they are, dealt out to the buckets in turn; `truncated` needs no care."""
+    if np.any(changes.op != _INSERT):
+        _check(kernels.NOT_AN_INSERT)
+    mine = np.arange(len(changes.op)) % bucket.count == bucket.number
+    own = np.flatnonzero(mine).astype(np.int32)
+    rows, part = _read_rows(data, changes, layout, plan, own, np.full(len(mine), -1, np.int32))
+    if part.any():
+        _check(kernels.VALUE_UNKNOWN)
+    return _Outcome(mine, inserts=_decode_rows(data, plan.columns, rows, ~part), net_rows=len(own))
+
+
+_NETTING = {KeyMode.KEYED: _net_keyed, KeyMode.BAG: _net_bag, KeyMode.APPEND: _net_append}

@@ -1,0 +1,9 @@
+"""The queue between capture and sort: segments of raw records, an index beside each, recovery and retention."""
+
+from engine.queue.block import read_block
+from engine.queue.catalog import QueueCatalog
+from engine.queue.files import FolderLock, open_folder
+from engine.queue.recovery import Recovered, recover
+from engine.queue.writer import Landed, SegmentWriter
+
+__all__ = ["FolderLock", "Landed", "QueueCatalog", "Recovered", "SegmentWriter", "open_folder", "read_block", "recover"]

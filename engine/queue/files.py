@@ -1,0 +1,109 @@
+"""Names, locks and failures of the queue's files: one folder per queue, two files per segment."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.model.fault import EngineFault, FaultKind
+
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+SEGMENT_SUFFIX = ".arrow"
+INDEX_SUFFIX = ".index"
+_DIGITS = 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentName:
+    """A segment by the ordinal of its first record; no two segments of a queue share it."""
+
+    first: int
+
+    @property
+    def stem(self) -> str:
+        return f"{self.first:0{_DIGITS}d}"
+
+    def segment(self, folder: Path) -> Path:
+        return folder / (self.stem + SEGMENT_SUFFIX)
+
+    def index(self, folder: Path) -> Path:
+        return folder / (self.stem + INDEX_SUFFIX)
+
+
+def list_segments(folder: Path) -> list[SegmentName]:
+    """Segments of the folder in order; one counts where either of its files exists."""
+    try:
+        paths = list(folder.iterdir())
+    except OSError as error:
+        raise fault_of(error, folder) from error
+    stems = {p.stem for p in paths if p.suffix in {SEGMENT_SUFFIX, INDEX_SUFFIX}}
+    return sorted(SegmentName(int(stem)) for stem in stems if stem.isdecimal() and len(stem) == _DIGITS)
+
+
+def delete_segment(folder: Path, name: SegmentName) -> None:
+    """Delete both files, the index last: a crash in between leaves something that recovery recognises as gone."""
+    try:
+        name.segment(folder).unlink(missing_ok=True)
+        name.index(folder).unlink(missing_ok=True)
+    except OSError as error:
+        raise fault_of(error, folder) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make created and deleted names durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
+    """Write all of `data` at `offset`."""
+    view = memoryview(data)
+    while view.nbytes:
+        written = os.pwrite(fd, view, offset)
+        view = view[written:]
+        offset += written
+
+
+def fault_of(error: OSError, path: Path) -> EngineFault:
+    """The fault that an operating system's error on a queue file means."""
+    kind = FaultKind.QUEUE_DISK_FULL if error.errno in _DISK_FULL else FaultKind.QUEUE_CORRUPT
+    return EngineFault(kind, str(path), errno.errorcode.get(error.errno or 0, "unknown error"))
+
+
+class FolderLock:
+    """An exclusive lock that ends with the process. Raises EngineFault(SLOT_IN_USE) where another process holds it."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        path = folder / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise fault_of(error, path) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            raise EngineFault(FaultKind.SLOT_IN_USE, str(folder), "another process works on this queue") from error
+
+    def close(self) -> None:
+        """Give the lock up. Safe to repeat."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def open_folder(folder: Path) -> FolderLock:
+    """Create the queue's folder where it is missing, and lock it for this process until `close`."""
+    return FolderLock(folder, "owner.lock")
+
+
+def lock_writer(folder: Path) -> FolderLock:
+    """The lock of the one process that appends; another than the owner's, because that may be its parent."""
+    return FolderLock(folder, "writer.lock")

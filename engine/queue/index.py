@@ -1,0 +1,121 @@
+"""The index beside each segment: append-only frames that tell what lies in it, each with its length and checksum.
+
+A frame is `length, crc32, kind` and the body. The first is a head: where the segment begins, which segment came before it, and the
+relation records known by then. Each further one is a landing: a block's place, control records, relation records, position.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.model.batch import BlockRef
+from engine.model.control import CONTROL_FIELDS
+from engine.model.identity import Ordinal
+from engine.model.position import Lsn
+from engine.model.source import Landed
+
+CONTROL_DTYPE = np.dtype(CONTROL_FIELDS)
+_FRAME = struct.Struct("<IIB")
+_HEAD = struct.Struct("<HQqQI")
+_LANDED = struct.Struct("<QQQIqIII")
+_RELATION = struct.Struct("<qI")
+_LENGTH = struct.Struct("<I")
+_VERSION = 1
+_KIND_HEAD = 1
+_KIND_LANDED = 2
+NO_SEGMENT = -1
+
+
+class DamagedFrameError(ValueError):
+    """A frame is cut off, fails its checksum, or makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """First frame of an index. `begin`: everything committed up to here lies before this segment. `previous`: the first ordinal of the
+    segment before this one, NO_SEGMENT where it is the queue's first."""
+
+    first: Ordinal
+    previous: int
+    begin: Lsn
+    relations: tuple[bytes, ...]
+
+
+def encode_head(head: Head) -> bytes:
+    body = _HEAD.pack(_VERSION, head.first, head.previous, head.begin.value, len(head.relations))
+    return _frame(_KIND_HEAD, body + b"".join(_LENGTH.pack(len(r)) + r for r in head.relations))
+
+
+def encode_landed(landed: Landed) -> bytes:
+    """The frame of a landing; the block's path is not stored, it follows from the file's name."""
+    block = landed.block
+    place = (block.offset, block.length, block.crc, block.first, block.count) if block is not None else (0, 0, 0, 0, 0)
+    controls = np.ascontiguousarray(landed.controls, CONTROL_DTYPE)
+    body = [
+        _LANDED.pack(landed.wal_end.value, *place, len(controls), len(landed.relations)),
+        controls.tobytes(),
+    ]
+    for ordinal, payload in landed.relations.items():
+        body += (_RELATION.pack(ordinal, len(payload)), payload)
+    return _frame(_KIND_LANDED, b"".join(body))
+
+
+def read_frames(data: bytes, segment_path: str) -> Iterator[tuple[Head | Landed, int]]:
+    """Frames in order, each with the offset behind it. Raises DamagedFrameError at the first one that is not whole."""
+    at = 0
+    while at < len(data):
+        kind, body, at = _next_frame(data, at)
+        try:
+            yield (_head(body) if kind == _KIND_HEAD else _landed(body, segment_path)), at
+        except (struct.error, ValueError) as error:
+            raise DamagedFrameError("the body makes no sense") from error
+
+
+def _frame(kind: int, body: bytes) -> bytes:
+    return _FRAME.pack(len(body), zlib.crc32(body, kind), kind) + body
+
+
+def _next_frame(data: bytes, at: int) -> tuple[int, bytes, int]:
+    if at + _FRAME.size > len(data):
+        raise DamagedFrameError("cut off")
+    length, crc, kind = _FRAME.unpack_from(data, at)
+    start = at + _FRAME.size
+    body = data[start : start + length]
+    if len(body) != length or zlib.crc32(body, kind) != crc or kind not in {_KIND_HEAD, _KIND_LANDED}:
+        raise DamagedFrameError("cut off or overwritten")
+    return kind, body, start + length
+
+
+def _head(body: bytes) -> Head:
+    version, first, previous, begin, count = _HEAD.unpack_from(body)
+    if version != _VERSION:
+        raise DamagedFrameError("written by another version")
+    at = _HEAD.size
+    relations: list[bytes] = []
+    for _ in range(count):
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        relations.append(body[at : at + length])
+        at += length
+    return Head(Ordinal(first), previous, Lsn(begin), tuple(relations))
+
+
+def _landed(body: bytes, segment_path: str) -> Landed:
+    wal_end, offset, length, crc, first, count, controls_count, relations_count = _LANDED.unpack_from(body)
+    at = _LANDED.size
+    controls: Any = np.frombuffer(body, CONTROL_DTYPE, controls_count, at).copy()
+    at += controls.nbytes
+    relations: dict[int, bytes] = {}
+    for _ in range(relations_count):
+        ordinal, size = _RELATION.unpack_from(body, at)
+        at += _RELATION.size
+        relations[ordinal] = body[at : at + size]
+        at += size
+    block = BlockRef(segment_path, offset, length, crc, Ordinal(first), count) if count else None
+    return Landed(block, controls, relations, Lsn(wal_end))

@@ -1,0 +1,152 @@
+"""What an earlier process left in the queue: everything up to the first damage; what lies behind it is taken away."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.model.identity import Ordinal
+from engine.model.position import ZERO, Lsn
+from engine.model.source import Landed
+from engine.queue.files import SegmentName, delete_segment, fault_of, list_segments, sync_folder
+from engine.queue.index import NO_SEGMENT, DamagedFrameError, Head, read_frames
+from engine.queue.relations import RelationLedger
+
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A queue as found. `begin`: what was committed up to here is not in it; `end`: everything committed up to here is, or was.
+
+    `relations`: records that hold at the end, for the next writer. `damaged`: something was cut off, and the log from `end` on has
+    to be read from the source again.
+    """
+
+    landed: list[Landed]
+    next_ordinal: Ordinal
+    relations: tuple[bytes, ...]
+    begin: Lsn
+    end: Lsn
+    damaged: bool
+
+
+def recover(folder: Path) -> Recovered:
+    """Read the indexes of a queue that nobody has open, and cut it off at the first damage.
+
+    Every block's place is checked against its file's length; the checksums of the last segment's blocks too, because only that one may
+    have been half written. Blocks of the others are checked when they are read. Raises EngineFault(QUEUE_CORRUPT) where the folder
+    cannot be read.
+    """
+    return _Recovery(folder).run()
+
+
+class _Recovery:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._landed: list[Landed] = []
+        self._ledger = RelationLedger(())
+        self._next = 0
+        self._begin: Lsn | None = None
+        self._end = ZERO
+
+    def run(self) -> Recovered:
+        names = list_segments(self._folder)
+        previous = NO_SEGMENT
+        damaged = False
+        for number, name in enumerate(names):
+            try:
+                damaged = not self._take(name, previous if number else None, last=number == len(names) - 1)
+            except OSError as error:
+                raise fault_of(error, name.segment(self._folder)) from error
+            if damaged:
+                self._drop(names[number + 1 :])
+                break
+            previous = name.first
+        begin = self._begin if self._begin is not None else self._end
+        return Recovered(self._landed, Ordinal(self._next), self._ledger.known, begin, self._end, damaged)
+
+    def _take(self, name: SegmentName, previous: int | None, *, last: bool) -> bool:
+        """Take in one segment. False where it, or what should come before it, is damaged; it then ends at its last whole landing."""
+        index, segment = name.index(self._folder), name.segment(self._folder)
+        if not index.exists() or not segment.exists():
+            delete_segment(self._folder, name)
+            return False
+        data = index.read_bytes()
+        whole, block_end = 0, 0
+        with segment.open("rb") as blocks:
+            size = os.fstat(blocks.fileno()).st_size
+            try:
+                for frame, behind in read_frames(data, str(segment)):
+                    if isinstance(frame, Head):
+                        if not self._head(frame, name, previous):
+                            break
+                    elif not self._block_is_whole(frame, blocks.fileno(), size, verify=last):
+                        break
+                    else:
+                        self._land(frame)
+                        block_end = _end_of(frame, block_end)
+                    whole = behind
+            except DamagedFrameError:
+                pass
+        if whole == 0:
+            delete_segment(self._folder, name)
+        elif whole < len(data):
+            self._cut(index, whole)
+            if block_end:
+                self._cut(segment, block_end)
+        return whole == len(data) > 0
+
+    def _head(self, head: Head, name: SegmentName, previous: int | None) -> bool:
+        if head.first != name.first or (previous is not None and head.previous != previous):
+            return False
+        if self._begin is None:
+            self._begin = head.begin
+            self._end = max(self._end, head.begin)
+        self._ledger = RelationLedger(head.relations) if not self._landed else self._ledger
+        self._next = max(self._next, head.first)
+        return True
+
+    def _land(self, landed: Landed) -> None:
+        self._landed.append(landed)
+        if landed.block is not None:
+            self._next = max(self._next, landed.block.first + landed.block.count)
+        self._end = max(self._end, landed.wal_end)
+        self._ledger.feed(landed.controls, landed.relations)
+
+    @staticmethod
+    def _block_is_whole(landed: Landed, fd: int, size: int, *, verify: bool) -> bool:
+        block = landed.block
+        if block is None:
+            return True
+        if block.offset + block.length > size:
+            return False
+        if not verify:
+            return True
+        crc, at, stop = 0, block.offset, block.offset + block.length
+        while at < stop:
+            piece = os.pread(fd, min(_READ_BYTES, stop - at), at)
+            if not piece:
+                return False
+            crc = zlib.crc32(piece, crc)
+            at += len(piece)
+        return crc == block.crc
+
+    def _cut(self, path: Path, length: int) -> None:
+        os.truncate(path, length)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _drop(self, names: list[SegmentName]) -> None:
+        for name in names:
+            delete_segment(self._folder, name)
+        sync_folder(self._folder)
+
+
+def _end_of(landed: Landed, before: int) -> int:
+    return landed.block.offset + landed.block.length if landed.block is not None else before

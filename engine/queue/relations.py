@@ -1,0 +1,51 @@
+"""Which relation records hold at the end of what was landed: every segment begins with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.model.control import ControlKind
+
+_XID_BYTES = 4
+
+
+class RelationLedger:
+    """The last relation record of each table. One seen in a streamed transaction counts from its commit on, and never without."""
+
+    def __init__(self, known: Sequence[bytes]) -> None:
+        self._known: dict[bytes, bytes] = {}
+        self._open: dict[int, list[bytes]] = {}
+        for payload in known:
+            self._keep(payload)
+
+    @property
+    def known(self) -> tuple[bytes, ...]:
+        """One record per table, without transaction ids."""
+        return tuple(self._known.values())
+
+    def begin_session(self) -> None:
+        """Streamed transactions that are still open come again."""
+        self._open.clear()
+
+    def feed(self, controls: Any, relations: Mapping[int, bytes]) -> None:
+        """Take in the control records of a landing (numpy, CONTROL_FIELDS) in order."""
+        kinds = controls["kind"]
+        ends = (kinds == ControlKind.STREAM_COMMIT) | (kinds == ControlKind.STREAM_ABORT)
+        for control in controls[ends | (kinds == ControlKind.RELATION)]:
+            kind, xid = int(control["kind"]), int(control["xid"])
+            if kind == ControlKind.RELATION:
+                payload = relations[int(control["ordinal"])]
+                if xid:
+                    # Inside a streamed transaction the record carries its id behind the type byte.
+                    self._open.setdefault(xid, []).append(payload[:1] + payload[1 + _XID_BYTES :])
+                else:
+                    self._keep(payload)
+            elif kind == ControlKind.STREAM_COMMIT:
+                for payload in self._open.pop(xid, ()):
+                    self._keep(payload)
+            elif int(control["subxid"]) == xid:
+                self._open.pop(xid, None)
+
+    def _keep(self, payload: bytes) -> None:
+        self._known[payload[1:5]] = payload

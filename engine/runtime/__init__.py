@@ -1,0 +1,1 @@
+"""Wiring and supervision: the only place that knows every stage."""

@@ -1,0 +1,49 @@
+"""Which kinds of source and target there are. Adding one is a folder and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from engine.apply.duckdb.target import open_target as open_duckdb
+from engine.capture.postgres_log.source import PostgresSource
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.source import Source
+from engine.model.subscription import ConnectionSpec
+from engine.model.target import Target
+from engine.runtime.settings import EngineSettings
+
+SOURCES: dict[str, Callable[[ConnectionSpec], Source]] = {"postgres": PostgresSource}
+TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
+    "duckdb": lambda connection, settings: open_duckdb(
+        replace(
+            connection,
+            settings={
+                "memory_limit": f"{settings.duckdb_memory_mb}MB",
+                "threads": settings.duckdb_threads,
+                **connection.settings,
+            },
+        ),
+        settings.home,
+    )
+}
+
+
+def open_source(connection: ConnectionSpec) -> Source:
+    """A source by its kind. Named by text in task descriptors: `engine.runtime.catalog:open_source`."""
+    opener = SOURCES.get(connection.kind)
+    if opener is None:
+        raise EngineFault(
+            FaultKind.SOURCE_UNREACHABLE, connection.name, f"no source of kind {connection.kind!r} exists"
+        )
+    return opener(connection)
+
+
+def open_target(connection: ConnectionSpec, settings: EngineSettings) -> Target:
+    """A target by its kind."""
+    opener = TARGETS.get(connection.kind)
+    if opener is None:
+        raise EngineFault(
+            FaultKind.TARGET_UNAVAILABLE, connection.name, f"no target of kind {connection.kind!r} exists"
+        )
+    return opener(connection, settings)

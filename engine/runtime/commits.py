@@ -1,0 +1,175 @@
+"""The commit stage of one run: a computed batch becomes one target transaction, then it counts as applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault
+from engine.model.identity import BatchId, TableId
+from engine.model.position import Lsn
+from engine.model.subscription import SubscriptionSpec
+from engine.model.table_state import TableEvent
+from engine.model.target import BatchCommit, TableCommit, Target, TargetReader
+from engine.runtime.clock import Clock
+from engine.runtime.failpoints import Failpoint, hit
+from engine.runtime.fault_policy import Action, policy
+from engine.runtime.jobs import Computed
+from engine.runtime.reporting import BatchTimes, Reporter
+from engine.runtime.table_book import TableBook
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Where the target is: `visible` for readers and waits, `written` in its own progress record."""
+
+    visible: Lsn
+    written: Lsn
+
+
+class CommitStage:
+    """Commits batches one after another. Used by one thread; `applied` may be read from any."""
+
+    def __init__(
+        self,
+        spec: SubscriptionSpec,
+        target: Target,
+        book: TableBook,
+        reporter: Reporter,
+        clock: Clock,
+        start: Lsn,
+        position_write_ms: float,
+    ) -> None:
+        self._spec = spec
+        self._target = target
+        self._book = book
+        self._reporter = reporter
+        self._clock = clock
+        self._position_write_ms = position_write_ms
+        self._written_ms = clock.monotonic_ms()
+        self._removed: list[TableId] = []
+        self.applied = Applied(start, start)
+
+    def remove(self, table: TableId) -> None:
+        """Forget a table's record with the next written batch; its rows stay."""
+        self._removed.append(table)
+
+    def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
+        """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
+        commits, faults = self._commits(computed)
+        changed = bool(commits or self._removed)
+        due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
+        end = computed.planned.batch.end
+        written = changed or must_write or (due and end > self.applied.written)
+        if written:
+            hit(Failpoint.COMMIT_BEFORE)
+            faults |= self._write(computed, commits)
+            hit(Failpoint.COMMIT_AFTER)
+        self.applied = Applied(end, end if written else self.applied.written)
+        times = self._times(computed)
+        self._announce(computed, faults, end)
+        if computed.planned.batch.transactions:
+            self._reporter.batch(computed.planned, list(computed.changes), computed.log_bytes, times)
+        for path in computed.files:
+            Path(path).unlink(missing_ok=True)
+        return times
+
+    def _commits(self, computed: Computed) -> tuple[dict[TableId, TableCommit], dict[TableId, tuple[str, str]]]:
+        """One TableCommit per table that has something to write, and the tables that park with their fault."""
+        planned = computed.planned
+        faults = dict(planned.parked)
+        by_table: dict[TableId, list[TableChanges]] = {}
+        for change in computed.changes:
+            if change.fault is not None:
+                faults.setdefault(change.table, (change.fault.code, change.fault.detail))
+            by_table.setdefault(change.table, []).append(change)
+        commits: dict[TableId, TableCommit] = {}
+        for part in planned.parts:
+            changes = [c for c in by_table.get(part.table, []) if _has_rows(c)]
+            table = part.table
+            entry = self._book.get(table)
+            wanted = changes or table in planned.restructured or table in planned.handover or table in planned.resumed
+            if entry is None or table in faults or not wanted:
+                continue
+            commits[table] = TableCommit(
+                table=table,
+                schema=part.versions[-1],
+                target=entry.spec.target,
+                changes=tuple(changes),
+                handover=table in planned.handover,
+            )
+        for table, (code, _) in faults.items():
+            parked = self._parked(table, code)
+            if parked is not None:
+                commits[table] = parked
+        return commits, faults
+
+    def _parked(self, table: TableId, code: str) -> TableCommit | None:
+        entry = self._book.get(table)
+        if entry is None or entry.schema is None:
+            return None
+        return TableCommit(table=table, schema=entry.schema, target=entry.spec.target, parked=code)
+
+    def _write(self, computed: Computed, commits: dict[TableId, TableCommit]) -> dict[TableId, tuple[str, str]]:
+        """Write; a table that the target refuses is parked and the batch written without it. Returns those tables."""
+        refused: dict[TableId, tuple[str, str]] = {}
+        while True:
+            batch = BatchCommit(
+                subscription=self._spec.name,
+                epoch=self._spec.epoch,
+                batch=computed.planned.number,
+                end=computed.planned.batch.end,
+                tables=tuple(commits.values()),
+                removed=tuple(self._removed),
+            )
+            try:
+                self._target.commit(batch)
+            except EngineFault as fault:
+                table = TableId(fault.subject)
+                if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
+                    raise
+                refused[table] = (fault.kind.value, fault.detail)
+                parked = self._parked(table, fault.kind.value)
+                commits = {k: v for k, v in commits.items() if k != table}
+                if parked is not None:
+                    commits[table] = replace(parked)
+                continue
+            self._removed.clear()
+            self._written_ms = self._clock.monotonic_ms()
+            return refused
+
+    def _announce(self, computed: Computed, faults: dict[TableId, tuple[str, str]], end: Lsn) -> None:
+        planned = computed.planned
+        for table, (code, detail) in faults.items():
+            self._book.park(table, code, detail, planned.batch.after)
+        for table in planned.handover - faults.keys():
+            hit(Failpoint.HANDOVER_AFTER)
+            self._book.move(table, TableEvent.CAUGHT_UP, position=end)
+        for table in planned.resumed - faults.keys():
+            self._book.move(table, TableEvent.RESUME)
+            self._book.move(table, TableEvent.CAUGHT_UP, position=end)
+        for table in (planned.restructured | planned.handover) - faults.keys():
+            entry, part = self._book.get(table), planned.part(table)
+            if entry is not None and part is not None:
+                self._reporter.schema(entry, part.versions[-1], end)
+
+    def _times(self, computed: Computed) -> BatchTimes:
+        return BatchTimes(
+            sealed_ms=computed.sealed_ms,
+            job_ms=computed.job_ms,
+            committed_ms=self._clock.monotonic_ms(),
+            sealed_us=computed.sealed_us,
+            committed_us=self._clock.wall_us(),
+            path=computed.path,
+        )
+
+
+def _has_rows(changes: TableChanges) -> bool:
+    return changes.truncated or any(part is not None for part in (changes.deletes, changes.inserts, changes.partials))
+
+
+Pin = Callable[[], AbstractContextManager[TargetReader]]
+__all__ = ["Applied", "BatchId", "CommitStage", "Pin"]

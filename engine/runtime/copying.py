@@ -1,0 +1,198 @@
+"""Copies of one run: which tables need one, under which snapshot they are made, and what becomes of them.
+
+A copy that does not reach its hand-over starts again from nothing, whatever ended it; so nothing about it has to survive.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.copy.coordinator import CopyCoordinator
+from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
+from engine.copy.progress import CopyProgress
+from engine.model.batch import TableFault
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.position import Lsn
+from engine.model.source import ExportedSnapshot
+from engine.model.table_state import TableEvent, TableState
+from engine.net import decode_copy_text
+from engine.runtime.catalog import open_source
+from engine.runtime.fault_policy import Action, policy
+from engine.runtime.reloads import ReloadBook
+from engine.runtime.table_book import TableEntry
+
+if TYPE_CHECKING:
+    from engine.runtime.run import RunParts
+
+SPARK_START_S = 120.0
+RETRY_S = 2.0
+
+Defer = Callable[[TableEvent, list[TableId]], None]
+
+
+class CopyDesk:
+    """Makes the copies of one run in a thread of its own, one copy of several tables at a time."""
+
+    def __init__(
+        self,
+        parts: RunParts,
+        defer: Defer,
+        demand: Callable[[Lsn], None],
+        staging: Path,
+        end: Callable[[EngineFault], None],
+    ) -> None:
+        self._parts = parts
+        self._defer = defer
+        self._demand = demand
+        self._staging = staging / "copy"
+        self._end = end
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._coordinator: CopyCoordinator | None = None
+        self.reloads = ReloadBook(parts.reporter)
+        self._thread = threading.Thread(target=self._work, name=f"{parts.spec.name}-copy", daemon=True)
+
+    def begin_missing(self) -> None:
+        """Copy every table that needs it. Returns at once; safe to repeat."""
+        if self._thread.ident is None:
+            self._thread.start()
+        self._wake.set()
+
+    def reload(self, request: str, tables: list[TableId]) -> None:
+        """Copy these tables anew while the others go on; old rows stay readable until the swap."""
+        self.reloads.begin(request, tables)
+        self._defer(TableEvent.RELOAD, tables)
+        self.begin_missing()
+
+    def cancel(self, table: TableId) -> None:
+        """Stop copying one table."""
+        coordinator = self._coordinator
+        if coordinator is not None:
+            coordinator.cancel([table])
+
+    def committed(self, tables: Iterable[TableId], position: Lsn) -> None:
+        """In the commit thread: these tables were handed over."""
+        for table in tables:
+            self.reloads.finished(table, position)
+
+    def stop(self) -> None:
+        """End the copy under way. Blocks until its tasks are done or cancelled."""
+        self._stopped.set()
+        self._wake.set()
+        coordinator = self._coordinator
+        if coordinator is not None:
+            coordinator.cancel()
+        if self._thread.ident is not None:
+            self._thread.join(30.0)
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                while not self._stopped.is_set() and (missing := self._missing()):
+                    self._copy(missing)
+            except EngineFault as fault:
+                if not self._stopped.is_set():
+                    self._end(fault)
+                return
+
+    def _missing(self) -> list[TableEntry]:
+        waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
+        return [entry for entry in waiting if not entry.copied and not entry.spec.paused]
+
+    def _copy(self, missing: list[TableEntry]) -> None:
+        adopted = [entry for entry in missing if self._adopt(entry)]
+        if not adopted:
+            return
+        self._defer(TableEvent.COPY_STARTED, [entry.table for entry in adopted])
+        if not self._parts.runner.wait_ready(SPARK_START_S):
+            raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
+        try:
+            with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
+                self._copy_under(snapshot, adopted)
+        except EngineFault as fault:
+            if fault.kind not in {FaultKind.SOURCE_TIMEOUT, FaultKind.COPY_LOST}:
+                raise
+            self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
+            self._stopped.wait(RETRY_S)
+
+    def _adopt(self, entry: TableEntry) -> bool:
+        try:
+            self._parts.target.adopt(self._parts.spec.name, entry.table, entry.spec.target)
+        except EngineFault as fault:
+            if policy(fault.kind).action is not Action.PARK_TABLE:
+                raise
+            self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
+            return False
+        return True
+
+    def _copy_under(self, snapshot: ExportedSnapshot, entries: list[TableEntry]) -> None:
+        described = self._parts.source.describe([entry.spec for entry in entries])
+        tables = []
+        for entry in entries:
+            schema = described.get(entry.spec.source)
+            if schema is None:
+                detail = f"{entry.spec.source} is not on the source, or cannot be replicated as it is"
+                self.on_table_failed(entry.table, TableFault(FaultKind.TABLE_MISSING.value, detail))
+                continue
+            self._parts.book.copy_begins(entry.table, schema, snapshot.position)
+            tables.append(CopyTable(entry.spec, schema))
+        if not tables:
+            return
+        self._position = snapshot.position
+        self._coordinator = CopyCoordinator(self._job(snapshot, tables), self._tools(), self)
+        try:
+            if not self._stopped.is_set():
+                self._coordinator.run()
+        finally:
+            self._coordinator = None
+
+    def _job(self, snapshot: ExportedSnapshot, tables: list[CopyTable]) -> CopyJob:
+        spec = self._parts.spec
+        settings = CopySettings(chunk_bytes=self._parts.settings.copy_chunk_bytes)
+        return CopyJob(spec.name, spec.epoch, spec.source, snapshot, tuple(tables), self._staging, settings)
+
+    def _tools(self) -> CopyTools:
+        return CopyTools(
+            source=self._parts.source,
+            target=self._parts.target,
+            runner=self._parts.runner,
+            open_source=open_source,
+            decode=decode_copy_text,
+            writing=nullcontext,
+            monotonic=lambda: self._parts.clock.monotonic_ms() / 1000,
+        )
+
+    # What the coordinator tells, from the copy thread.
+
+    def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
+        """The next batch at or behind `position` hands the table over."""
+        self._parts.book.copy_ends(table)
+        self._parts.reporter.event("info", "table_copied", str(table), f"{rows} rows as of {position}")
+        self._demand(position)
+
+    def on_table_failed(self, table: TableId, fault: TableFault) -> None:
+        self._parts.book.park(table, fault.code, fault.detail)
+        self.reloads.failed(table, fault)
+
+    def on_table_lost(self, table: TableId, detail: str) -> None:
+        self._parts.book.move(table, TableEvent.COPY_LOST)
+        self._parts.reporter.event("warning", FaultKind.COPY_LOST.value, str(table), detail)
+
+    def on_progress(self, progress: CopyProgress) -> None:
+        self._parts.reporter.copy(
+            progress.table,
+            {
+                "rows": progress.rows,
+                "bytes": progress.bytes,
+                "percent": progress.percent,
+                "eta_seconds": progress.eta_seconds,
+            },
+        )
+        self.reloads.progressed(progress)

@@ -1,0 +1,169 @@
+"""The engine process: takes commands from the server, holds one pipeline per subscription, and lets go of all of them at the end."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import replace
+from importlib.metadata import version
+
+import structlog
+
+from engine.link.client import ServerLink
+from engine.link.messages import (
+    Assign,
+    Cancel,
+    Command,
+    Demand,
+    Desire,
+    Discover,
+    Forget,
+    Forgotten,
+    Now,
+    Preflight,
+    Query,
+    Reload,
+    Sync,
+    Table,
+    Verify,
+)
+from engine.model.identity import TableId
+from engine.model.subscription import SubscriptionSpec
+from engine.model.subscription_state import DesiredState
+from engine.model.tasks import TaskRunner
+from engine.runtime.catalog import open_source, open_target
+from engine.runtime.clock import Clock
+from engine.runtime.pipeline import Pipeline, PipelineParts
+from engine.runtime.reporting import Reporter
+from engine.runtime.requests import RequestDesk
+from engine.runtime.settings import EngineSettings
+from engine.runtime.targets import TargetRegistry
+
+log = structlog.get_logger(__name__)
+
+
+class Engine:
+    """One engine process. Commands come from the link's thread, one after another."""
+
+    def __init__(self, settings: EngineSettings, runner: TaskRunner, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._runner = runner
+        self._targets = TargetRegistry(lambda connection: open_target(connection, settings))
+        self._parts = PipelineParts(open_source, self._targets, runner, settings, clock)
+        self._pipelines: dict[str, Pipeline] = {}
+        self._lock = threading.Lock()
+        self._closing: list[threading.Thread] = []
+        self._requests = RequestDesk(settings, self._find)
+        self._link = ServerLink(
+            settings.url,
+            settings.engine_token.get_secret_value(),
+            instance=uuid.uuid4().hex,
+            name=settings.engine_name,
+            version=version("penstock"),
+            on_command=self._take,
+        )
+        self._requests.connect(self._link)
+
+    def start(self) -> None:
+        """Begin: Spark starts up while the server's first assignments come in."""
+        self._runner.start()
+        self._link.start()
+
+    def close(self) -> None:
+        """Stop every pipeline at a batch boundary, close targets, say goodbye. Blocks until all has ended."""
+        self._requests.close()
+        with self._lock:
+            pipelines = list(self._pipelines.values())
+            self._pipelines.clear()
+        closers = [threading.Thread(target=pipeline.close, daemon=True) for pipeline in pipelines]
+        for closer in closers:
+            closer.start()
+        for closer in [*closers, *self._closing]:
+            closer.join(20.0)
+        self._targets.close_all()
+        self._link.flush(1.0)
+        self._link.close()
+        self._runner.stop()
+
+    def _find(self, subscription: str) -> Pipeline | None:
+        with self._lock:
+            return self._pipelines.get(subscription)
+
+    def _take(self, command: Command) -> None:
+        if isinstance(command, Preflight | Discover | Now | Query | Verify):
+            self._requests.take(command)
+        elif isinstance(command, Assign):
+            self._assign(command.to_spec())
+        elif isinstance(command, Sync):
+            self._sync(command)
+        elif isinstance(command, Forget):
+            self._forget(command)
+        elif isinstance(command, Cancel):
+            self._requests.cancel(command.request_id)
+        elif isinstance(command, Desire | Demand | Reload | Table):
+            pipeline = self._find(command.subscription)
+            if pipeline is not None:
+                _pass_on(pipeline, command)
+
+    def _assign(self, spec: SubscriptionSpec) -> None:
+        running = self._find(str(spec.name))
+        if running is not None and running.spec.epoch == spec.epoch:
+            self._in_background(lambda: running.update(spec))
+            return
+        if running is not None:
+            self._let_go(str(spec.name))
+        reporter = Reporter(spec, self._link.report, self._clock)
+        pipeline = Pipeline(spec, self._parts, reporter)
+        with self._lock:
+            self._pipelines[str(spec.name)] = pipeline
+        log.info("subscription_taken", subscription=spec.name, epoch=spec.epoch)
+        pipeline.start()
+
+    def _sync(self, command: Sync) -> None:
+        """Subscriptions that are no longer ours are let go; another engine may already wait for them."""
+        with self._lock:
+            strange = [n for n, p in self._pipelines.items() if command.subscriptions.get(n) != int(p.spec.epoch)]
+        for name in strange:
+            log.info("subscription_let_go", subscription=name)
+            self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        with self._lock:
+            pipeline = self._pipelines.pop(name, None)
+        if pipeline is not None:
+            pipeline.close()
+
+    def _forget(self, command: Forget) -> None:
+        with self._lock:
+            pipeline = self._pipelines.pop(command.subscription, None)
+        if pipeline is None and command.assignment is not None:
+            spec = command.assignment.to_spec()
+            pipeline = Pipeline(spec, self._parts, Reporter(spec, self._link.report, self._clock))
+
+        def forget() -> None:
+            left = pipeline.forget() if pipeline is not None else []
+            self._link.report(Forgotten(subscription=command.subscription, left=tuple(left)))
+
+        self._in_background(forget)
+
+    def _in_background(self, work: object) -> None:
+        thread = threading.Thread(target=work, daemon=True)  # type: ignore[arg-type]
+        self._closing = [t for t in self._closing if t.is_alive()]
+        self._closing.append(thread)
+        thread.start()
+
+
+def _pass_on(pipeline: Pipeline, command: Desire | Demand | Reload | Table) -> None:
+    if isinstance(command, Demand):
+        pipeline.demand(command.position)
+    elif isinstance(command, Desire):
+        pipeline.desire(DesiredState(command.desired))
+    elif isinstance(command, Reload):
+        tables = None if command.tables is None else [TableId(table) for table in command.tables]
+        pipeline.reload(command.request_id, tables)
+    else:
+        spec = pipeline.spec
+        others = tuple(t for t in spec.tables if t.table != command.table)
+        changed = () if command.removed or command.spec is None else (command.spec.to_spec(),)
+        pipeline.update(replace(spec, tables=(*others, *changed)))

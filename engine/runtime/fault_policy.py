@@ -1,0 +1,125 @@
+"""What to do about each kind of fault, and what the user can do: one row per kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.model.fault import FaultKind
+
+
+class Action(StrEnum):
+    """The engine's own answer to a fault."""
+
+    RETRY = "retry"
+    PARK_TABLE = "park_table"
+    FAIL_SUBSCRIPTION = "fail_subscription"
+    STOP_ENGINE = "stop_engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One row: what the engine does, and the remedy shown with the state."""
+
+    action: Action
+    remedy: str
+
+
+_RELOAD_ALL = (
+    "POST /subscriptions/{name}/reloads makes a new slot and copies all tables; old rows stay readable until the swap."
+)
+_RELOAD_TABLE = "POST /subscriptions/{name}/tables/{table_id}/reloads copies the table again; the other tables go on."
+
+POLICIES: dict[FaultKind, Policy] = {
+    FaultKind.SOURCE_UNREACHABLE: Policy(
+        Action.RETRY, "Check that the source runs and that host and port are right; replication resumes by itself."
+    ),
+    FaultKind.SOURCE_AUTHENTICATION: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Correct user and password with PATCH /connections/{name}, then set desired_state to running.",
+    ),
+    FaultKind.SOURCE_PRIVILEGE: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, then set desired_state to running.",
+    ),
+    FaultKind.SOURCE_WAL_LEVEL: Policy(
+        Action.FAIL_SUBSCRIPTION, "Run ALTER SYSTEM SET wal_level = 'logical' on the source and restart it."
+    ),
+    FaultKind.SOURCE_NO_SLOTS: Policy(
+        Action.FAIL_SUBSCRIPTION, "Raise max_replication_slots on the source or drop a slot that nobody uses."
+    ),
+    FaultKind.SOURCE_NO_SENDERS: Policy(
+        Action.RETRY, "Raise max_wal_senders on the source; replication resumes by itself."
+    ),
+    FaultKind.SOURCE_TIMEOUT: Policy(
+        Action.RETRY, "A long open transaction on the source holds this up; end it, or wait for it."
+    ),
+    FaultKind.LOG_GAP: Policy(Action.FAIL_SUBSCRIPTION, _RELOAD_ALL),
+    FaultKind.SLOT_DROPPED: Policy(Action.FAIL_SUBSCRIPTION, _RELOAD_ALL),
+    FaultKind.SLOT_IN_USE: Policy(
+        Action.RETRY, "Another client reads this slot; stop it. Replication resumes by itself when the slot is free."
+    ),
+    FaultKind.PUBLICATION_CHANGED: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Changes may be missing since the publication was changed. POST /subscriptions/{name}/reloads puts it right and copies again.",
+    ),
+    FaultKind.QUEUE_DISK_FULL: Policy(
+        Action.RETRY, "Free space in the engine's data folder (PENSTOCK_HOME); replication resumes by itself."
+    ),
+    FaultKind.QUEUE_CORRUPT: Policy(
+        Action.RETRY,
+        "The damaged part is read from the source again; if the source no longer has it, a reload is needed.",
+    ),
+    FaultKind.LOG_READER_DIED: Policy(Action.RETRY, "None needed: the log reader is started again."),
+    FaultKind.LOG_UNREADABLE: Policy(
+        Action.FAIL_SUBSCRIPTION, "The log holds something this version does not know; " + _RELOAD_ALL
+    ),
+    FaultKind.TARGET_LOCKED: Policy(
+        Action.RETRY,
+        "Another process holds the target file; close it. Replication starts by itself when the file is free.",
+    ),
+    FaultKind.TARGET_DISK_FULL: Policy(
+        Action.RETRY, "Free space where the target file lies; replication resumes by itself."
+    ),
+    FaultKind.TARGET_UNAVAILABLE: Policy(
+        Action.RETRY, "Check the target's path and permissions; replication resumes by itself."
+    ),
+    FaultKind.TARGET_FOREIGN: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Use another target file, or DELETE the subscription that filled this one. " + _RELOAD_ALL,
+    ),
+    FaultKind.TABLE_MISSING: Policy(
+        Action.PARK_TABLE, "Create the table on the source and reload it, or remove it from the subscription."
+    ),
+    FaultKind.TABLE_NO_IDENTITY: Policy(
+        Action.PARK_TABLE,
+        'Add a primary key or set a REPLICA IDENTITY on the source, or give "insert_only": true; then reload the table.',
+    ),
+    FaultKind.TABLE_NAME_COLLISION: Policy(
+        Action.PARK_TABLE,
+        'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target.',
+    ),
+    FaultKind.TABLE_STRUCTURE_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
+    FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
+    FaultKind.VALUE_OUT_OF_DOMAIN: Policy(
+        Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, then reload the table.'
+    ),
+    FaultKind.NET_CHANGE_ANOMALY: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
+    FaultKind.COPY_LOST: Policy(Action.RETRY, "None needed: the copy starts again under a new snapshot."),
+    FaultKind.COPY_FAILED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
+    FaultKind.DEFERRED_OVER_BUDGET: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
+    FaultKind.SPARK_FAILED: Policy(Action.RETRY, "None needed: the batch is run again."),
+    FaultKind.EPOCH_LOST: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Another engine has taken this subscription over; set desired_state to running to take it back.",
+    ),
+    FaultKind.INTERNAL: Policy(
+        Action.RETRY,
+        "This is a defect of the product; replication is tried again. Please report it with the engine's log.",
+    ),
+}
+
+
+def policy(kind: FaultKind) -> Policy:
+    """The row of this kind; every kind has one."""
+    return POLICIES[kind]

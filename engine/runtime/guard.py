@@ -1,0 +1,105 @@
+"""The source's safety while a subscription runs: slot, publications and partitions are looked at every few seconds.
+
+First rung of the guard's ladder: a warning event when the slot holds back much of its budget.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import ZERO, Lsn
+from engine.model.source import GuardReading
+from engine.model.subscription import TableSpec
+
+if TYPE_CHECKING:
+    from engine.runtime.run import RunParts
+
+WARN_SHARE = 0.5
+CLEAR_SHARE = 0.4
+"""The warning is given again only after the share fell below this."""
+
+
+class Guard:
+    """Watches one source for one run. `checked`: publications are known to have been right up to this position."""
+
+    def __init__(self, parts: RunParts, captured: Callable[[], Lsn], confirm: Callable[[], None]) -> None:
+        self._parts = parts
+        self._captured = captured
+        self._confirm = confirm
+        self._tables: tuple[TableSpec, ...] = parts.spec.tables
+        self._warned = False
+        self.checked = ZERO
+        self.source_end: Lsn | None = None
+        self.retained_bytes: int | None = None
+
+    def watch(self, tables: tuple[TableSpec, ...]) -> None:
+        """From now on these tables are expected in the publications."""
+        self._tables = tables
+
+    def run(self, stop: threading.Event) -> None:
+        """Look again and again until `stop`. Raises EngineFault where changes may be missing or the slot is gone."""
+        while not stop.is_set():
+            self.look()
+            stop.wait(self._parts.settings.guard_interval_s)
+
+    def look(self) -> None:
+        """One look. A position counts as checked only when it was captured before the look began."""
+        captured = self._captured()
+        tables = self._tables
+        reading = self._parts.source.guard(tables, self._parts.spec.slot)
+        self._judge_slot(reading)
+        if tables is self._tables:
+            self._judge_publications(reading)
+            self.checked = max(self.checked, captured)
+        self._judge_partitions(reading)
+        self.source_end = self._parts.source.current()
+        self.retained_bytes = reading.slot.retained_bytes
+        self._warn(reading)
+        self._confirm()
+
+    def _judge_slot(self, reading: GuardReading) -> None:
+        slot = reading.slot
+        if not slot.exists:
+            raise EngineFault(FaultKind.LOG_GAP, self._parts.spec.slot, "the replication slot was dropped by someone")
+        if slot.invalidation or slot.wal_status == "lost":
+            detail = f"the source invalidated the replication slot ({slot.invalidation or 'log removed'})"
+            raise EngineFault(FaultKind.LOG_GAP, self._parts.spec.slot, detail)
+
+    def _judge_publications(self, reading: GuardReading) -> None:
+        if reading.publication_faults:
+            detail = "; ".join(reading.publication_faults)
+            raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, detail)
+
+    def _judge_partitions(self, reading: GuardReading) -> None:
+        for name, detail in reading.partition_faults.items():
+            entry = self._parts.book.by_name(name)
+            if entry is not None:
+                self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+
+    def _warn(self, reading: GuardReading) -> None:
+        budget = self._budget(reading)
+        share = reading.slot.retained_bytes / budget
+        if share >= WARN_SHARE and not self._warned:
+            self._warned = True
+            detail = (
+                f"the slot holds back {reading.slot.retained_bytes} bytes of log, {share:.0%} of the {budget} it may"
+                + (
+                    f"; the oldest open transaction on the source is {reading.oldest_open}"
+                    if reading.oldest_open
+                    else ""
+                )
+            )
+            self._parts.reporter.event("warning", "slot_retains_log", self._parts.spec.slot, detail)
+        elif share < CLEAR_SHARE:
+            self._warned = False
+
+    def _budget(self, reading: GuardReading) -> int:
+        """The smaller of the configured budget and what the source itself leaves."""
+        budget = self._parts.spec.slot_budget_bytes
+        safe = reading.slot.safe_wal_bytes
+        if safe is not None:
+            budget = min(budget, reading.slot.retained_bytes + max(safe, 0))
+        return max(1, budget)

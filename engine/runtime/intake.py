@@ -1,0 +1,237 @@
+"""Intake of one run: what the log reader landed becomes sealed batches. One thread; everything reaches it through its inbox."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.model.batch import SealedBatch
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Ordinal
+from engine.model.position import Lsn
+from engine.model.source import Landed
+from engine.model.subscription import BatchPolicy
+from engine.queue.catalog import QueueCatalog
+from engine.runtime.clock import Clock
+from engine.runtime.log_reader import AskPosition, Durable, Failed, Moved, ReaderEvent, Started
+from engine.runtime.reader_process import ReaderProcess
+from engine.sort.batcher import Batcher
+from engine.sort.sorter import TransactionSorter
+
+IDLE_WAIT_S = 0.2
+BUSY_WAIT_S = 0.01
+ASK_EAGERLY_MS = 10.0
+"""How often an idle source is asked for its position while somebody waits (CORRECTNESS, "Now")."""
+ASK_PATIENTLY_MS = 200.0
+EAGER_FOR_MS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Somebody waits for this position."""
+
+    position: Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A batch shall end at this position; `refused` is called where that is no longer possible."""
+
+    position: Lsn
+    refused: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSeal:
+    """Stop or resume sealing, while a cut's position is being found out."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A sealed batch is committed; `kept` is the lowest ordinal that deferred tables still need."""
+
+    batch: SealedBatch
+    kept: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Look again whether a batch may be sealed."""
+
+
+Item = Demand | Cut | HoldSeal | Done | Wake | tuple[ReaderProcess, ReaderEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A batch on its way to the job stage."""
+
+    batch: SealedBatch
+    sealed_ms: float
+    sealed_us: int
+
+
+class Intake:
+    """Feeds sorter and batcher. `run` is one thread's; `put` may be called from any."""
+
+    def __init__(
+        self,
+        policy: BatchPolicy,
+        after: Lsn,
+        catalog: QueueCatalog,
+        clock: Clock,
+        has_room: Callable[[], bool],
+        emit: Callable[[Sealed], None],
+    ) -> None:
+        self._sorter = TransactionSorter(after)
+        self._batcher = Batcher(policy, after)
+        self._catalog = catalog
+        self._clock = clock
+        self._has_room = has_room
+        self._emit = emit
+        self._reader_failed: Callable[[Failed], None] | None = None
+        self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._in_flight: deque[SealedBatch] = deque()
+        self._kept: int | None = None
+        self._demanded = after
+        self._demanded_ms = 0.0
+        self._asked_ms = 0.0
+        self._reader: ReaderProcess | None = None
+        self.durable = after
+        """Everything up to here is durable in the queue (persist mode only)."""
+
+    @property
+    def captured(self) -> Lsn:
+        """Everything committed up to here was read."""
+        return self._batcher.captured
+
+    @property
+    def resume_at(self) -> Lsn:
+        """Where a new session goes on: behind the last transaction that lies wholly in the queue."""
+        return self._sorter.last_closed_end
+
+    def put(self, item: Item) -> None:
+        self._inbox.put(item)
+
+    def from_reader(self, reader: ReaderProcess, event: ReaderEvent) -> None:
+        """Listener of the log reader."""
+        self._inbox.put((reader, event))
+
+    def attach(self, reader: ReaderProcess) -> None:
+        """From now on events of other readers are stale and passed over."""
+        self._reader = reader
+
+    def restore(self, landed: list[Landed]) -> None:
+        """Take in what an earlier process left durable in the queue. Call before the first reader is attached."""
+        for one in landed:
+            self._land(one)
+
+    def run(self, stopped: Callable[[], bool], reader_failed: Callable[[Failed], None]) -> None:
+        """Work until `stopped`. Raises EngineFault where the log cannot be understood, and what `reader_failed` raises."""
+        self._reader_failed = reader_failed
+        while not stopped():
+            busy = self._batcher.due_in_ms(self._now()) is not None or self._demanded > self.captured
+            self._take(BUSY_WAIT_S if busy else IDLE_WAIT_S)
+            self._seal()
+            self._ask()
+
+    def _now(self) -> int:
+        return int(self._clock.monotonic_ms())
+
+    def _take(self, wait_s: float) -> None:
+        try:
+            item = self._inbox.get(timeout=wait_s)
+            while True:
+                self._handle(item)
+                item = self._inbox.get_nowait()
+        except queue.Empty:
+            return
+
+    def _handle(self, item: Item) -> None:
+        if isinstance(item, tuple):
+            reader, event = item
+            if reader is self._reader:
+                self._reader_event(event)
+        elif isinstance(item, Demand):
+            self._demand(item.position)
+        elif isinstance(item, Cut):
+            if self._batcher.request_cut(item.position):
+                self._demand(item.position)
+            else:
+                item.refused()
+        elif isinstance(item, HoldSeal):
+            if item.on:
+                self._batcher.hold()
+            else:
+                self._batcher.release()
+        elif isinstance(item, Done):
+            self._done(item)
+
+    def _demand(self, position: Lsn) -> None:
+        self._batcher.demand(position)
+        if position > self._demanded:
+            self._demanded = position
+            self._demanded_ms = self._clock.monotonic_ms()
+            self._asked_ms = 0.0
+
+    def _reader_event(self, event: ReaderEvent) -> None:
+        if isinstance(event, Landed):
+            self._land(event)
+        elif isinstance(event, Moved):
+            self._batcher.advance(event.wal_end)
+        elif isinstance(event, Durable):
+            self.durable = max(self.durable, event.wal_end)
+        elif isinstance(event, Started):
+            self._sorter.begin_session()
+        elif self._reader_failed is not None:
+            self._reader_failed(event)
+
+    def _land(self, landed: Landed) -> None:
+        if landed.block is not None:
+            self._catalog.add(landed.block)
+        self._sorter.feed(landed.controls, landed.relations)
+        self._batcher.add(self._sorter.drain(), self._now())
+        self._batcher.advance(landed.wal_end)
+
+    def _seal(self) -> None:
+        # Sealed as late as possible: while the job stage is busy, transactions gather and net against each other.
+        while self._has_room():
+            batch = self._batcher.seal(self._now(), self._catalog.bytes_between)
+            if batch is None:
+                return
+            self._in_flight.append(batch)
+            self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us()))
+
+    def _ask(self) -> None:
+        """Ask an idle source for its position while somebody waits behind what was read."""
+        if self._reader is None or self._demanded <= self.captured:
+            return
+        now = self._clock.monotonic_ms()
+        eager = now - self._demanded_ms < EAGER_FOR_MS
+        if now - self._asked_ms >= (ASK_EAGERLY_MS if eager else ASK_PATIENTLY_MS):
+            self._asked_ms = now
+            self._reader.send(AskPosition())
+
+    def _done(self, done: Done) -> None:
+        if not self._in_flight or self._in_flight[0] is not done.batch:
+            raise EngineFault(FaultKind.INTERNAL, "intake", "batches were committed out of order")
+        self._in_flight.popleft()
+        self._kept = done.kept
+        if done.batch.demanded:
+            self._batcher.in_flight_done()
+        self._catalog.retain(self._oldest_needed())
+
+    def _oldest_needed(self) -> Ordinal:
+        """Everything below may go: nothing open, unsealed, in flight or deferred points there."""
+        needed = [int(r.start) for batch in self._in_flight for r in batch.ranges]
+        for oldest in (self._sorter.oldest_open_ordinal(), self._batcher.oldest_unsealed_ordinal(), self._kept):
+            if oldest is not None:
+                needed.append(int(oldest))
+        return Ordinal(min(needed, default=int(self._catalog.next_ordinal)))
+
+
+__all__ = ["Cut", "Demand", "Done", "HoldSeal", "Intake", "Sealed", "Wake"]

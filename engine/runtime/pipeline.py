@@ -1,0 +1,359 @@
+"""One subscription in this engine: its desired state, its runs one after another, and what is asked of it meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.source import Source
+from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
+from engine.model.subscription_state import (
+    DesiredState,
+    Reason,
+    SubscriptionEvent,
+    SubscriptionState,
+    next_state,
+)
+from engine.model.table_state import Refused, TableState
+from engine.model.target import Target, TargetProgress
+from engine.model.tasks import TaskRunner
+from engine.runtime.clock import Clock
+from engine.runtime.fault_policy import Action, policy
+from engine.runtime.reporting import Reporter
+from engine.runtime.run import ReplicationRun, RunParts
+from engine.runtime.settings import EngineSettings
+from engine.runtime.startup import StartPoint, reset_point, start_point
+from engine.runtime.table_book import TableBook, TableEntry
+from engine.runtime.targets import TargetRegistry
+
+FIRST_RETRY_S = 0.5
+LAST_RETRY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineParts:
+    """What pipelines of one engine share."""
+
+    open_source: Callable[[ConnectionSpec], Source]
+    targets: TargetRegistry
+    runner: TaskRunner
+    settings: EngineSettings
+    clock: Clock
+
+
+class Pipeline:
+    """A subscription's life in this engine. Methods return at once unless they say otherwise; one thread does the work."""
+
+    def __init__(self, spec: SubscriptionSpec, parts: PipelineParts, reporter: Reporter) -> None:
+        self._spec = spec
+        self._parts = parts
+        self._reporter = reporter
+        self._desired = DesiredState(spec.desired)
+        self._state = SubscriptionState.CREATED
+        self._reset = False
+        self._changed = threading.Condition()
+        self._closed = False
+        self._run: ReplicationRun | None = None
+        self._source: Source | None = None
+        self._target: Target | None = None
+        self._book = TableBook(reporter.table)
+        self._pending_demand: Lsn | None = None
+        self._whole_reloads: list[str] = []
+        self._thread = threading.Thread(target=self._live, name=f"{spec.name}-pipeline", daemon=True)
+
+    @property
+    def spec(self) -> SubscriptionSpec:
+        return self._spec
+
+    @property
+    def run(self) -> ReplicationRun | None:
+        """The current run, None while there is none."""
+        return self._run
+
+    @property
+    def target(self) -> Target | None:
+        """The open target; None while stopped."""
+        return self._target
+
+    @property
+    def book(self) -> TableBook:
+        return self._book
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def desire(self, desired: DesiredState) -> None:
+        """Declare what the subscription shall do. From `failed`, running again is another try."""
+        with self._changed:
+            self._desired = desired
+            if self._state is SubscriptionState.FAILED:
+                self._state = SubscriptionState.CREATED
+            self._changed.notify_all()
+        if desired is not DesiredState.RUNNING and self._run is not None:
+            self._run.stop()
+
+    def reset(self) -> None:
+        """Reload everything: a new slot, all tables copied; old rows stay readable until each swap."""
+        with self._changed:
+            self._reset = True
+            if self._state is SubscriptionState.FAILED:
+                self._state = SubscriptionState.CREATED
+            self._changed.notify_all()
+        if self._run is not None:
+            self._run.stop()
+
+    def reload(self, request: str, tables: list[TableId] | None) -> None:
+        """Copy tables anew, old rows readable until the swap; `tables` None begins again with a new slot."""
+        run = self._run
+        if tables is None:
+            self._whole_reloads.append(request)
+            self.reset()
+        elif run is not None:
+            threading.Thread(target=run.reload, args=(request, tables), daemon=True).start()
+        else:
+            problem = (
+                "subscription_not_running",
+                "the subscription does not run",
+                "Set desired_state to running, then reload.",
+            )
+            self._reporter.reload(request, "failed", problem=problem)
+
+    def demand(self, position: Lsn) -> None:
+        """Somebody waits for this position."""
+        self._pending_demand = max(position, self._pending_demand or position)
+        if self._run is not None:
+            self._run.demand(position)
+
+    def update(self, spec: SubscriptionSpec) -> None:
+        """A newer wording of the same assignment: tables added, removed, paused; policies take hold at the next start."""
+        before = {t.table: t for t in self._spec.tables}
+        after = {t.table: t for t in spec.tables}
+        self._spec = spec
+        run = self._run
+        for table in before.keys() - after.keys():
+            self.remove(table)
+        added = [after[t] for t in after.keys() - before.keys()]
+        for spec_added in added:
+            state = TableState.PAUSED if spec_added.paused else TableState.REGISTERED
+            self._book.put(TableEntry(spec_added, state))
+        if run is not None:
+            for known in before.keys() & after.keys():
+                self._pause_or_resume(run, before[known], after[known])
+            if added:
+                run.respec(spec.tables)
+        self.desire(DesiredState(spec.desired))
+
+    def remove(self, table: TableId) -> None:
+        if self._run is not None:
+            self._run.remove(table)
+        else:
+            self._book.forget(table)
+
+    def now(self) -> Lsn:
+        """A position behind every commit so far. Blocks for a round trip to the source."""
+        source = self._source
+        if source is None:
+            raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._spec.source.name, "the subscription does not run")
+        return source.now()
+
+    def close(self) -> None:
+        """End everything of this subscription here; slot and target stay as they are. Blocks until it has ended."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._run is not None:
+            self._run.stop()
+        if self._thread.ident is not None:
+            self._thread.join(60.0)
+
+    def forget(self) -> list[str]:
+        """The subscription was deleted: end it, drop slot and publications. Returns what is left, in words. Blocks."""
+        self.close()
+        try:
+            source = self._parts.open_source(self._spec.source)
+        except EngineFault as fault:
+            return [f"slot and publications {self._spec.slot} on the source: {fault.detail}"]
+        try:
+            return source.drop(self._spec.slot)
+        except EngineFault as fault:
+            return [f"slot and publications {self._spec.slot} on the source: {fault.detail}"]
+        finally:
+            source.close()
+
+    def _pause_or_resume(self, run: ReplicationRun, before: TableSpec, after: TableSpec) -> None:
+        self._book.amend(after.table, spec=after)
+        if after.paused and not before.paused:
+            run.pause(after.table)
+        elif before.paused and not after.paused:
+            run.resume(after.table)
+
+    def _live(self) -> None:
+        delay = FIRST_RETRY_S
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._has_work)
+                if self._closed:
+                    break
+                desired = self._desired
+            if desired is DesiredState.RUNNING:
+                delay = self._attempt(delay)
+            else:
+                self._rest(desired)
+        self._let_go()
+
+    def _has_work(self) -> bool:
+        if self._closed:
+            return True
+        if self._desired is DesiredState.RUNNING:
+            return self._state is not SubscriptionState.FAILED
+        resting = {DesiredState.PAUSED: SubscriptionState.PAUSED, DesiredState.STOPPED: SubscriptionState.STOPPED}
+        return self._state is not resting[self._desired]
+
+    def _attempt(self, delay: float) -> float:
+        """One start and run. Returns the back-off for the next try."""
+        self._move(SubscriptionEvent.START)
+        started_ms = self._parts.clock.monotonic_ms()
+        try:
+            self._run_once()
+        except EngineFault as fault:
+            self._run = None
+            if self._parts.clock.monotonic_ms() - started_ms > LAST_RETRY_S * 1000:
+                delay = FIRST_RETRY_S
+            return self._after_fault(fault, delay)
+        self._run = None
+        return FIRST_RETRY_S
+
+    def _run_once(self) -> None:
+        spec = self._spec
+        source = self._open_source()
+        target = self._open_target()
+        point = self._point(source, target)
+        self._fill_book(source, point)
+        run = ReplicationRun(
+            RunParts(
+                spec=spec,
+                source=source,
+                target=target,
+                start=point,
+                runner=self._parts.runner,
+                settings=self._parts.settings,
+                clock=self._parts.clock,
+                reporter=self._reporter,
+                book=self._book,
+            )
+        )
+        with self._changed:
+            self._run = run
+            if self._closed or self._desired is not DesiredState.RUNNING:
+                run.stop()
+        tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
+        while self._whole_reloads:
+            run.copies.reloads.begin(self._whole_reloads.pop(), tables)
+        if self._pending_demand is not None:
+            run.demand(self._pending_demand)
+        self._move(SubscriptionEvent.STARTED)
+        run.execute()
+
+    def _point(self, source: Source, target: Target) -> StartPoint:
+        if not self._reset:
+            return start_point(self._spec, source, target)
+        point = reset_point(self._spec, source, target)
+        self._reset = False
+        return point
+
+    def _fill_book(self, source: Source, point: StartPoint) -> None:
+        """Every table as the target's own record has it; what is not ready there is copied."""
+        described = source.describe(self._spec.tables)
+        for spec in self._spec.tables:
+            entry = _entry(spec, point.progress, described)
+            self._book.put(entry)
+            if entry.state is not TableState.PARKED and spec.source not in described:
+                self._book.park(spec.table, FaultKind.TABLE_MISSING.value, f"{spec.source} is not on the source")
+
+    def _open_source(self) -> Source:
+        if self._source is not None:
+            self._source.close()
+        self._source = self._parts.open_source(self._spec.source)
+        return self._source
+
+    def _open_target(self) -> Target:
+        if self._target is None:
+            self._target = self._parts.targets.acquire(self._spec.target)
+        return self._target
+
+    def _rest(self, desired: DesiredState) -> None:
+        """Pause (the target goes on answering) or stop (its file is closed)."""
+        if desired is DesiredState.PAUSED:
+            self._move(SubscriptionEvent.PAUSE)
+            try:
+                self._open_target()
+            except EngineFault as fault:
+                self._fail(fault)
+                return
+            self._move(SubscriptionEvent.PAUSED)
+            return
+        self._move(SubscriptionEvent.STOP)
+        self._let_go()
+        self._move(SubscriptionEvent.STOPPED)
+
+    def _let_go(self) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+        if self._target is not None:
+            self._target = None
+            self._parts.targets.release(self._spec.target)
+
+    def _after_fault(self, fault: EngineFault, delay: float) -> float:
+        if policy(fault.kind).action is not Action.RETRY:
+            self._fail(fault)
+            return FIRST_RETRY_S
+        self._reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
+        self._reporter.state(SubscriptionState.STARTING, _reason(fault))
+        if fault.kind in {FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL} and self._target is not None:
+            self._target = None
+            self._parts.targets.release(self._spec.target)
+        with self._changed:
+            self._state = SubscriptionState.STARTING
+            self._changed.wait_for(lambda: self._closed or self._desired is not DesiredState.RUNNING, delay)
+        return min(delay * 2, LAST_RETRY_S)
+
+    def _fail(self, fault: EngineFault) -> None:
+        self._reporter.event("error", fault.kind.value, fault.subject, fault.detail)
+        with self._changed:
+            self._state = SubscriptionState.FAILED
+        self._reporter.state(SubscriptionState.FAILED, _reason(fault))
+
+    def _move(self, event: SubscriptionEvent) -> None:
+        with self._changed:
+            after = next_state(self._state, event)
+            if isinstance(after, Refused) or after is self._state:
+                return
+            self._state = after
+        self._reporter.state(after)
+
+
+def _reason(fault: EngineFault) -> Reason:
+    return Reason(fault.kind.value, f"{fault.subject}: {fault.detail}", policy(fault.kind).remedy)
+
+
+def _entry(spec: TableSpec, progress: TargetProgress, described: dict[TableName, TableSchema]) -> TableEntry:
+    record = progress.tables.get(spec.table)
+    if record is None:
+        return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.REGISTERED)
+    if record.parked is not None:
+        reason = Reason(record.parked, "parked before the last start", policy(FaultKind(record.parked)).remedy)
+        return TableEntry(spec, TableState.PARKED, record.schema, after=record.applied, reason=reason)
+    if not record.ready:
+        return TableEntry(spec, TableState.RELOADING, None)
+    if record.applied < progress.end or spec.paused:
+        # Its kept changes were lost with the process that kept them: only a new copy makes it whole.
+        return TableEntry(
+            spec, TableState.PAUSED if spec.paused else TableState.RELOADING, record.schema, after=record.applied
+        )
+    return TableEntry(spec, TableState.LIVE, record.schema, after=progress.end)

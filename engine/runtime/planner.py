@@ -1,0 +1,199 @@
+"""From a sealed batch and the tables' states to what the tasks have to do: which tables, which structures, which ranges."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from engine.model.batch import LogRange, RelationSeen, SealedBatch, TablePart
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.subscription import TableSpec
+from engine.model.table_state import TableState
+from engine.runtime.structure import Followed, Unsupported, judge, newer
+from engine.runtime.table_book import TableBook, TableEntry
+
+Resolve = Callable[[bytes, TableSpec, TableSchema | None], TableSchema]
+NameOf = Callable[[bytes], TableName]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A planned batch whose ranges are kept for tables that are not ready yet."""
+
+    number: BatchId
+    batch: SealedBatch
+    schemas: dict[TableId, TableSchema]
+    """Structures in force where the batch begins."""
+    resolved: tuple[tuple[TableId, TableSchema], ...]
+    """Structures announced in it, one per relation record of our tables, in scan order."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A batch ready to run."""
+
+    number: BatchId
+    batch: SealedBatch
+    ranges: tuple[LogRange, ...]
+    parts: tuple[TablePart, ...]
+    restructured: frozenset[TableId]
+    handover: frozenset[TableId]
+    resumed: frozenset[TableId] = frozenset()
+    parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
+    """Tables that this batch parks: fault code and detail."""
+
+    def part(self, table: TableId) -> TablePart | None:
+        return next((part for part in self.parts if part.table == table), None)
+
+    @property
+    def records(self) -> int:
+        return sum(r.stop - r.start for r in self.ranges)
+
+
+class Planner:
+    """Plans batches one after another. Used by one thread."""
+
+    def __init__(self, book: TableBook, resolve: Resolve, name_of: NameOf, first: BatchId) -> None:
+        self._book = book
+        self._resolve = resolve
+        self._name_of = name_of
+        self._next = first
+        self._history: deque[History] = deque()
+        self.oldest_kept: int | None = None
+        """Lowest ordinal that a deferred table still needs, None where nothing is kept. May be read from any thread."""
+
+    @property
+    def next_number(self) -> BatchId:
+        """Number that the next planned batch gets; changes of a table deferred now are kept from that batch on."""
+        return self._next
+
+    def plan(self, batch: SealedBatch) -> PlannedBatch:
+        """Plan the next batch. Relation records of our tables become structure versions; what cannot be followed parks."""
+        number = self._next
+        entries = self._book.all()
+        schemas = {e.table: e.schema for e in entries if e.schema is not None}
+        parked: dict[TableId, tuple[str, str]] = {}
+        resolved = self._resolve_all(batch.relations, parked)
+        self._prune(entries)
+        current = History(number, batch, schemas, tuple(resolved))
+        ready = [e for e in entries if e.copied and e.after <= batch.end and e.table not in parked]
+        resuming = [e for e in entries if e.resuming and e.state is TableState.PAUSED and e.table not in parked]
+        span = [*self._span([*ready, *resuming]), current]
+        parts = [
+            self._part(e, span, batch.after) for e in entries if e.state is TableState.LIVE and e.table not in parked
+        ]
+        parts += [self._part(e, span, e.after) for e in resuming]
+        handover = set()
+        for entry in ready:
+            part = self._copied_part(entry, span)
+            if isinstance(part, Unsupported):
+                parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
+            elif part is not None:
+                parts.append(part)
+                handover.add(entry.table)
+        self._next = BatchId(number + 1)
+        if any(e.deferred_from is not None for e in entries):
+            self._history.append(current)
+            self.oldest_kept = _lowest([current], self.oldest_kept)
+        return PlannedBatch(
+            number=number,
+            batch=batch,
+            ranges=tuple(r for kept in span for r in kept.batch.ranges),
+            parts=tuple(part for part in parts if part is not None),
+            restructured=frozenset(
+                t for t, schema in resolved if isinstance(_verdict(schemas.get(t), schema), Followed)
+            ),
+            handover=frozenset(handover),
+            resumed=frozenset(e.table for e in resuming),
+            parked=parked,
+        )
+
+    def _resolve_all(
+        self, relations: tuple[RelationSeen, ...], parked: dict[TableId, tuple[str, str]]
+    ) -> list[tuple[TableId, TableSchema]]:
+        resolved: list[tuple[TableId, TableSchema]] = []
+        for seen in relations:
+            entry = self._entry_of(seen)
+            if entry is None:
+                continue
+            judged = entry.state in {TableState.LIVE, TableState.PAUSED}
+            try:
+                schema = self._resolve(seen.payload, entry.spec, entry.schema if judged else None)
+            except EngineFault as fault:
+                if fault.kind is not FaultKind.TABLE_STRUCTURE_CHANGED:
+                    raise
+                parked.setdefault(entry.table, (fault.kind.value, fault.detail))
+                continue
+            verdict = _verdict(entry.schema, schema) if judged else None
+            if isinstance(verdict, Unsupported):
+                parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
+                continue
+            resolved.append((entry.table, schema))
+            self._book.amend(entry.table, schema=schema)
+        return resolved
+
+    def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
+        entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))
+        if entry is None or entry.state in {TableState.PARKED, TableState.REMOVED}:
+            return None
+        return entry
+
+    def _span(self, waiting: list[TableEntry]) -> list[History]:
+        """The kept batches that hold changes of the waiting tables."""
+        if not waiting:
+            return []
+        oldest = min(e.after for e in waiting)
+        return [kept for kept in self._history if kept.batch.end > oldest]
+
+    def _part(self, entry: TableEntry, span: list[History], after: Lsn) -> TablePart | None:
+        """One table's part of a task over the batches of `span`."""
+        table = entry.table
+        versions = [schema for kept in span for t, schema in kept.resolved if t == table]
+        start = next((kept.schemas[table] for kept in span if table in kept.schemas), None)
+        if start is None:
+            start = versions[0] if versions else entry.schema
+        if start is None:
+            return None
+        return TablePart(table, (start, *versions), after)
+
+    def _copied_part(self, entry: TableEntry, span: list[History]) -> TablePart | Unsupported | None:
+        """The part of a table whose copy is complete: what its changes since the copy do to the copy's structure.
+
+        Structures announced before the copy's position count as the copy's own: none of their changes is applied.
+        """
+        copied = entry.copy_schema
+        if copied is None:
+            return None
+        versions = [copied]
+        for kept in span:
+            late = kept.batch.end > entry.after
+            versions += [schema if late else copied for t, schema in kept.resolved if t == entry.table]
+        if newer(copied, versions[-1]):
+            versions.append(copied)
+        verdict = judge(copied, versions[-1])
+        if isinstance(verdict, Unsupported):
+            return verdict
+        self._book.amend(entry.table, schema=versions[-1])
+        return TablePart(entry.table, tuple(versions), entry.after)
+
+    def _prune(self, entries: list[TableEntry]) -> None:
+        oldest = min((e.deferred_from for e in entries if e.deferred_from is not None), default=None)
+        pruned = False
+        while self._history and (oldest is None or self._history[0].number < oldest):
+            self._history.popleft()
+            pruned = True
+        if pruned:
+            self.oldest_kept = _lowest(self._history, None)
+
+
+def _verdict(known: TableSchema | None, new: TableSchema) -> object:
+    return None if known is None else judge(known, new)
+
+
+def _lowest(kept: Iterable[History], floor: int | None) -> int | None:
+    starts = [int(r.start) for each in kept for r in each.batch.ranges]
+    return min(starts if floor is None else [*starts, floor], default=None)

@@ -1,0 +1,77 @@
+"""Opening a subscription's queue: what an earlier process left durable is taken in (persist), or the queue begins anew (memory)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Ordinal
+from engine.model.position import Lsn
+from engine.model.source import Landed, SlotStatus
+from engine.model.subscription import QueueMode
+from engine.queue import QueueCatalog, Recovered, open_folder, recover
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStart:
+    """A queue ready for a run. `landed` is to be sorted first; the log reader starts at `resume` with ordinal `next_ordinal`."""
+
+    folder: Path
+    catalog: QueueCatalog
+    landed: list[Landed]
+    next_ordinal: Ordinal
+    resume: Lsn
+    relations: tuple[bytes, ...]
+    close: Callable[[], None]
+
+
+def open_queue(folder: Path, mode: QueueMode, applied: Lsn, slot: SlotStatus) -> QueueStart:
+    """Lock the queue for this process and find where to go on.
+
+    In `memory` mode the source still holds everything behind `applied`, so the folder is emptied. In `persist` mode what lies in it is
+    taken in, and read on from its durable end; a folder that was lost or damaged only matters where the source has released more than
+    the target holds.
+
+    Raises EngineFault(SLOT_IN_USE) where another process works on this queue, LOG_GAP where neither queue nor source hold what the
+    target needs next.
+    """
+    lock = open_folder(folder)
+    try:
+        catalog = QueueCatalog(folder)
+        recovered = recover(folder) if mode is QueueMode.PERSIST else None
+        usable = recovered is not None and recovered.begin <= applied <= recovered.end
+        confirmed = slot.confirmed
+        if recovered is None or not usable:
+            if confirmed is not None and confirmed > applied:
+                detail = f"the slot was confirmed up to {confirmed}, target and queue end at {applied}: changes between are gone"
+                raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
+            _empty(folder)
+            return QueueStart(folder, catalog, [], Ordinal(0), applied, (), lock.close)
+        if confirmed is not None and confirmed > recovered.end:
+            detail = (
+                f"the slot was confirmed up to {confirmed}, the queue ends at {recovered.end}: changes between are gone"
+            )
+            raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
+        return _resumed(folder, catalog, recovered, lock.close)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _resumed(folder: Path, catalog: QueueCatalog, recovered: Recovered, close: Callable[[], None]) -> QueueStart:
+    catalog.start_at(recovered.next_ordinal)
+    return QueueStart(
+        folder, catalog, recovered.landed, recovered.next_ordinal, recovered.end, recovered.relations, close
+    )
+
+
+def _empty(folder: Path) -> None:
+    """Remove the segments of an earlier process; the folder's locks stay."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.suffix != ".lock":
+            path.unlink(missing_ok=True)

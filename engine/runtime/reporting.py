@@ -1,0 +1,224 @@
+"""What the engine tells the server about one subscription, as messages of the control channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from engine.link.messages import (
+    BatchReport,
+    ColumnPart,
+    CopyProgress,
+    EventReport,
+    Problem,
+    Progress,
+    ReloadReport,
+    Report,
+    SchemaVersion,
+    SubscriptionStateReport,
+    TableStateReport,
+)
+from engine.model.batch import TableChanges
+from engine.model.fault import FaultKind
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.subscription import SubscriptionSpec
+from engine.model.subscription_state import Reason, SubscriptionState
+from engine.model.values import value_type
+from engine.runtime.clock import Clock
+from engine.runtime.fault_policy import policy
+from engine.runtime.planner import PlannedBatch
+from engine.runtime.table_book import TableEntry
+
+Send = Callable[[Report], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """Milliseconds of the monotonic clock at each stage of one batch; wall times in microseconds since 1970."""
+
+    sealed_ms: float
+    job_ms: float
+    committed_ms: float
+    sealed_us: int
+    committed_us: int
+    path: Literal["driver", "spark"]
+
+
+class Reporter:
+    """Reports of one subscription and epoch. Calls never block on the network."""
+
+    def __init__(self, spec: SubscriptionSpec, send: Send, clock: Clock) -> None:
+        self._name = str(spec.name)
+        self._epoch = int(spec.epoch)
+        self._send = send
+        self._clock = clock
+
+    def state(self, state: SubscriptionState, reason: Reason | None = None) -> None:
+        self._send(
+            SubscriptionStateReport(
+                subscription=self._name,
+                epoch=self._epoch,
+                state=state.value,
+                code=reason.code if reason else None,
+                reason=reason.reason if reason else None,
+                remedy=reason.remedy if reason else None,
+            )
+        )
+
+    def table(self, entry: TableEntry, position: Lsn | None) -> None:
+        self._send(
+            TableStateReport(
+                subscription=self._name,
+                epoch=self._epoch,
+                table=entry.table,
+                schema=entry.spec.source.schema,
+                name=entry.spec.source.name,
+                state=entry.state.value,
+                code=entry.reason.code if entry.reason else None,
+                reason=entry.reason.reason if entry.reason else None,
+                remedy=entry.reason.remedy if entry.reason else None,
+                position=position,
+            )
+        )
+
+    def schema(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> None:
+        columns = tuple(
+            ColumnPart(
+                name=c.name,
+                type=c.type.name,
+                attnum=c.attnum,
+                nullable=c.nullable,
+                mapped=value_type(c).kind.value,
+            )
+            for c in schema.columns
+        )
+        self._send(
+            SchemaVersion(
+                subscription=self._name,
+                epoch=self._epoch,
+                table=entry.table,
+                position=position,
+                columns=columns,
+                key=schema.key,
+            )
+        )
+
+    def progress(
+        self,
+        *,
+        applied: Lsn,
+        captured: Lsn | None,
+        source: Lsn | None,
+        lag_seconds: float | None,
+        retained: int | None,
+        times: BatchTimes | None,
+    ) -> None:
+        """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none."""
+        self._send(
+            Progress(
+                subscription=self._name,
+                epoch=self._epoch,
+                source=source,
+                captured=captured,
+                applied=applied,
+                lag_bytes=max(0, source.value - applied.value) if source else None,
+                lag_seconds=lag_seconds,
+                retained_bytes=retained,
+                sealed_at=_time(times.sealed_us) if times else None,
+                committed_at=_time(times.committed_us) if times else None,
+                at=_time(self._clock.wall_us()),
+            )
+        )
+
+    def batch(self, planned: PlannedBatch, changes: list[TableChanges], log_bytes: int, times: BatchTimes) -> None:
+        rows: dict[str, int] = {}
+        for change in changes:
+            for operation, count in change.counts.items():
+                rows[operation] = rows.get(operation, 0) + count
+        batch = planned.batch
+        age_us = max(0, times.sealed_us - batch.first_commit_us) if batch.transactions else 0
+        self._send(
+            BatchReport(
+                subscription=self._name,
+                epoch=self._epoch,
+                batch=planned.number,
+                after=batch.after,
+                end=batch.end,
+                transactions=batch.transactions,
+                rows=rows,
+                net_rows=sum(change.net_rows for change in changes),
+                bytes=log_bytes,
+                path=times.path,
+                demanded=batch.demanded,
+                seconds={
+                    "capture_age": age_us / 1e6,
+                    "job": (times.job_ms - times.sealed_ms) / 1e3,
+                    "commit": (times.committed_ms - times.job_ms) / 1e3,
+                },
+                tables=len({change.table for change in changes}),
+                committed_at=_time(times.committed_us),
+            )
+        )
+
+    def copy(self, table: str, figures: Mapping[str, float | int | None]) -> None:
+        """Progress of a copy: `rows`, `bytes`, `percent`, `eta_seconds`."""
+        self._send(
+            CopyProgress(
+                subscription=self._name,
+                epoch=self._epoch,
+                table=table,
+                rows=int(figures["rows"] or 0),
+                bytes=int(figures["bytes"] or 0),
+                percent=figures.get("percent"),
+                eta_seconds=figures.get("eta_seconds"),
+            )
+        )
+
+    def reload(
+        self,
+        request: str,
+        state: Literal["running", "succeeded", "failed", "cancelled"],
+        *,
+        rows: int | None = None,
+        size: int | None = None,
+        percent: float | None = None,
+        eta_seconds: float | None = None,
+        position: Lsn | None = None,
+        problem: tuple[str, str, str] | None = None,
+    ) -> None:
+        """Progress or end of a reload. `size` in bytes; `problem`: code, detail and remedy."""
+        self._send(
+            ReloadReport(
+                subscription=self._name,
+                epoch=self._epoch,
+                request_id=request,
+                state=state,
+                rows=rows,
+                bytes=size,
+                percent=percent,
+                eta_seconds=eta_seconds,
+                position=position,
+                problem=Problem(status=409, code=problem[0], detail=problem[1], remedy=problem[2]) if problem else None,
+            )
+        )
+
+    def event(self, severity: Literal["info", "warning", "error"], code: str, subject: str, detail: str) -> None:
+        remedy = policy(FaultKind(code)).remedy if code in {kind.value for kind in FaultKind} else None
+        self._send(
+            EventReport(
+                subscription=self._name,
+                epoch=self._epoch,
+                severity=severity,
+                code=code,
+                subject=subject,
+                detail=detail,
+                remedy=remedy,
+            )
+        )
+
+
+def _time(wall_us: int) -> datetime:
+    return datetime.fromtimestamp(wall_us / 1e6, tz=UTC)

@@ -1,0 +1,309 @@
+"""Requests of the server that end with one answer: preflight, discovery, "now", queries, verification. Each in a worker thread."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import pyarrow as pa
+import structlog
+
+from engine.link.client import ServerLink
+from engine.link.messages import (
+    Answer,
+    Difference,
+    Discover,
+    DiscoverBody,
+    DiscoveredColumn,
+    DiscoveredTablePart,
+    FindingPart,
+    Now,
+    NowBody,
+    Preflight,
+    PreflightBody,
+    Problem,
+    Query,
+    Verification,
+    VerifiedTable,
+    Verify,
+)
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.position import Lsn
+from engine.model.source import DiscoveredTable, Finding
+from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.target import QueryRefused
+from engine.net import decode_copy_text
+from engine.runtime.catalog import open_source, open_target
+from engine.runtime.fault_policy import policy
+from engine.runtime.pipeline import Pipeline
+from engine.runtime.run import ReplicationRun
+from engine.runtime.settings import EngineSettings
+from engine.verify.compare import VerifyTable, verify_tables
+from engine.verify.verdict import TableVerdict
+
+WORKERS = 16
+_SOURCE_DOWN = {FaultKind.SOURCE_UNREACHABLE: 502, FaultKind.SOURCE_TIMEOUT: 504, FaultKind.TARGET_LOCKED: 503}
+
+log = structlog.get_logger(__name__)
+
+
+class RequestDesk:
+    """Answers requests beside the pipelines."""
+
+    def __init__(self, settings: EngineSettings, find: Callable[[str], Pipeline | None]) -> None:
+        self._settings = settings
+        self._find = find
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
+        self._cancels: dict[str, threading.Event] = {}
+        self._link: ServerLink | None = None
+
+    def connect(self, link: ServerLink) -> None:
+        """Answers go through this link."""
+        self._link = link
+
+    def take(self, command: Preflight | Discover | Now | Query | Verify) -> None:
+        """Begin to answer. Returns at once."""
+        if isinstance(command, Verify):
+            self._pool.submit(self._verify, command)
+        else:
+            self._pool.submit(self._answer, command)
+
+    def cancel(self, request: str) -> None:
+        """Nobody waits for this request any more."""
+        event = self._cancels.get(request)
+        if event is not None:
+            event.set()
+
+    def close(self) -> None:
+        for event in list(self._cancels.values()):
+            event.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def _out(self) -> ServerLink:
+        if self._link is None:
+            raise EngineFault(FaultKind.INTERNAL, "requests", "not connected to a server")
+        return self._link
+
+    def _answer(self, command: Preflight | Discover | Now | Query) -> None:
+        request = command.request_id
+        try:
+            if isinstance(command, Query):
+                self._query(command)
+                return
+            body = self._body(command)
+            self._out.answer(Answer(request_id=request, ok=True, body=body))
+        except EngineFault as fault:
+            self._out.refuse(request, _problem(fault))
+        except QueryRefused as refused:
+            self._out.refuse(request, _refusal(refused))
+        except Exception as error:  # an unanswered request would hang until its deadline
+            log.exception("request_failed", kind=command.kind, error=type(error).__name__)
+            self._out.refuse(request, _problem(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
+
+    def _body(self, command: Preflight | Discover | Now) -> dict[str, Any]:
+        if isinstance(command, Now):
+            position = self._pipeline(command.subscription).now()
+            return NowBody(position=position).model_dump(mode="json")
+        connection = command.connection.to_spec()
+        if isinstance(command, Discover):
+            return self._discover(connection)
+        findings = self._preflight(connection, [part.to_spec() for part in command.tables])
+        return PreflightBody(findings=tuple(findings)).model_dump(mode="json")
+
+    def _preflight(self, connection: ConnectionSpec, tables: Sequence[TableSpec]) -> list[FindingPart]:
+        try:
+            if connection.kind == "duckdb":
+                return self._preflight_target(connection, tables)
+            source = open_source(connection)
+            try:
+                return [_finding(found) for found in source.preflight(tables, None)]
+            finally:
+                source.close()
+        except EngineFault as fault:
+            return [
+                FindingPart(
+                    severity="error", code=fault.kind.value, what=fault.detail, remedy=policy(fault.kind).remedy
+                )
+            ]
+
+    def _preflight_target(self, connection: ConnectionSpec, tables: Sequence[TableSpec]) -> list[FindingPart]:
+        target = open_target(connection, self._settings)
+        try:
+            found = target.check([table.target for table in tables])
+        finally:
+            target.close()
+        return [FindingPart(severity=_severity(s), code=c, what=w, remedy=r) for s, c, w, r in found]
+
+    def _discover(self, connection: ConnectionSpec) -> dict[str, Any]:
+        source = open_source(connection)
+        try:
+            tables = tuple(_discovered(table) for table in source.discover())
+        finally:
+            source.close()
+        return DiscoverBody(tables=tables).model_dump(mode="json", by_alias=True)
+
+    def _query(self, command: Query) -> None:
+        pipeline = self._pipeline(command.subscription)
+        target = pipeline.target
+        if target is None:
+            raise QueryRefused(
+                "query_unavailable", "the subscription is stopped or has not started; its target is closed"
+            )
+        answer = target.query(command.sql, command.max_rows, command.timeout_ms / 1000, pipeline.spec.name)
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, answer.table.schema) as writer:
+            writer.write_table(answer.table)
+        self._out.upload_result(command.request_id, sink.getvalue(), answer.position, truncated=answer.truncated)
+
+    def _pipeline(self, subscription: str) -> Pipeline:
+        pipeline = self._find(subscription)
+        if pipeline is None:
+            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, subscription, "this engine does not run the subscription")
+        return pipeline
+
+    def _verify(self, command: Verify) -> None:
+        if command.verification_id in self._cancels:
+            return
+        cancelled = self._cancels[command.verification_id] = threading.Event()
+        pipeline = self._find(command.subscription)
+        run = pipeline.run if pipeline is not None else None
+        if pipeline is None:
+            return
+        report = _VerificationReport(self._out, command, int(pipeline.spec.epoch))
+        try:
+            if run is None:
+                raise EngineFault(FaultKind.SOURCE_UNREACHABLE, command.subscription, "the subscription does not run")
+            self._verify_run(run, pipeline, command, cancelled, report)
+        except EngineFault as fault:
+            report.end("failed", problem=_problem(fault))
+        except Exception as error:  # a verification without an end would be shown as running for ever
+            log.exception("verification_failed", error=type(error).__name__)
+            report.end(
+                "failed", problem=_problem(EngineFault(FaultKind.INTERNAL, "verification", type(error).__name__))
+            )
+        finally:
+            del self._cancels[command.verification_id]
+
+    def _verify_run(
+        self,
+        run: ReplicationRun,
+        pipeline: Pipeline,
+        command: Verify,
+        cancelled: threading.Event,
+        report: _VerificationReport,
+    ) -> None:
+        wanted = None if command.tables is None else [TableId(table) for table in command.tables]
+        source = open_source(pipeline.spec.source)
+        try:
+            with run.cuts.cut() as (snapshot, reader):
+                records = run.cuts.records(wanted)
+                specs = {entry.table: entry.spec for entry in pipeline.book.all()}
+                tables = [VerifyTable(specs[r.table], r) for r in records if r.table in specs]
+                report.start(snapshot.position, len(tables))
+                for table in tables:
+                    verdicts = verify_tables(source, reader, snapshot, [table], decode_copy_text, cancelled=cancelled)
+                    report.add(verdicts[0])
+        finally:
+            source.close()
+        report.end("cancelled" if cancelled.is_set() else "succeeded")
+
+
+class _VerificationReport:
+    """Progress of one verification as reports."""
+
+    def __init__(self, link: ServerLink, command: Verify, epoch: int) -> None:
+        self._link = link
+        self._command = command
+        self._epoch = epoch
+        self._position: Lsn | None = None
+        self._total: int | None = None
+        self._tables: list[VerifiedTable] = []
+        self._broken: Problem | None = None
+
+    def start(self, position: Lsn, total: int) -> None:
+        self._position, self._total = position, total
+        self._send("running", None)
+
+    def add(self, verdict: TableVerdict) -> None:
+        if verdict.code is not None:
+            kind = FaultKind(verdict.code) if verdict.code in set(FaultKind) else FaultKind.INTERNAL
+            self._broken = _problem(EngineFault(kind, str(verdict.source), verdict.detail or ""))
+            return
+        self._tables.append(
+            VerifiedTable(
+                table=verdict.table,
+                equal=verdict.equal,
+                source_rows=verdict.source_rows,
+                target_rows=verdict.target_rows,
+                differing=tuple(Difference(key=d.key, kind=_kind(d.kind)) for d in verdict.differences),
+            )
+        )
+        self._send("running", None)
+
+    def end(self, state: Literal["succeeded", "failed", "cancelled"], problem: Problem | None = None) -> None:
+        """A table that could not be compared makes the whole verification a failed one: it proves nothing."""
+        if state == "succeeded" and self._broken is not None:
+            self._send("failed", self._broken)
+        else:
+            self._send(state, problem)
+
+    def _send(self, state: Literal["running", "succeeded", "failed", "cancelled"], problem: Problem | None) -> None:
+        self._link.report(
+            Verification(
+                subscription=self._command.subscription,
+                epoch=self._epoch,
+                verification_id=self._command.verification_id,
+                state=state,
+                position=self._position,
+                tables=tuple(self._tables),
+                total=self._total,
+                problem=problem,
+            )
+        )
+
+
+def _problem(fault: EngineFault) -> Problem:
+    return Problem(
+        status=_SOURCE_DOWN.get(fault.kind, 502 if fault.kind.value.startswith("source_") else 503),
+        code=fault.kind.value,
+        detail=f"{fault.subject}: {fault.detail}",
+        remedy=policy(fault.kind).remedy,
+    )
+
+
+def _refusal(refused: QueryRefused) -> Problem:
+    gone = refused.code == "query_unavailable"
+    remedy = "Start the subscription." if gone else "Send exactly one SELECT over the replicated tables."
+    status = {"query_unavailable": 503, "query_timeout": 504}.get(refused.code, 422)
+    return Problem(status=status, code=refused.code, detail=refused.detail, remedy=remedy)
+
+
+def _finding(found: Finding) -> FindingPart:
+    return FindingPart(severity=_severity(found.severity.value), code=found.code, what=found.what, remedy=found.remedy)
+
+
+def _severity(text: str) -> Literal["error", "warning", "info"]:
+    return "error" if text == "error" else "warning" if text == "warning" else "info"
+
+
+def _kind(text: str) -> Literal["missing", "extra", "different"]:
+    return "missing" if text == "missing" else "extra" if text == "extra" else "different"
+
+
+def _discovered(table: DiscoveredTable) -> DiscoveredTablePart:
+    return DiscoveredTablePart(
+        schema=table.name.schema,
+        name=table.name.name,
+        key=table.key,
+        identity=table.identity,
+        partitioned=table.partitioned,
+        rows_estimate=table.rows_estimate,
+        bytes=table.bytes,
+        columns=tuple(DiscoveredColumn(name=c["name"], type=c["type"]) for c in table.columns),
+        problems=tuple(_finding(found) for found in table.problems),
+    )

@@ -1,0 +1,327 @@
+"""One run of a subscription: from a checked start until it is stopped or a fault ends it. A new start is a new run.
+
+Threads: intake (log → sealed batches), job (sealed → computed), commit (computed → applied), guard (the source's safety), and one
+per copy. Whatever thread meets a fault ends the run with it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Ordinal, TableId
+from engine.model.position import Lsn
+from engine.model.source import Source
+from engine.model.subscription import QueueMode, SubscriptionSpec, TableSpec
+from engine.model.table_state import TableEvent
+from engine.model.target import Target
+from engine.model.tasks import TaskRunner
+from engine.queue import QueueCatalog
+from engine.runtime.clock import Clock
+from engine.runtime.commits import CommitStage
+from engine.runtime.copying import CopyDesk
+from engine.runtime.cuts import CutDesk
+from engine.runtime.failpoints import Failpoint, hit
+from engine.runtime.guard import Guard
+from engine.runtime.intake import Demand, Done, Intake, Sealed, Wake
+from engine.runtime.jobs import Computed, JobStage
+from engine.runtime.log_reader import Confirm, Failed, ReaderConfig
+from engine.runtime.planner import Planner
+from engine.runtime.queue_start import QueueStart, open_queue
+from engine.runtime.reader_process import ReaderProcess
+from engine.runtime.reporting import BatchTimes, Reporter
+from engine.runtime.settings import EngineSettings
+from engine.runtime.startup import StartPoint
+from engine.runtime.table_book import TableBook
+from engine.runtime.worker import sweep
+
+log = structlog.get_logger(__name__)
+
+ORDINAL_GAP = 1 << 20
+"""Left out when a reader died: ordinals that it may have written without telling are never used again."""
+READER_RESTARTS = 5
+"""Log readers in a row that may die without a batch in between, before the run ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunParts:
+    """What a run works with; it owns none of it."""
+
+    spec: SubscriptionSpec
+    source: Source
+    target: Target
+    start: StartPoint
+    runner: TaskRunner
+    settings: EngineSettings
+    clock: Clock
+    reporter: Reporter
+    book: TableBook
+
+
+class ReplicationRun:
+    """Start it with `execute`, which returns when `stop` was called and raises the fault that ended it otherwise."""
+
+    def __init__(self, parts: RunParts) -> None:
+        self._parts = parts
+        self._spec = parts.spec
+        self._book = parts.book
+        self._stop = threading.Event()
+        self._fault: EngineFault | None = None
+        self._fault_lock = threading.Lock()
+        self._to_job: queue.Queue[Sealed | None] = queue.Queue(maxsize=1)
+        self._to_commit: queue.Queue[Computed | None] = queue.Queue(maxsize=1)
+        self._between: queue.SimpleQueue[Callable[[BatchId, Lsn], None]] = queue.SimpleQueue()
+        self._reader: ReaderProcess | None = None
+        self._reader_deaths = 0
+        folder = parts.settings.queue_folder / parts.spec.slot
+        slot = parts.source.slot_status(parts.spec.slot)
+        self._wire(open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, slot))
+
+    def _wire(self, opened: QueueStart) -> None:
+        parts, end = self._parts, self._parts.start.progress.end
+        self._opened = opened
+        self._staging = parts.settings.staging_folder / parts.spec.slot
+        sweep(self._staging)
+        self._catalog: QueueCatalog = opened.catalog
+        self._intake = Intake(
+            parts.spec.batch, end, self._catalog, parts.clock, lambda: not self._to_job.full(), self._to_job.put
+        )
+        self._planner = Planner(
+            parts.book,
+            parts.source.resolve,
+            parts.source.relation_name,
+            BatchId(parts.start.progress.batch + 1),
+        )
+        self._jobs = JobStage(parts.spec, self._planner, self._catalog, parts.runner, self._staging, parts.clock)
+        self._commits = CommitStage(
+            parts.spec,
+            parts.target,
+            parts.book,
+            parts.reporter,
+            parts.clock,
+            end,
+            parts.settings.position_write_s * 1000,
+        )
+        self._guard = Guard(parts, lambda: self._intake.captured, self._confirm)
+        self.cuts = CutDesk(parts, self._intake, self._staging)
+        self.copies = CopyDesk(parts, self.defer, self.demand, self._staging, self._end)
+
+    @property
+    def applied(self) -> Lsn:
+        return self._commits.applied.visible
+
+    @property
+    def captured(self) -> Lsn:
+        return self._intake.captured
+
+    def execute(self) -> None:
+        """Work until stopped or a fault. Everything the run started has ended when this returns or raises."""
+        self._intake.restore(self._opened.landed)
+        stages = [
+            self._thread("intake", self._run_intake),
+            self._thread("job", self._run_jobs),
+            self._thread("commit", self._run_commits),
+            self._thread("guard", lambda: self._guard.run(self._stop)),
+        ]
+        try:
+            self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
+            for stage in stages:
+                stage.start()
+            self.copies.begin_missing()
+            self._stop.wait()
+        finally:
+            self._shut_down(stages)
+        if self._fault is not None:
+            raise self._fault
+
+    def stop(self) -> None:
+        """End the run after the batch that is being committed. Returns at once; `execute` returns when all has ended."""
+        self._stop.set()
+
+    def demand(self, position: Lsn) -> None:
+        """Somebody waits for this position."""
+        self._intake.put(Demand(position))
+
+    def defer(self, event: TableEvent, tables: list[TableId]) -> None:
+        """Move tables by `event`, keeping their changes from the next batch on. Returns when it holds."""
+        held = threading.Event()
+
+        def move(number: BatchId, after: Lsn) -> None:
+            for table in tables:
+                self._book.move(table, event, position=after, deferred_from=number)
+            held.set()
+
+        self._between.put(move)
+        while not held.wait(0.1):
+            if self._stop.is_set():
+                raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
+
+    def remove(self, table: TableId) -> None:
+        """A table leaves the subscription; its rows on the target stay."""
+        self.copies.cancel(table)
+        self._book.move(table, TableEvent.REMOVE)
+        self._book.forget(table)
+        self._commits.remove(table)
+
+    def pause(self, table: TableId) -> None:
+        """Keep a live table's changes instead of applying them."""
+
+        def pause(number: BatchId, after: Lsn) -> None:
+            self._book.move(table, TableEvent.PAUSE, position=after, deferred_from=number)
+            self._book.set_after(table, after)
+
+        self._between.put(pause)
+
+    def resume(self, table: TableId) -> None:
+        """Apply a paused table's kept changes with the next batch."""
+        self._book.resume(table)
+        self.demand(self._intake.captured)
+
+    def reload(self, request: str, tables: list[TableId]) -> None:
+        """Copy tables anew. Blocks until their changes are kept; what ends the run meanwhile ends the reload."""
+        with suppress(EngineFault):
+            self.copies.reload(request, tables)
+
+    def respec(self, tables: tuple[TableSpec, ...]) -> None:
+        """Tables were added: publish and copy them. Those known already keep what they have."""
+        self._parts.source.prepare(tables, self._spec.slot)
+        self._guard.watch(tables)
+        self.copies.begin_missing()
+
+    def reader_pid(self) -> int | None:
+        """Process id of the log reader, for tests and diagnosis."""
+        return self._reader.pid if self._reader else None
+
+    def _thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except EngineFault as fault:
+                self._end(fault)
+            except Exception as error:  # a defect of ours must end the run visibly, never one of its threads alone
+                log.exception("stage_failed", stage=name, error=type(error).__name__)
+                defect = EngineFault(FaultKind.INTERNAL, name, f"{type(error).__name__} in the {name} stage")
+                defect.__cause__ = error
+                self._end(defect)
+
+        return threading.Thread(target=guarded, name=f"{self._spec.name}-{name}", daemon=True)
+
+    def _end(self, fault: EngineFault) -> None:
+        with self._fault_lock:
+            if self._fault is None and not self._stop.is_set():
+                self._fault = fault
+        self._stop.set()
+
+    def _run_intake(self) -> None:
+        self._intake.run(self._stop.is_set, self._reader_failed)
+
+    def _run_jobs(self) -> None:
+        after = self._parts.start.progress.end
+        while not self._stop.is_set():
+            try:
+                sealed = self._to_job.get(timeout=0.05)
+            except queue.Empty:
+                sealed = None
+            self._between_actions(after)
+            if sealed is None:
+                continue
+            self._intake.put(Wake())
+            computed = self._jobs.compute(sealed.batch, sealed.sealed_ms, sealed.sealed_us)
+            after = sealed.batch.end
+            self._hand_over(computed)
+
+    def _between_actions(self, after: Lsn) -> None:
+        with suppress(queue.Empty):
+            while True:
+                self._between.get_nowait()(self._planner.next_number, after)
+
+    def _hand_over(self, computed: Computed) -> None:
+        while not self._stop.is_set():
+            with suppress(queue.Full):
+                self._to_commit.put(computed, timeout=0.1)
+                return
+
+    def _run_commits(self) -> None:
+        while not self._stop.is_set():
+            try:
+                computed = self._to_commit.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if computed is not None:
+                self._commit(computed)
+
+    def _commit(self, computed: Computed) -> None:
+        planned = computed.planned
+        if planned.handover:
+            hit(Failpoint.HANDOVER_BEFORE)
+        times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
+        self._reader_deaths = 0
+        self.cuts.reached(planned.batch, self._commits.applied.visible)
+        self.copies.committed(planned.handover, planned.batch.end)
+        self._intake.put(Done(planned.batch, self._planner.oldest_kept))
+        self._report(planned.batch.first_commit_us if planned.batch.transactions else None, times)
+        self._confirm()
+
+    def _report(self, first_commit_us: int | None, times: BatchTimes | None) -> None:
+        hit(Failpoint.REPORT_BEFORE)
+        lag = None
+        if first_commit_us is not None:
+            lag = max(0.0, (self._parts.clock.wall_us() - first_commit_us) / 1e6)
+        self._parts.reporter.progress(
+            applied=self._commits.applied.visible,
+            captured=self._intake.captured,
+            source=self._guard.source_end,
+            lag_seconds=lag if lag is not None else 0.0,
+            retained=self._guard.retained_bytes,
+            times=times,
+        )
+
+    def _confirm(self) -> None:
+        """Release the source's log up to what is durable on our side, and only where the publications were checked."""
+        durable = self._intake.durable if self._spec.queue_mode is QueueMode.PERSIST else self._commits.applied.written
+        position = min(durable, self._guard.checked)
+        if self._reader is not None:
+            hit(Failpoint.CONFIRM_BEFORE)
+            self._reader.send(Confirm(position))
+
+    def _start_reader(self, first: Ordinal, start: Lsn, relations: tuple[bytes, ...]) -> None:
+        spec = self._spec
+        config = ReaderConfig(
+            source=spec.source,
+            slot=spec.slot,
+            application=f"penstock-{spec.name}-{spec.epoch}"[:63],
+            start=start,
+            queue=self._opened.folder,
+            first_ordinal=first,
+            mode=spec.queue_mode,
+            relations=relations,
+        )
+        self._reader = ReaderProcess(config, self._intake.from_reader)
+        self._intake.attach(self._reader)
+
+    def _reader_failed(self, failed: Failed) -> None:
+        """In the intake thread: a reader that merely died is replaced; any other fault ends the run."""
+        fault = EngineFault(failed.kind, failed.subject, failed.detail)
+        self._reader_deaths += 1
+        if failed.kind is not FaultKind.LOG_READER_DIED or self._reader_deaths > READER_RESTARTS:
+            raise fault
+        self._parts.reporter.event("warning", failed.kind.value, failed.subject, failed.detail)
+        self._parts.source.terminate_reader(self._spec.slot, f"penstock-{self._spec.name}-")
+        self._start_reader(Ordinal(self._catalog.next_ordinal + ORDINAL_GAP), self._intake.resume_at, ())
+
+    def _shut_down(self, stages: list[threading.Thread]) -> None:
+        self._stop.set()
+        self.copies.stop()
+        self.cuts.stop()
+        for stage in stages:
+            if stage.ident is not None:
+                stage.join(30.0)
+        if self._reader is not None:
+            self._reader.stop()
+        self._opened.close()

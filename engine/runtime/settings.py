@@ -1,0 +1,42 @@
+"""Settings of the engine process: environment PENSTOCK_* or penstock.toml in PENSTOCK_HOME."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class EngineSettings(BaseSettings):
+    """Sizes are in bytes, times in milliseconds or seconds as named."""
+
+    model_config = SettingsConfigDict(env_prefix="PENSTOCK_", extra="ignore")
+
+    home: Path = Field(default=Path.home() / ".penstock", description="Data folder: queues and staging files.")
+    url: str = Field(default="http://127.0.0.1:8470", description="Where the server listens.")
+    engine_token: SecretStr = Field(default=SecretStr(""), description="Token with which the engine registers.")
+    engine_name: str = Field(default="engine", description="Name shown for this engine.")
+    spark_master: str = Field(default="local[2]", description="Spark master; local[n] runs on this machine.")
+    duckdb_memory_mb: int = Field(default=1024, ge=64, description="Memory limit of each DuckDB target.")
+    duckdb_threads: int = Field(default=2, ge=1, description="Threads of each DuckDB target.")
+    copy_chunk_bytes: int = Field(
+        default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."
+    )
+    snapshot_timeout_s: float = Field(
+        default=60.0, gt=0, description="How long a copy or cut waits for open transactions."
+    )
+    guard_interval_s: float = Field(
+        default=3.0, gt=0, description="How often the source's slot and publications are looked at."
+    )
+    position_write_s: float = Field(
+        default=10.0, gt=0, description="How often a position without changes is written to the target at most."
+    )
+
+    @property
+    def queue_folder(self) -> Path:
+        return self.home / "queue"
+
+    @property
+    def staging_folder(self) -> Path:
+        return self.home / "staging"

@@ -1,0 +1,104 @@
+"""Before streaming: what must hold so that nothing is skipped in silence (gap check), and how a first start is made.
+
+Nothing here skips a gap by itself; where one is found, the subscription fails with `log_gap` and a reload is the remedy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.model.source import Severity, SlotStatus, Source, SourceIdentity
+from engine.model.subscription import SubscriptionSpec
+from engine.model.target import Target, TargetProgress
+from engine.runtime.failpoints import Failpoint, hit
+
+
+@dataclass(frozen=True, slots=True)
+class StartPoint:
+    """Where replication goes on: `progress` is the target's record, claimed for this epoch."""
+
+    identity: SourceIdentity
+    progress: TargetProgress
+    fresh: bool
+    """True where the slot was made just now: nothing of this subscription is on the target yet."""
+
+
+def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
+    """Check the source, claim the target, make the slot on a first start, and look for gaps on every other.
+
+    Raises EngineFault: what the preflight found, LOG_GAP, TARGET_FOREIGN, EPOCH_LOST, and what source and target raise.
+    """
+    identity = source.identify()
+    progress = target.progress(spec.name)
+    if progress is not None and progress.slot == spec.slot:
+        check_gap(spec, source, identity, progress)
+    else:
+        refuse_errors(spec, source)
+    source.prepare(spec.tables, spec.slot)
+    fresh = progress is None or progress.slot != spec.slot
+    start = _make_slot(spec, source) if fresh or progress is None else progress.end
+    target.claim(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
+    claimed = target.progress(spec.name)
+    if claimed is None:
+        raise EngineFault(FaultKind.INTERNAL, str(spec.name), "the target holds no progress record after the claim")
+    return StartPoint(identity, claimed, fresh)
+
+
+def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
+    """Begin again from the source's present: a new slot, every table to be copied, old rows readable until each swap."""
+    refuse_errors(spec, source)
+    identity = source.identify()
+    source.drop(spec.slot)
+    source.prepare(spec.tables, spec.slot)
+    start = _make_slot(spec, source)
+    target.rebase(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
+    progress = target.progress(spec.name)
+    if progress is None:
+        raise EngineFault(FaultKind.INTERNAL, str(spec.name), "the target holds no progress record after the claim")
+    return StartPoint(identity, progress, fresh=True)
+
+
+def refuse_errors(spec: SubscriptionSpec, source: Source) -> None:
+    """Raise the first preflight finding that concerns the source as a whole; a single table's trouble only parks that table."""
+    for finding in source.preflight((), spec.slot):
+        if finding.severity is Severity.ERROR:
+            kind = FaultKind(finding.code) if finding.code in set(FaultKind) else FaultKind.SOURCE_PRIVILEGE
+            raise EngineFault(kind, spec.source.name, finding.what)
+
+
+def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:
+    """What must hold of the source before streaming resumes; that the slot is not ahead of us is checked with the queue."""
+    reason = _identity_gap(identity, progress) or _slot_gap(source.slot_status(spec.slot))
+    if reason is None and source.current() < progress.end:
+        reason = f"the source's log ends before {progress.end}, up to where the target already is: it was set back"
+    if reason is not None:
+        raise EngineFault(FaultKind.LOG_GAP, spec.slot, reason)
+
+
+def _identity_gap(identity: SourceIdentity, progress: TargetProgress) -> str | None:
+    if identity.system_id != progress.system_id:
+        return "this is another database cluster than the one that was copied (system identifier differs)"
+    if identity.timeline != progress.timeline:
+        return f"the source is on timeline {identity.timeline}, the copy is of timeline {progress.timeline}: failover or restore"
+    return None
+
+
+def _slot_gap(slot: SlotStatus) -> str | None:
+    if not slot.exists:
+        return "the replication slot is gone"
+    if slot.invalidation or slot.wal_status == "lost":
+        return f"the source invalidated the replication slot ({slot.invalidation or 'log removed'})"
+    return None
+
+
+def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:
+    """A new slot; one of this name that an interrupted first start left behind holds nothing and is replaced."""
+    if source.slot_status(spec.slot).exists:
+        source.drop(spec.slot)
+        source.prepare(spec.tables, spec.slot)
+    with source.create_slot(spec.slot) as snapshot:
+        position = snapshot.position
+    hit(Failpoint.SLOT_CREATED)
+    return position

@@ -1,0 +1,39 @@
+"""What a task does, wherever it runs: functions that a Spark worker imports by name, and the driver calls itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.capture.postgres_log.scan import PgOutputScanner
+from engine.model.batch import TaskDescriptor, TaskResult
+from engine.net import load_result, run_task, spill_result, staging_prefix
+from engine.queue import read_block
+from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
+
+_scanner = PgOutputScanner()
+
+
+def net_here(descriptor: TaskDescriptor) -> TaskResult:
+    """Scan, net and decode in this process; rows stay in memory."""
+    return run_task(descriptor, read_block, _scanner)
+
+
+def net_task(descriptor: TaskDescriptor) -> TaskResult:
+    """The same in a Spark worker: rows go to Arrow files in the descriptor's staging folder."""
+    arm_from_environment()
+    hit(Failpoint.TASK_RUNNING)
+    result = net_here(descriptor)
+    return spill_result(result, descriptor.staging, staging_prefix(descriptor))
+
+
+def load(result: TaskResult) -> TaskResult:
+    """Map a spilled result's files into memory."""
+    return load_result(result)
+
+
+def sweep(staging: Path) -> None:
+    """Remove what earlier batches or attempts left in a staging folder."""
+    staging.mkdir(parents=True, exist_ok=True)
+    for leftover in staging.iterdir():
+        if leftover.is_file():
+            leftover.unlink(missing_ok=True)

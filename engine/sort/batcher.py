@@ -1,0 +1,253 @@
+"""The batcher: committed transactions are sealed together, by count, bytes or age, early by demand, or exactly at a cut."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from engine.model.batch import SealedBatch
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Ordinal
+from engine.model.position import Lsn
+from engine.model.subscription import BatchPolicy
+from engine.sort.closed import Closed, PlainRun, join_ranges
+
+BytesOf = Callable[[Ordinal, Ordinal], int]
+"""How many bytes the raw records `[start, stop)` have. It must not shrink when the range grows."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Transactions that wait to be sealed, since when, and their bytes once they were measured."""
+
+    closed: Closed
+    added_ms: int
+    bytes: int = -1
+
+
+class Batcher:
+    """Seals batches that follow each other without holes: each batch's `after` is the `end` of the one before. One thread.
+
+    Time is handed in, in milliseconds of any clock that never goes back.
+    """
+
+    def __init__(self, policy: BatchPolicy, after: Lsn) -> None:
+        self._policy = policy
+        self._pending: deque[_Pending] = deque()
+        self._count = 0
+        self._measured = 0
+        self._bytes = 0
+        self._sealed_end = after.value
+        self._sealed_commit = after.value
+        """End of the last transaction that was sealed."""
+        self._added_end = after.value
+        self._wal_end = after.value
+        self._wal_moved_ms: int | None = None
+        self._demanded = 0
+        self._demanded_in_flight = False
+        self._cuts: list[int] = []
+        self._holds = 0
+
+    @property
+    def sealed_end(self) -> Lsn:
+        """`end` of the last sealed batch, or `after`."""
+        return Lsn(self._sealed_end)
+
+    @property
+    def captured(self) -> Lsn:
+        """Every transaction that committed up to here has been handed in."""
+        return Lsn(max(self._wal_end, self._added_end))
+
+    @property
+    def pending_transactions(self) -> int:
+        return self._count
+
+    def oldest_unsealed_ordinal(self) -> Ordinal | None:
+        """The lowest ordinal that transactions not yet sealed still need."""
+        firsts = [first for pending in self._pending if (first := pending.closed.first_ordinal) is not None]
+        return Ordinal(min(firsts)) if firsts else None
+
+    def add(self, closed: Iterable[Closed], now_ms: int) -> None:
+        """Take what the sorter closed, in its order. Call it before `advance` to a position at or behind them."""
+        for one in closed:
+            if one.first_end <= max(self._added_end, self._sealed_end):
+                raise EngineFault(FaultKind.INTERNAL, "batch", "a transaction came behind a position that was sealed")
+            self._added_end = one.last_end
+            self._count += one.count
+            self._pending.append(_Pending(one, now_ms))
+
+    def advance(self, wal_end: Lsn) -> None:
+        """Everything committed up to `wal_end` was read and has been added. A lower position than before changes nothing."""
+        self._wal_end = max(self._wal_end, wal_end.value)
+
+    def demand(self, position: Lsn) -> None:
+        """Someone waits for `position`: seal as soon as capture has passed it."""
+        self._demanded = max(self._demanded, position.value)
+
+    def in_flight_done(self) -> None:
+        """The demanded batch was committed or given up; the next one may be sealed by demand."""
+        self._demanded_in_flight = False
+
+    def hold(self) -> None:
+        """Seal nothing until `release`: to ask for a cut at a position that is still being found out. Holds add up."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Take one hold back."""
+        if self._holds == 0:
+            raise EngineFault(FaultKind.INTERNAL, "batch", "released without a hold")
+        self._holds -= 1
+
+    def request_cut(self, position: Lsn) -> bool:
+        """Ask for a batch that ends at `position`, with every transaction up to it; it names the cut, and may be empty.
+
+        False where transactions behind `position` are sealed already, so that no batch can end there any more.
+        """
+        if position.value < self._sealed_commit:
+            return False
+        if position.value not in self._cuts:
+            insort(self._cuts, position.value)
+        return True
+
+    def due_in_ms(self, now_ms: int) -> int | None:
+        """Time until age alone seals the next batch; None where nothing is pending. Other reasons may come before."""
+        since = self._oldest_ms()
+        return None if since is None else max(0, since + self._policy.max_age_ms - now_ms)
+
+    def seal(self, now_ms: int, bytes_of: BytesOf) -> SealedBatch | None:
+        """The next batch where one is due, else None. Call it until it gives None: more than one may be due."""
+        if not self._pending and self._wal_moved_ms is None and self._wal_end > self._sealed_end:
+            self._wal_moved_ms = now_ms
+        if self._holds:
+            return None
+        self._measure(bytes_of)
+        demanded = self._demand_due()
+        if not (self._limit_due(now_ms) or self._cut_due() or demanded):
+            return None
+        early = demanded and not self._limit_due(now_ms)
+        return self._finish(self._take(bytes_of), demanded=early)
+
+    def _oldest_ms(self) -> int | None:
+        return self._pending[0].added_ms if self._pending else self._wal_moved_ms
+
+    def _measure(self, bytes_of: BytesOf) -> None:
+        while self._measured < len(self._pending):
+            pending = self._pending[self._measured]
+            pending.bytes = _bytes(pending.closed, bytes_of)
+            self._bytes += pending.bytes
+            self._measured += 1
+
+    def _demand_due(self) -> bool:
+        if self._demanded_in_flight or self._demanded <= self._sealed_end:
+            return False
+        return self.captured.value >= self._demanded
+
+    def _cut_due(self) -> bool:
+        return bool(self._cuts) and self.captured.value >= self._cuts[0]
+
+    def _limit_due(self, now_ms: int) -> bool:
+        policy = self._policy
+        if self._count >= policy.max_transactions or (self._pending and self._bytes >= policy.max_bytes):
+            return True
+        since = self._oldest_ms()
+        return since is not None and now_ms - since >= policy.max_age_ms
+
+    def _take(self, bytes_of: BytesOf) -> list[Closed]:
+        """Take transactions from the head: as many as the limits allow, none behind the next cut, at least one where there is one."""
+        taken: list[Closed] = []
+        count = size = 0
+        while self._pending and count < self._policy.max_transactions:
+            pending = self._pending[0]
+            fits = self._fitting(pending, self._policy.max_transactions - count, bytes_of, size)
+            if fits == 0 and not taken and self._before_cut(pending.closed) > 0:
+                fits = 1
+            if fits == 0:
+                break
+            whole = fits == pending.closed.count
+            taken.append(self._pop(fits, bytes_of))
+            count += fits
+            size += pending.bytes
+            if not whole or size > self._policy.max_bytes:
+                break
+        return taken
+
+    def _before_cut(self, closed: Closed) -> int:
+        return closed.through(self._cuts[0]) if self._cuts else closed.count
+
+    def _fitting(self, pending: _Pending, most: int, bytes_of: BytesOf, size: int) -> int:
+        """How many transactions at the head of `pending` fit into the batch by count, cut and bytes."""
+        closed = pending.closed
+        most = min(most, self._before_cut(closed))
+        left = self._policy.max_bytes - size
+        if most == closed.count and pending.bytes <= left:
+            return most
+        if not isinstance(closed, PlainRun):
+            return 0
+        low = 0
+        while low < most:
+            middle = (low + most + 1) // 2
+            if _head_bytes(closed, middle, bytes_of) <= left:
+                low = middle
+            else:
+                most = middle - 1
+        return low
+
+    def _pop(self, count: int, bytes_of: BytesOf) -> Closed:
+        """Remove `count` transactions from the head of the first entry."""
+        pending = self._pending[0]
+        self._count -= count
+        self._bytes -= pending.bytes
+        closed = pending.closed
+        if count == closed.count or not isinstance(closed, PlainRun):
+            self._pending.popleft()
+            self._measured -= 1
+            return closed
+        head, tail = closed.split(count)
+        self._pending[0] = _Pending(tail, pending.added_ms, _bytes(tail, bytes_of))
+        self._bytes += self._pending[0].bytes
+        return head
+
+    def _finish(self, taken: list[Closed], *, demanded: bool) -> SealedBatch:
+        after = self._sealed_end
+        end = max(after, taken[-1].last_end) if taken else after
+        self._sealed_commit = taken[-1].last_end if taken else self._sealed_commit
+        cuts = self._reached_cuts()
+        if cuts:
+            # Nothing is left before the cut, so the batch holds everything up to it: it ends at the cut itself.
+            end = max(end, cuts[-1])
+        elif not self._pending:
+            end = max(end, self._wal_end)
+        self._sealed_end = end
+        self._wal_moved_ms = None
+        self._demanded_in_flight = self._demanded_in_flight or demanded
+        return SealedBatch(
+            after=Lsn(after),
+            end=Lsn(end),
+            transactions=sum(one.count for one in taken),
+            ranges=join_ranges([part for one in taken for part in one.ranges()]),
+            relations=tuple(seen for one in taken for seen in one.relations),
+            first_commit_us=taken[0].first_time_us if taken else 0,
+            last_commit_us=taken[-1].last_time_us if taken else 0,
+            demanded=demanded,
+            cuts=tuple(Lsn(cut) for cut in cuts),
+        )
+
+    def _reached_cuts(self) -> list[int]:
+        """Cuts that lie at the border which was just reached: captured, and with nothing before them left to seal."""
+        border = self.captured.value
+        if self._pending:
+            border = min(border, self._pending[0].closed.first_end - 1)
+        reached = [cut for cut in self._cuts if cut <= border]
+        self._cuts = self._cuts[len(reached) :]
+        return reached
+
+
+def _bytes(closed: Closed, bytes_of: BytesOf) -> int:
+    return sum(bytes_of(Ordinal(start), Ordinal(stop)) for start, stop in closed.spans())
+
+
+def _head_bytes(run: PlainRun, count: int, bytes_of: BytesOf) -> int:
+    loose = sum(bytes_of(Ordinal(at), Ordinal(at + 1)) for at in run.loose)
+    return loose + bytes_of(Ordinal(int(run.starts[0])), Ordinal(int(run.stops[count - 1])))

@@ -1,0 +1,149 @@
+"""Committed transactions as the sorter closes them: runs of plain ones over arrays, and single streamed ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.batch import LogRange, RelationSeen
+from engine.model.identity import Ordinal
+from engine.model.position import Lsn
+
+Ints = npt.NDArray[np.int64]
+Lsns = npt.NDArray[np.uint64]
+Controls = npt.NDArray[Any]
+"""Control records: a structured array with the fields of engine.model.control.CONTROL_FIELDS."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRun:
+    """At least one non-streamed transaction, in commit order, with nothing of another transaction between them.
+
+    Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time. `loose` are ordinals of relation
+    records that came before the first one, outside any transaction. `relations` ascend by ordinal.
+    """
+
+    starts: Ints
+    stops: Ints
+    ends: Lsns
+    times: Ints
+    loose: tuple[int, ...] = ()
+    relations: tuple[RelationSeen, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.stops)
+
+    @property
+    def first_ordinal(self) -> int:
+        return self.loose[0] if self.loose else int(self.starts[0])
+
+    @property
+    def first_end(self) -> int:
+        return int(self.ends[0])
+
+    @property
+    def last_end(self) -> int:
+        return int(self.ends[-1])
+
+    @property
+    def first_time_us(self) -> int:
+        return int(self.times[0])
+
+    @property
+    def last_time_us(self) -> int:
+        return int(self.times[-1])
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Borders of the records, `[start, stop)` each."""
+        return [*((at, at + 1) for at in self.loose), (int(self.starts[0]), int(self.stops[-1]))]
+
+    def ranges(self) -> list[LogRange]:
+        end = Lsn(self.last_end)
+        before = [LogRange(Ordinal(at), Ordinal(at + 1), Lsn(self.first_end)) for at in self.loose]
+        return [*before, LogRange(Ordinal(int(self.starts[0])), Ordinal(int(self.stops[-1])), end)]
+
+    def through(self, end: int) -> int:
+        """How many of its transactions end at or before `end`."""
+        return int(np.searchsorted(self.ends, np.uint64(end), side="right"))
+
+    def split(self, count: int) -> tuple[PlainRun, PlainRun]:
+        """The first `count` transactions and the others; both must be at least one."""
+        border = int(self.stops[count - 1])
+        here = tuple(seen for seen in self.relations if seen.ordinal < border)
+        head = PlainRun(
+            self.starts[:count], self.stops[:count], self.ends[:count], self.times[:count], self.loose, here
+        )
+        tail = PlainRun(
+            self.starts[count:],
+            self.stops[count:],
+            self.ends[count:],
+            self.times[count:],
+            (),
+            self.relations[len(here) :],
+        )
+        return head, tail
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedTransaction:
+    """A committed transaction that the source had streamed while it was open, in one or more chunks of records."""
+
+    xid: int
+    end: int
+    time_us: int
+    chunks: tuple[tuple[int, int], ...]
+    aborted: frozenset[int] = frozenset()
+    relations: tuple[RelationSeen, ...] = ()
+
+    count = 1
+
+    @property
+    def first_ordinal(self) -> int | None:
+        return self.chunks[0][0] if self.chunks else None
+
+    @property
+    def first_end(self) -> int:
+        return self.end
+
+    @property
+    def last_end(self) -> int:
+        return self.end
+
+    @property
+    def first_time_us(self) -> int:
+        return self.time_us
+
+    @property
+    def last_time_us(self) -> int:
+        return self.time_us
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Borders of the records, `[start, stop)` each; none where no chunk held a record."""
+        return list(self.chunks)
+
+    def ranges(self) -> list[LogRange]:
+        end = Lsn(self.end)
+        return [LogRange(Ordinal(start), Ordinal(stop), end, self.xid, self.aborted) for start, stop in self.chunks]
+
+    def through(self, end: int) -> int:
+        """1 where it ends at or before `end`, else 0."""
+        return int(self.end <= end)
+
+
+Closed = PlainRun | StreamedTransaction
+
+
+def join_ranges(parts: list[LogRange]) -> tuple[LogRange, ...]:
+    """The same records in the same order, with neighbouring plain ranges made one."""
+    joined: list[LogRange] = []
+    for part in parts:
+        before = joined[-1] if joined else None
+        if before is not None and before.xid == 0 and part.xid == 0 and before.stop == part.start:
+            joined[-1] = LogRange(before.start, part.stop, part.end)
+        else:
+            joined.append(part)
+    return tuple(joined)

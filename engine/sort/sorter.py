@@ -1,0 +1,313 @@
+"""The transaction sorter: control records of one log become committed transactions in commit order.
+
+The log interleaves whole plain transactions (BEGIN … COMMIT) with chunks of open ones that the source streams early
+(STREAM_START … STREAM_STOP), whose fate a STREAM_COMMIT or STREAM_ABORT decides later. Only what is committed leaves the sorter.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.batch import RelationSeen
+from engine.model.control import ControlKind
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Ordinal, RelationId
+from engine.model.position import Lsn
+from engine.sort.closed import Closed, Controls, Ints, PlainRun, StreamedTransaction
+
+_PLAIN = 1
+_TURN = 2
+
+
+def _classes() -> npt.NDArray[np.uint8]:
+    """By kind number: 1 for kinds that are handled in bulk, 2 for those that end a stretch of such, 0 for unknown ones."""
+    table = np.zeros(256, np.uint8)
+    for kind in (
+        ControlKind.BEGIN,
+        ControlKind.COMMIT,
+        ControlKind.RELATION,
+        ControlKind.TRUNCATE,
+        ControlKind.MESSAGE,
+    ):
+        table[kind] = _PLAIN
+    for kind in (
+        ControlKind.STREAM_START,
+        ControlKind.STREAM_STOP,
+        ControlKind.STREAM_COMMIT,
+        ControlKind.STREAM_ABORT,
+        ControlKind.SESSION,
+    ):
+        table[kind] = _TURN
+    return table
+
+
+_CLASS = _classes()
+
+
+@dataclass(slots=True)
+class SortStatistics:
+    """Counts since the sorter was made."""
+
+    transactions: int = 0
+    """Committed ones, plain and streamed, without those dropped because they were known."""
+    streamed: int = 0
+    aborted: int = 0
+    """Streamed transactions that rolled back. Plain ones that roll back never reach the log."""
+    subtransactions_aborted: int = 0
+    resent: int = 0
+    """Committed transactions dropped because an earlier session, or the target, had them."""
+    voided: int = 0
+    """Open transactions that a new session made void."""
+
+
+@dataclass(slots=True)
+class _OpenStream:
+    """A streamed transaction that is not decided yet. `borders` holds start and stop of each chunk in turn."""
+
+    first: int
+    borders: array[int] = field(default_factory=lambda: array("q"))
+    aborted: set[int] = field(default_factory=set)
+    relations: list[RelationSeen] = field(default_factory=list)
+
+
+class TransactionSorter:
+    """Sorts the control records of one log. Used by one thread.
+
+    `after`: end of what is known already; transactions that end at or before it are dropped when they come.
+    """
+
+    def __init__(self, after: Lsn) -> None:
+        self.statistics = SortStatistics()
+        self._last_end = after.value
+        self._session_end = 0
+        self._last_ordinal = -1
+        self._closed: list[Closed] = []
+        self._streams: dict[int, _OpenStream] = {}
+        self._in_stream: tuple[int, int] | None = None
+        """xid and STREAM_START ordinal of the chunk being read."""
+        self._open_start: int | None = None
+        """First ordinal of the plain transaction being read."""
+        self._loose: list[int] = []
+        self._relations: list[RelationSeen] = []
+        """Relation records of the plain transaction that is being read, or will be next."""
+
+    @property
+    def last_closed_end(self) -> Lsn:
+        """End of the last transaction that was closed, or `after`."""
+        return Lsn(self._last_end)
+
+    def begin_session(self) -> None:
+        """A new connection: everything uncommitted of the one before is void; the source sends those transactions again."""
+        self.statistics.voided += len(self._streams) + (self._open_start is not None)
+        self._streams.clear()
+        self._in_stream = None
+        self._open_start = None
+        self._loose = []
+        self._relations = []
+        self._session_end = 0
+
+    def drain(self) -> list[Closed]:
+        """Transactions closed since the last call, in commit order."""
+        closed, self._closed = self._closed, []
+        return closed
+
+    def oldest_open_ordinal(self) -> Ordinal | None:
+        """The lowest ordinal that an undecided transaction still needs; None where none is open.
+
+        What was closed and drained is no longer the sorter's to keep.
+        """
+        firsts = [stream.first for stream in self._streams.values()]
+        if self._in_stream is not None:
+            firsts.append(self._in_stream[1])
+        if self._open_start is not None:
+            firsts.append(self._open_start)
+        firsts.extend(self._loose[:1])
+        firsts.extend(self._first_closed())
+        return Ordinal(min(firsts)) if firsts else None
+
+    def _first_closed(self) -> list[int]:
+        return [first for closed in self._closed if (first := closed.first_ordinal) is not None]
+
+    def feed(self, controls: Controls, relations: Mapping[int, bytes]) -> None:
+        """Take the next control records of the log, in arrival order, at most once each.
+
+        `controls`: CONTROL_FIELDS with ordinals of the queue; `relations`: the whole relation record by ordinal. A transaction may
+        begin in one call and end in another. Raises EngineFault(LOG_UNREADABLE) where their order makes no sense.
+        """
+        if len(controls) == 0:
+            return
+        classes = _CLASS[controls["kind"]]
+        self._check(controls, classes)
+        at = 0
+        for index in np.flatnonzero(classes == _TURN).tolist():
+            self._stretch(controls[at:index], relations)
+            self._turn(controls, index)
+            at = index + 1
+        self._stretch(controls[at:], relations)
+
+    def _check(self, controls: Controls, classes: npt.NDArray[np.uint8]) -> None:
+        ordinals: Ints = controls["ordinal"][controls["kind"] != ControlKind.SESSION]
+        if not classes.all():
+            raise _unreadable("a control record of unknown kind")
+        if len(ordinals) == 0:
+            return
+        if int(ordinals[0]) < self._last_ordinal or bool((ordinals[1:] < ordinals[:-1]).any()):
+            raise _unreadable("control records out of order")
+        self._last_ordinal = int(ordinals[-1])
+
+    def _stretch(self, part: Controls, relations: Mapping[int, bytes]) -> None:
+        if len(part) == 0:
+            return
+        if self._in_stream is None:
+            self._plain(part, relations)
+        else:
+            self._chunk(part, relations, self._in_stream[0])
+
+    def _chunk(self, part: Controls, relations: Mapping[int, bytes], xid: int) -> None:
+        kinds = part["kind"]
+        if bool(((kinds == ControlKind.BEGIN) | (kinds == ControlKind.COMMIT)).any()):
+            raise _unreadable("a plain transaction inside a streamed chunk")
+        for ordinal in part["ordinal"][kinds == ControlKind.RELATION].tolist():
+            self._streams[xid].relations.append(_seen(ordinal, relations, streamed=True))
+
+    def _plain(self, part: Controls, relations: Mapping[int, bytes]) -> None:
+        """A stretch outside streamed chunks: pair BEGIN with COMMIT, close what is paired, keep the open rest."""
+        kinds = part["kind"]
+        ordinals: Ints = part["ordinal"]
+        starts: Ints = ordinals[kinds == ControlKind.BEGIN]
+        if self._open_start is not None:
+            starts = np.concatenate((np.array([self._open_start], np.int64), starts))
+        commits = part[kinds == ControlKind.COMMIT]
+        stops: Ints = commits["ordinal"] + 1
+        _check_pairs(starts, stops)
+        seen: Ints = ordinals[kinds == ControlKind.RELATION]
+        if len(seen):
+            starts = self._adopt_loose(starts, stops, seen)
+            self._relations.extend(_seen(at, relations, streamed=False) for at in seen.tolist())
+        count = len(stops)
+        self._open_start = int(starts[count]) if len(starts) > count else None
+        if count:
+            self._close_run(starts[:count].copy(), stops, commits["end_lsn"], commits["time_us"])
+
+    def _adopt_loose(self, starts: Ints, stops: Ints, seen: Ints) -> Ints:
+        """Give relation records between transactions to the next one: it begins with them, or they wait for it."""
+        owner = np.searchsorted(stops, seen, side="right")
+        inside = (owner < len(starts)) & (starts[np.minimum(owner, len(starts) - 1)] < seen) if len(starts) else None
+        loose = np.ones(len(seen), bool) if inside is None else ~inside
+        starts = starts.copy()
+        for at, of in zip(seen[loose].tolist(), owner[loose].tolist(), strict=True):
+            if of == 0 or of >= len(starts):
+                self._loose.append(at)
+            else:
+                starts[of] = min(int(starts[of]), at)
+        return starts
+
+    def _close_run(self, starts: Ints, stops: Ints, ends: npt.NDArray[np.uint64], times: Ints) -> None:
+        self._in_order(int(ends[0]))
+        if bool((ends[1:] <= ends[:-1]).any()):
+            raise _unreadable("commits out of order")
+        self._session_end = int(ends[-1])
+        border = int(stops[-1])
+        loose = tuple(at for at in self._loose if at < border)
+        relations = [seen for seen in self._relations if seen.ordinal < border]
+        self._loose = self._loose[len(loose) :]
+        self._relations = self._relations[len(relations) :]
+        known = int(np.searchsorted(ends, np.uint64(self._last_end), side="right"))
+        self.statistics.resent += known
+        if known == len(ends):
+            return
+        if known:
+            loose = ()
+            relations = [seen for seen in relations if seen.ordinal >= starts[known]]
+        run = PlainRun(
+            starts[known:], stops[known:], ends[known:].copy(), times[known:].copy(), loose, tuple(relations)
+        )
+        self._close(run)
+
+    def _turn(self, controls: Controls, index: int) -> None:
+        """One of the records that end a stretch of plain ones."""
+        record = controls[index]
+        kind, xid, ordinal = int(record["kind"]), int(record["xid"]), int(record["ordinal"])
+        if kind == ControlKind.SESSION:
+            self.begin_session()
+            return
+        if self._open_start is not None:
+            raise _unreadable("a streamed transaction inside a plain one")
+        if (kind == ControlKind.STREAM_STOP) != (self._in_stream is not None):
+            raise _unreadable("streamed chunks that do not nest")
+        if kind == ControlKind.STREAM_START:
+            self._streams.setdefault(xid, _OpenStream(ordinal))
+            self._in_stream = (xid, ordinal)
+        elif self._in_stream is not None:
+            self._end_chunk(*self._in_stream, ordinal)
+        elif kind == ControlKind.STREAM_ABORT:
+            self._abort(xid, int(record["subxid"]))
+        else:
+            self._commit_stream(xid, int(record["end_lsn"]), int(record["time_us"]))
+
+    def _end_chunk(self, xid: int, start: int, stop: int) -> None:
+        self._in_stream = None
+        if stop > start + 1:
+            self._streams[xid].borders.extend((start + 1, stop))
+
+    def _abort(self, xid: int, subxid: int) -> None:
+        if subxid == xid:
+            self.statistics.aborted += self._streams.pop(xid, None) is not None
+        elif xid in self._streams:
+            self._streams[xid].aborted.add(subxid)
+            self.statistics.subtransactions_aborted += 1
+
+    def _commit_stream(self, xid: int, end: int, time_us: int) -> None:
+        self._in_order(end)
+        self._session_end = end
+        stream = self._streams.pop(xid, None)
+        if end <= self._last_end:
+            self.statistics.resent += 1
+            return
+        if stream is None:
+            raise _unreadable("the commit of a streamed transaction none of whose records came")
+        borders = stream.borders
+        chunks = tuple(zip(borders[::2], borders[1::2], strict=True))
+        self.statistics.streamed += 1
+        aborted = frozenset(stream.aborted)
+        self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, tuple(stream.relations)))
+
+    def _in_order(self, end: int) -> None:
+        """Commits of one session come in the order of their ends."""
+        if end <= self._session_end:
+            raise _unreadable("commits out of order")
+
+    def _close(self, closed: Closed) -> None:
+        self.statistics.transactions += closed.count
+        self._last_end = closed.last_end
+        self._closed.append(closed)
+
+
+def _check_pairs(starts: Ints, stops: Ints) -> None:
+    """BEGIN and COMMIT must take turns; the last may still be open."""
+    count = len(stops)
+    if not count <= len(starts) <= count + 1:
+        raise _unreadable("BEGIN and COMMIT do not pair")
+    if bool((stops <= starts[:count]).any()) or bool((starts[1:] < stops[: len(starts) - 1]).any()):
+        raise _unreadable("BEGIN and COMMIT do not take turns")
+
+
+def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> RelationSeen:
+    """The relation record at `ordinal`. Inside a streamed transaction it carries an xid behind its type byte, which is taken out."""
+    payload = relations.get(ordinal)
+    if payload is None or len(payload) < (9 if streamed else 5):
+        raise _unreadable("a relation record without its content")
+    if streamed:
+        payload = payload[:1] + payload[5:]
+    (oid,) = struct.unpack_from(">I", payload, 1)
+    return RelationSeen(Ordinal(ordinal), RelationId(oid), payload)
+
+
+def _unreadable(detail: str) -> EngineFault:
+    return EngineFault(FaultKind.LOG_UNREADABLE, "log", detail)

@@ -1,0 +1,64 @@
+"""What a comparison at a cut says of each table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.model.identity import TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import KeyMode
+
+
+class VerdictStatus(StrEnum):
+    """Whether the target's rows are the source's at the cut."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    NOT_COMPARED = "not_compared"
+    """The comparison itself failed or was cancelled; `code` and `detail` say why. Nothing is known of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key whose rows differ. `key`: key values as text in key order; for tables without a key all values of the row."""
+
+    key: tuple[str | None, ...]
+    kind: str
+    """`missing` on the target, `extra` on the target, or `different`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerdict:
+    """One table at one cut. `differences` holds the first ones, at most the limit that was asked for."""
+
+    table: TableId
+    source: TableName
+    mode: KeyMode
+    position: Lsn
+    status: VerdictStatus
+    source_rows: int = 0
+    target_rows: int = 0
+    differences: tuple[Difference, ...] = ()
+    code: str | None = None
+    detail: str | None = None
+
+    @property
+    def equal(self) -> bool:
+        return self.status is VerdictStatus.EQUAL
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyProgress:
+    """One table's progress; `percent` of the source's rows by their estimated bytes."""
+
+    table: TableId
+    rows: int
+    bytes: int
+    percent: float
+
+
+def all_equal(verdicts: Sequence[TableVerdict]) -> bool:
+    """True where every table was compared and is equal. An empty comparison proves nothing and is False."""
+    return bool(verdicts) and all(verdict.equal for verdict in verdicts)

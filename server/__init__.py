@@ -1,0 +1,1 @@
+"""The control plane: REST interface, desired state, history and freshness waits. It opens no user database."""

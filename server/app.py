@@ -1,0 +1,83 @@
+"""Makes the web application: settings in, FastAPI out. Every part is wired here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+
+from server import error_handlers, openapi, pages, upkeep
+from server.clock import Clock, SystemClock
+from server.db import migrate
+from server.db.database import Database
+from server.engines.gateway import NoEngine
+from server.events.stream import Watchers
+from server.logs import configure_logs
+from server.routers import API_PREFIX, API_ROUTERS, PLAIN_ROUTERS, SERVICES
+from server.security import bootstrap
+from server.security.secret_box import load_box
+from server.settings import Settings, load_settings
+from server.tracing import TraceMiddleware
+
+VERSION = "0.1.0"
+
+
+def create_app(settings: Settings | None = None, clock: Clock | None = None) -> FastAPI:
+    """The application. Nothing is opened before its lifespan begins.
+
+    Raises:
+        SettingsError: without `settings`, they are loaded, and one is wrong.
+    """
+    settings = settings or load_settings()
+    app = FastAPI(
+        title="Penstock",
+        version=VERSION,
+        description=openapi.DESCRIPTION,
+        openapi_url=f"{API_PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+    )
+    app.state.settings = settings
+    app.state.clock = clock or SystemClock()
+    app.state.engine_gateway = NoEngine()
+    for router in API_ROUTERS:
+        app.include_router(router, prefix=API_PREFIX)
+    for router in PLAIN_ROUTERS:
+        app.include_router(router)
+    pages.install(app)
+    error_handlers.install(app)
+    openapi.install(app)
+    app.add_middleware(TraceMiddleware)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    configure_logs(settings.log_level)
+    await run_in_threadpool(_open, app, settings)
+    database: Database = app.state.database
+    async with AsyncExitStack() as stack:
+        stack.callback(database.close)
+        app.state.watchers = stack.enter_context(Watchers.on(database.signals))
+        for service in SERVICES:
+            await stack.enter_async_context(service(app))
+        await stack.enter_async_context(upkeep.running(app))
+        yield
+
+
+def _open(app: FastAPI, settings: Settings) -> None:
+    """Open the control database and what depends on it; `app.state.database` and `app.state.secret_box` are there afterwards."""
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    box = load_box(settings)
+    if settings.control_database.startswith("sqlite"):
+        migrate.upgrade(settings.control_database)
+    database = Database(settings.control_database, app.state.clock)
+    migrate.require_current(database)
+    bootstrap.ensure_tokens(database, settings)
+    bootstrap.renew_seals(database, box)
+    app.state.database = database
+    app.state.secret_box = box

@@ -1,0 +1,46 @@
+"""The batches of a subscription."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from sqlmodel import col, select
+
+from server.batches.schemas import BatchView
+from server.db.dependencies import Reading
+from server.db.models.batch import BatchRow
+from server.errors import InvalidRequest, NotFound, responses
+from server.paging import Page, Paging
+from server.security.principal import Role
+from server.security.require import needs
+from server.subscriptions import lookup
+
+router = APIRouter(prefix="/subscriptions/{name}", tags=["batches"], dependencies=[needs(Role.VIEWER)])
+
+
+@router.get("/batches", operation_id="batches_list", responses=responses(NotFound, InvalidRequest))
+def list_batches(session: Reading, name: str, paging: Paging) -> Page[BatchView]:
+    """Batches that were committed on the target, the newest first."""
+    subscription = lookup.get(session, name)
+    query = select(BatchRow).where(BatchRow.subscription_id == subscription.id).order_by(col(BatchRow.id).desc())
+    if paging.after is not None:
+        query = query.where(col(BatchRow.id) < paging.after[0])
+    rows, more = paging.split(session.exec(query.limit(paging.limit)).all())
+    return Page(items=[_view(row) for row in rows], next_page_token=paging.token([rows[-1].id]) if more else None)
+
+
+def _view(row: BatchRow) -> BatchView:
+    return BatchView(
+        batch=row.number,
+        epoch=row.epoch,
+        after=str(row.after),
+        end=str(row.end),
+        transactions=row.transactions,
+        rows=row.rows,
+        net_rows=row.net_rows,
+        bytes=row.bytes,
+        path=row.path,
+        demanded=row.demanded,
+        seconds=row.seconds,
+        tables=row.tables,
+        committed_at=row.committed_at,
+    )

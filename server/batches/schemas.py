@@ -1,0 +1,27 @@
+"""Bodies of batches."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+
+class BatchView(BaseModel):
+    """Source transactions that were applied together, as one transaction of the target."""
+
+    batch: int
+    epoch: int = Field(description="Rises each time another engine process takes the subscription over.")
+    after: str
+    end: str
+    transactions: int
+    rows: dict[str, int] = Field(description="Row changes by operation.", examples=[{"insert": 120, "update": 40}])
+    net_rows: int = Field(description="Rows written after changes of the same row were brought together.")
+    bytes: int
+    path: str = Field(description="Where it was prepared: `spark`, or `driver` for a small one.")
+    demanded: bool = Field(description="Whether a waiting query closed it early.")
+    seconds: dict[str, float] = Field(
+        description="Time by stage.", examples=[{"capture_age": 0.1, "job": 0.2, "commit": 0.05}]
+    )
+    tables: int
+    committed_at: datetime

@@ -1,0 +1,243 @@
+"""Commands about what is replicated: `status`, `tables`, `wait`, `query`, `verify`."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from server.cli.client import Api, Document, segment
+from server.cli.exit_codes import ExitCode
+from server.cli.manifest import ManifestError
+from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, duration, open_api, tables
+from server.cli.output import err, out, print_json, reported, seconds, size, state
+from server.cli.output import table as print_table
+
+_GRACE_S = 15.0
+"""How much longer than its own deadline a request may take before we give the server up."""
+
+TableNames = Annotated[
+    list[str] | None, typer.Option("--table", "-t", help="schema.name; repeat for several. Default: every table.")
+]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="500ms, 30s, 5m.")]
+
+
+class Freshness(StrEnum):
+    """How fresh a query's answer has to be."""
+
+    ANY = "any"
+    LATEST = "latest"
+    POSITION = "position"
+
+
+class Format(StrEnum):
+    """How a query's rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+@reported
+def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+    """Subscriptions with their states, positions and lag."""
+    with open_api(url, token) as api:
+        subscriptions = list(api.items("/subscriptions"))
+    if as_json:
+        print_json({"url": api.url, "subscriptions": subscriptions})
+        return
+    if not subscriptions:
+        out.print("No subscriptions yet. Create some with [bold]penstock apply FILE[/].")
+        return
+    rows = []
+    for item in subscriptions:
+        lag, positions = item.get("lag") or {}, item.get("positions") or {}
+        behind = f"{seconds(lag.get('seconds'))}, {size(lag.get('bytes'))}"
+        route = escape(f"{item['source']} → {item['target']}")
+        rows.append([escape(item["name"]), route, state(item.get("state")), positions.get("applied"), behind])
+    print_table(["subscription", "route", "state", "applied", "lag"], rows)
+    _explain(subscriptions)
+
+
+@reported
+def list_tables(
+    subscription: Subscription = None, url: Url = None, token: Token = None, as_json: AsJson = False
+) -> None:
+    """Tables of a subscription with their states and copy progress."""
+    with open_api(url, token) as api:
+        name = chosen_subscription(api, subscription)
+        found = list(api.items(f"/subscriptions/{segment(name)}/tables"))
+    if as_json:
+        print_json({"subscription": name, "tables": found})
+        return
+    rows = []
+    for item in found:
+        copied = item.get("copied") or {}
+        percent = copied.get("percent")
+        progress = f"{percent:.0f} %" if percent is not None else None
+        eta = seconds(copied.get("eta_seconds")) if copied.get("eta_seconds") else None
+        rows.append([_name(item), state(item.get("state")), copied.get("rows"), progress, eta, escape(item["id"])])
+    print_table(["table", "state", "rows copied", "copy", "left", "id"], rows)
+    _explain(found)
+
+
+@reported
+def wait(
+    position: Annotated[str | None, typer.Argument(help="Like 0/16B3748; left out: everything committed now.")] = None,
+    subscription: Subscription = None,
+    table: TableNames = None,
+    timeout: Timeout = "30s",
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wait until a position is visible on the target. Exit code 0: it is; 4: not in time; 5: it cannot become visible."""
+    timeout_ms = duration(timeout)
+    body: Document = {"timeout_ms": timeout_ms}
+    if position is not None:
+        body["position"] = position
+    if table:
+        body["tables"] = tables(table)
+    with open_api(url, token) as api:
+        name = chosen_subscription(api, subscription)
+        path = f"/subscriptions/{segment(name)}/freshness-waits"
+        answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
+    if as_json:
+        print_json(answer)
+        return
+    waited = seconds((answer.get("waited_ms") or 0) / 1000)
+    out.print(f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}")
+
+
+@reported
+def query(
+    sql: Annotated[str, typer.Argument(help="One read in the target's SQL; '-' reads stdin.")],
+    subscription: Subscription = None,
+    fresh: Annotated[Freshness, typer.Option("--fresh", help="What the answer has to contain.")] = Freshness.ANY,
+    position: Annotated[str | None, typer.Option("--position", help="Wait for this position first.")] = None,
+    timeout: Timeout = "30s",
+    max_rows: Annotated[int | None, typer.Option("--max-rows", min=1, help="Most rows to return.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write csv or arrow to a file.")] = None,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one read on the target, at one batch boundary."""
+    mode, timeout_ms = Freshness.POSITION if position else fresh, duration(timeout)
+    if mode is Freshness.POSITION and not position:
+        raise ManifestError("--fresh position needs --position")
+    body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": {"mode": mode.value}}
+    if mode is not Freshness.ANY:
+        body["freshness"]["timeout_ms"] = timeout_ms
+    if position:
+        body["freshness"]["position"] = position
+    if max_rows is not None:
+        body["max_rows"] = max_rows
+    with open_api(url, token) as api:
+        path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
+        if form in (Format.CSV, Format.ARROW) and not as_json:
+            _raw(api, path, body, form, output, timeout_ms / 1000 + _GRACE_S * 4)
+            return
+        answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S * 4)
+    if as_json or form is Format.JSON:
+        print_json(answer)
+        return
+    print_table([column["name"] for column in answer["columns"]], [_escaped(row) for row in answer["rows"]])
+    more = ", more rows exist" if answer.get("truncated") else ""
+    err.print(f"[dim]{len(answer['rows'])} rows at {answer.get('position')} on the {answer.get('ran_on')}{more}[/]")
+
+
+_MEDIA = {Format.CSV: "text/csv", Format.ARROW: "application/vnd.apache.arrow.stream"}
+
+
+def _raw(api: Api, path: str, body: Document, form: Format, output: Path | None, timeout_s: float) -> None:
+    content = api.send("POST", path, body, headers={"Accept": _MEDIA[form]}, timeout_s=timeout_s).content
+    if output is not None:
+        output.write_bytes(content)
+    elif form is Format.ARROW and sys.stdout.isatty():
+        raise ManifestError("Arrow is binary; name a file with --output, or redirect stdout")
+    else:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+
+
+@reported
+def verify(
+    subscription: Subscription = None,
+    table: TableNames = None,
+    timeout: Timeout = "1h",
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every row of source and target at one position, while the load goes on. Exit code 1: they differ."""
+    with open_api(url, token) as api:
+        name = chosen_subscription(api, subscription)
+        body: Document = {"tables": tables(table)} if table else {}
+        answer = run_verification(api, name, body, duration(timeout) / 1000)
+    if as_json:
+        print_json(answer)
+    else:
+        _show_verification(answer)
+    if not verified_equal(answer):
+        raise typer.Exit(ExitCode.DIFFERENT)
+
+
+_ENDED = frozenset({"succeeded", "failed", "cancelled"})
+
+
+def run_verification(api: Api, subscription: str, body: Document, timeout_s: float) -> Document:
+    """Ask for a verification and poll until it ended, or until the timeout, when it is returned as it stands."""
+    path = f"/subscriptions/{segment(subscription)}/verifications"
+    answer = api.post(path, body)
+    deadline = monotonic() + timeout_s
+    while answer["state"] not in _ENDED and monotonic() < deadline:
+        sleep(0.2)
+        answer = api.get(f"{path}/{segment(str(answer['id']))}")
+    return answer
+
+
+def verified_equal(answer: Document) -> bool:
+    """Whether a verification ended and found every table equal. One that compared nothing did not."""
+    compared = answer.get("tables") or []
+    return answer["state"] == "succeeded" and bool(compared) and all(t["equal"] for t in compared)
+
+
+def _show_verification(answer: Document) -> None:
+    rows = []
+    for item in answer.get("tables") or []:
+        verdict = "[green]equal[/]" if item["equal"] else "[red]different[/]"
+        rows.append([_name(item), verdict, item.get("source_rows"), item.get("target_rows")])
+    print_table(["table", "verdict", "source rows", "target rows"], rows)
+    for item in answer.get("tables") or []:
+        for difference in (item.get("differing") or [])[:100]:
+            err.print(
+                escape(f"  {item.get('schema')}.{item.get('name')}: {difference.get('kind')} {difference.get('key')}")
+            )
+    out.print(f"Compared at {answer.get('position')}: {state(answer['state'])}")
+    _explain([answer])
+
+
+def _name(item: Document) -> str:
+    return escape(f"{item.get('schema')}.{item.get('name')}")
+
+
+def _escaped(row: list[object]) -> list[object]:
+    return [escape(value) if isinstance(value, str) else value for value in row]
+
+
+def _explain(items: list[Document]) -> None:
+    """The reason and remedy of everything that has one."""
+    for item in items:
+        if item.get("reason"):
+            subject = item.get("name") or item.get("id")
+            err.print(f"[red]{escape(str(subject))}[/]: {escape(str(item['reason']))}")
+            if item.get("remedy"):
+                err.print(f"  [green]→[/] {escape(str(item['remedy']))}")

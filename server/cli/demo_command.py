@@ -1,0 +1,30 @@
+"""`demo`: everything on one machine, with nothing to set up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from server.cli.options import AsJson, Host
+from server.cli.output import reported
+
+
+@reported
+def demo(
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="End after so long under load; else at Ctrl-C.")
+    ] = None,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, help="Transactions a second on the source.")] = 200.0,
+    home: Annotated[
+        Path | None, typer.Option("--home", help="Keep everything here; else in a temporary folder.")
+    ] = None,
+    host: Host = "127.0.0.1",
+    port: Annotated[int | None, typer.Option("--port", help="Port of the server; else a free one.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a live copy of a busy PostgreSQL. With --seconds, compares every row at four cuts; exit code 1 if any differs."""
+    from server.demo.run import run_demo  # noqa: PLC0415  the other commands start faster without it
+
+    run_demo(home=home, host=host, port=port, rate=rate, seconds=seconds, as_json=as_json)

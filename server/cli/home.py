@@ -1,0 +1,71 @@
+"""The data folder of a machine's own Penstock, and the tokens that `penstock up` leaves there for the same user."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from server.settings import default_home
+
+DEFAULT_URL = "http://127.0.0.1:8470"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Files below the data folder. Everything secret is readable for its owner only."""
+
+    folder: Path
+
+    @property
+    def admin_token_file(self) -> Path:
+        return self.folder / "admin.token"
+
+    @property
+    def engine_token_file(self) -> Path:
+        return self.folder / "engine.token"
+
+    @property
+    def url_file(self) -> Path:
+        return self.folder / "server.url"
+
+    def make(self) -> None:
+        """Create the folder, for its owner only, if it is not there."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def token(self, file: Path) -> tuple[str, bool]:
+        """The token in `file`, made if there is none yet. The second value tells whether it is new."""
+        present = read_token(file)
+        if present is not None:
+            return present, False
+        token = secrets.token_urlsafe(32)
+        write_private(file, token + "\n")
+        return token, True
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner can read, replacing it whole."""
+    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+    beside.replace(file)
+
+
+def read_token(file: Path) -> str | None:
+    """The token in a file; None where the file is missing, empty or not ours to read."""
+    try:
+        return file.read_text().strip() or None
+    except OSError:
+        return None
+
+
+def server_url(given: str | None) -> str:
+    """The address to talk to: given, `PENSTOCK_URL`, the one `up` left in the data folder, or the default."""
+    return given or os.environ.get("PENSTOCK_URL") or read_token(Home(default_home()).url_file) or DEFAULT_URL
+
+
+def access_token(given: str | None) -> str | None:
+    """The token to use: given, `PENSTOCK_TOKEN`, or the one `up` left in the data folder."""
+    return given or os.environ.get("PENSTOCK_TOKEN") or read_token(Home(default_home()).admin_token_file)

@@ -1,0 +1,57 @@
+"""The console script `penstock`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as package_version
+from typing import Annotated
+
+import typer
+
+from server.cli import apply_command, data_commands, demo_command, process_commands, token_commands
+from server.cli.exit_codes import HELP
+
+app = typer.Typer(
+    name="penstock",
+    help="Live analytic copies of operational tables, and queries that wait until a commit is visible.",
+    epilog=HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+app.command("up")(process_commands.up)
+app.command("serve")(process_commands.serve)
+app.command("engine")(process_commands.engine)
+app.command("demo")(demo_command.demo)
+app.command("apply")(apply_command.apply)
+app.command("status")(data_commands.status)
+app.command("tables")(data_commands.list_tables)
+app.command("wait")(data_commands.wait)
+app.command("query")(data_commands.query)
+app.command("verify")(data_commands.verify)
+app.add_typer(process_commands.database, name="db")
+app.add_typer(token_commands.tokens, name="token")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(package_version("penstock"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; ends the process with an exit code of `server.cli.exit_codes`."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

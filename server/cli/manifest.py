@@ -1,0 +1,100 @@
+"""The file that `penstock apply` reads: connections and subscriptions, as YAML or JSON.
+
+Each section is a mapping of names to bodies, or a list of bodies that carry their `name`. A body is what PUT takes. In any string,
+`${NAME}` stands for an environment variable, and `$${` for a plain `${`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SECTIONS = ("connections", "subscriptions")
+
+
+class ManifestError(ValueError):
+    """The file is not a manifest; the message says where and what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One thing to PUT: `collection` is the path below the API's prefix."""
+
+    collection: str
+    name: str
+    body: dict[str, Any]
+
+
+def parse(text: str, environment: Mapping[str, str]) -> list[Resource]:
+    """The resources of a manifest in the order to put them: connections first.
+
+    Raises:
+        ManifestError: not YAML or JSON, an unknown section, a body without a name, or a variable that is not set.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ManifestError(_where(error)) from None  # the chained error would print the file, secrets included
+    if not isinstance(document, dict) or not document:
+        raise ManifestError("the file must have the sections connections, subscriptions or both")
+    unknown = sorted(str(key) for key in document if key not in _SECTIONS)
+    if unknown:
+        raise ManifestError(f"unknown section {', '.join(unknown)}; there are connections and subscriptions")
+    resources: list[Resource] = []
+    for section in _SECTIONS:
+        for name, body in _named(section, document.get(section) or {}):
+            resources.append(Resource(section, name, _filled(body, environment, f"{section}.{name}")))
+    return resources
+
+
+def _where(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+    return f"not valid YAML{place}: {getattr(error, 'problem', None) or 'it cannot be read'}"
+
+
+def _named(section: str, content: Any) -> list[tuple[str, dict[str, Any]]]:
+    if isinstance(content, dict):
+        pairs = [(str(name), body) for name, body in content.items()]
+    elif isinstance(content, list):
+        pairs = [_take_name(section, index, body) for index, body in enumerate(content)]
+    else:
+        raise ManifestError(f"{section} must be a mapping of names, or a list")
+    seen: set[str] = set()
+    for name, body in pairs:
+        if not isinstance(body, dict):
+            raise ManifestError(f"{section}.{name} must be a mapping")
+        if name in seen:
+            raise ManifestError(f"{section}.{name} is there twice")
+        seen.add(name)
+    return pairs
+
+
+def _take_name(section: str, index: int, body: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(body, dict) or not isinstance(body.get("name"), str):
+        raise ManifestError(f"{section}[{index}] has no name")
+    return body["name"], {key: value for key, value in body.items() if key != "name"}
+
+
+def _filled(value: Any, environment: Mapping[str, str], path: str) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _filled(inner, environment, f"{path}.{key}") for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, environment, f"{path}[{index}]") for index, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return "${"
+        if name not in environment:
+            raise ManifestError(f"{path} needs the environment variable {name}, which is not set")
+        return environment[name]
+
+    return _REFERENCE.sub(replace, value)

@@ -1,0 +1,70 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from server.cli.arguments import duration_ms, table_name
+from server.cli.client import Api
+from server.cli.home import access_token, server_url
+from server.cli.manifest import ManifestError
+
+Url = Annotated[
+    str | None, typer.Option("--url", help="Address of the server; else PENSTOCK_URL, or http://127.0.0.1:8470.")
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", help="Access token; else PENSTOCK_TOKEN, or the one 'penstock up' left in its home."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; everything else on stderr.")]
+Subscription = Annotated[
+    str | None, typer.Option("--subscription", "-s", help="Name of the subscription; may be left out if there is one.")
+]
+Host = Annotated[str, typer.Option("--host", envvar="PENSTOCK_HOST", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", envvar="PENSTOCK_PORT", help="Port to listen on; 0 takes a free one.")]
+HomeFolder = Annotated[
+    Path | None, typer.Option("--home", envvar="PENSTOCK_HOME", help="Data folder; else ~/.penstock.")
+]
+NoAuth = Annotated[
+    bool, typer.Option("--insecure-no-auth", help="Let everyone in without a token; loopback addresses only.")
+]
+
+
+def open_api(url: str | None, token: str | None, *, timeout_s: float = 30.0) -> Api:
+    """A client for the address and token that options, environment or the data folder name."""
+    return Api(server_url(url), access_token(token), timeout_s=timeout_s)
+
+
+def chosen_subscription(api: Api, given: str | None) -> str:
+    """The subscription named, or the only one there is; ManifestError where that is not clear."""
+    if given:
+        return given
+    names = [str(item["name"]) for item in api.items("/subscriptions")]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise ManifestError("there is no subscription yet; create one with 'penstock apply FILE'")
+    raise ManifestError(f"name one with --subscription: {', '.join(sorted(names))}")
+
+
+def duration(text: str) -> int:
+    """Milliseconds of a `--timeout` option."""
+    try:
+        return duration_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--timeout") from None
+
+
+def tables(names: list[str] | None) -> list[dict[str, str]]:
+    """`--table` options as REST takes them."""
+    result = []
+    for text in names or []:
+        try:
+            schema, name = table_name(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--table") from None
+        result.append({"schema": schema, "name": name})
+    return result

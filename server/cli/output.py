@@ -1,0 +1,136 @@
+"""How commands speak: tables for people, one JSON document for programs, and errors with their remedy."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from server.cli.client import Document, NoServerError, ProblemError
+from server.cli.exit_codes import ExitCode, for_problem
+from server.cli.manifest import ManifestError
+from server.settings import SettingsError
+
+P = ParamSpec("P")
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+_COLOURS = {
+    "live": "green",
+    "running": "green",
+    "satisfied": "green",
+    "failed": "red",
+    "parked": "red",
+    "error": "red",
+    "paused": "yellow",
+    "stopped": "yellow",
+    "warning": "yellow",
+}
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout, and nothing else."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table for people; None shows as a dash. Cells are plain text."""
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        grid.add_column(escape(column), overflow="fold")
+    for row in rows:
+        grid.add_row(*[_cell(value) for value in row])
+    out.print(grid)
+
+
+def state(text: str | None) -> str:
+    """A state as markup in its colour."""
+    colour = _COLOURS.get(text or "")
+    return f"[{colour}]{escape(text or '')}[/]" if colour else escape(text or "–")
+
+
+def size(count: float | None) -> str:
+    """Bytes in a form for people: `1.5 MB`."""
+    if count is None:
+        return "–"
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def seconds(value: float | None) -> str:
+    """A duration for people: `12 ms`, `3.4 s`, `5 min`."""
+    if value is None:
+        return "–"
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < 120 else f"{value / 60:.0f} min"
+
+
+def reported(command: Callable[P, None]) -> Callable[P, None]:
+    """Wraps a command: what it raises is printed with its remedy, and becomes an exit code.
+
+    A command whose option `as_json` is set prints a problem as the one JSON document.
+    """
+
+    @functools.wraps(command)
+    def wrapper(*arguments: P.args, **options: P.kwargs) -> None:
+        try:
+            command(*arguments, **options)
+        except ProblemError as problem:
+            code = for_problem(problem.status, problem.code)
+            _fail(problem.document, code, as_json=bool(options.get("as_json")))
+        except NoServerError as error:
+            _fail(_no_server(error), ExitCode.NO_SERVER, as_json=bool(options.get("as_json")))
+        except (ManifestError, SettingsError) as error:
+            wrong = {"title": "Wrong input", "code": "usage", "detail": str(error)}
+            _fail(wrong, ExitCode.USAGE, as_json=bool(options.get("as_json")))
+        except KeyboardInterrupt:
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+    return wrapper
+
+
+def show_problem(document: Document) -> None:
+    """Title, detail, the wrong parts and the remedy, on stderr."""
+    err.print(f"[bold red]{escape(str(document.get('title') or 'Error'))}[/]")
+    if document.get("detail"):
+        err.print(escape(str(document["detail"])))
+    for part in document.get("errors") or []:
+        err.print(f"  [bold]{escape(str(part.get('pointer', '')))}[/] {escape(str(part.get('detail', '')))}")
+    if document.get("remedy"):
+        err.print(f"[green]→[/] {escape(str(document['remedy']))}")
+    if document.get("trace_id"):
+        err.print(f"[dim]trace {escape(str(document['trace_id']))}[/]")
+
+
+def _fail(document: Document, code: ExitCode, *, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    show_problem(document)
+    raise typer.Exit(code)
+
+
+def _no_server(error: NoServerError) -> Document:
+    return {
+        "title": "Penstock is not running there",
+        "code": "no_server",
+        "detail": f"{error.url} does not answer: {error.why}",
+        "remedy": "Start it with 'penstock up', or name another address with --url or PENSTOCK_URL.",
+    }
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else escape(str(value))

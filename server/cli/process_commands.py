@@ -1,0 +1,97 @@
+"""Commands that run something: `up`, `serve`, `engine`, `db upgrade`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+from rich.markup import escape
+
+from server.cli.exit_codes import ExitCode
+from server.cli.home import Home
+from server.cli.options import HomeFolder, Host, NoAuth, Port
+from server.cli.output import err, out, reported
+from server.cli.ports import free_port
+from server.cli.running import Interrupt, Running, StartError, UpOptions
+from server.cli.supervisor import ChildDied
+from server.settings import default_home, load_settings
+
+database = typer.Typer(help="The control database.", no_args_is_help=True)
+
+
+@reported
+def up(host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, insecure_no_auth: NoAuth = False) -> None:
+    """Run server and engine on this machine until Ctrl-C."""
+    folder = home or default_home()
+    load_settings(home=folder, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
+    running = Running(UpOptions(folder, host, port or free_port(), insecure_no_auth), _tell_death)
+    interrupt = Interrupt()
+    try:
+        running.start()
+    except StartError as error:
+        err.print(f"[bold red]Penstock did not start[/]\n{escape(str(error))}")
+        raise typer.Exit(ExitCode.DIFFERENT) from None
+    _greet(running)
+    try:
+        interrupt.event.wait()
+    finally:
+        err.print("Stopping …")
+        running.stop()
+
+
+def _greet(running: Running) -> None:
+    out.print(f"[bold]Penstock is running[/] at {running.options.url}")
+    out.print(f"Data folder: {escape(str(running.home.folder))}")
+    if running.options.insecure_no_auth:
+        out.print("[yellow]Everyone on this machine is administrator (--insecure-no-auth).[/]")
+    elif running.admin_token_is_new:
+        out.print(f"Administrator's token, shown this once: [bold]{running.admin_token}[/]")
+        out.print(f"[dim]Commands of this user find it in {escape(str(running.home.admin_token_file))}.[/]")
+    out.print("Ctrl-C stops everything.")
+
+
+def _tell_death(death: ChildDied) -> None:
+    how = f"by signal {-death.exit_code}" if death.exit_code < 0 else f"with exit code {death.exit_code}"
+    err.print(f"[yellow]{death.name} ended {how}; starting it again in {death.pause_s:g} s[/]")
+
+
+@reported
+def serve(
+    host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, insecure_no_auth: NoAuth = False
+) -> None:
+    """Run the server alone; engines register with PENSTOCK_ENGINE_TOKEN."""
+    import uvicorn  # noqa: PLC0415  the other commands start faster without it
+
+    from server.app import create_app  # noqa: PLC0415
+
+    settings = load_settings(home=home, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        server_header=False,
+    )
+
+
+@reported
+def engine() -> None:
+    """Run an engine alone: PENSTOCK_URL, PENSTOCK_ENGINE_TOKEN, PENSTOCK_HOME and PENSTOCK_SPARK_MASTER say how."""
+    environment = dict(os.environ)
+    token = Home(default_home()).engine_token_file
+    if not environment.get("PENSTOCK_ENGINE_TOKEN") and token.is_file():
+        environment["PENSTOCK_ENGINE_TOKEN"] = token.read_text().strip()
+    os.execve(sys.executable, [sys.executable, "-m", "engine.runtime"], environment)  # noqa: S606
+
+
+@database.command("upgrade")
+@reported
+def upgrade(home: HomeFolder = None) -> None:
+    """Bring the control database to the structure this version needs. `serve` does it too where the database is its own."""
+    from server.db.migrate import upgrade as migrate  # noqa: PLC0415
+
+    migrate(load_settings(home=home).control_database)
+    out.print("The control database is up to date.")

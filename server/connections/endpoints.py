@@ -1,0 +1,155 @@
+"""Connections: declare, check, look at what they offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from server.connections import repository, service
+from server.connections.kinds import KINDS
+from server.connections.schemas import (
+    CheckRequest,
+    ChecksView,
+    ConnectionPatch,
+    ConnectionPut,
+    ConnectionView,
+    FindingView,
+    SourceTableView,
+)
+from server.connections.service import ConnectionInUse, ConnectionKindFixed
+from server.db.dependencies import Reading, Writing, database_of
+from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.errors import Conflict, NotFound, PreconditionFailed, responses
+from server.etags import IfMatch, set_etag
+from server.naming import NamePath
+from server.paging import Page, PageTokenInvalid, Paging
+from server.security.box import Box
+from server.security.principal import Role
+from server.security.require import needs
+from server.security.secret_box import SecretBox, SecretsUnreadable
+from server.tables.body import preflight_parts
+
+router = APIRouter(prefix="/connections", tags=["connections"], dependencies=[needs(Role.VIEWER)])
+
+
+class NotASource(Conflict):
+    code = "not_a_source"
+    title = "This connection is not a source"
+    default_remedy = "Ask a connection whose kind can be a source, such as postgres."
+
+
+@router.get("", operation_id="connections_list", summary="List connections", responses=responses(PageTokenInvalid))
+def list_connections(session: Reading, paging: Paging) -> Page[ConnectionView]:
+    """All connections, by name."""
+    rows = repository.page(session, str(paging.after[0]) if paging.after else None, paging.limit)
+    shown, more = paging.split(rows)
+    return Page(
+        items=[service.view(row) for row in shown], next_page_token=paging.token([shown[-1].name]) if more else None
+    )
+
+
+@router.get("/{name}", operation_id="connections_get", summary="Get a connection", responses=responses(NotFound))
+def get_connection(session: Reading, response: Response, name: NamePath) -> ConnectionView:
+    """Secrets are not shown, only which are set."""
+    row = service.get(session, name)
+    set_etag(response, row)
+    return service.view(row)
+
+
+@router.put(
+    "/{name}",
+    operation_id="connections_put",
+    summary="Create or replace a connection",
+    dependencies=[needs(Role.OPERATOR)],
+    responses={
+        201: {"description": "Created", "model": ConnectionView},
+        **responses(ConnectionKindFixed, SecretsUnreadable, PreconditionFailed),
+    },
+)
+def put_connection(
+    session: Writing, box: Box, response: Response, name: NamePath, body: ConnectionPut, if_match: IfMatch = None
+) -> ConnectionView:
+    """Safe to repeat. Secrets that are left out stay as they are. Nothing is contacted: `checks` does that."""
+    row, created = service.put(session, box, name, body, if_match)
+    if created:
+        response.status_code = 201
+    set_etag(response, row)
+    return service.view(row)
+
+
+@router.patch(
+    "/{name}",
+    operation_id="connections_patch",
+    summary="Change a connection",
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(NotFound, SecretsUnreadable, PreconditionFailed),
+)
+def patch_connection(
+    session: Writing, box: Box, response: Response, name: NamePath, body: ConnectionPatch, if_match: IfMatch = None
+) -> ConnectionView:
+    """Changes the settings and secrets that are named; running subscriptions take the new ones."""
+    row = service.patch(session, box, name, body, if_match)
+    set_etag(response, row)
+    return service.view(row)
+
+
+@router.delete(
+    "/{name}",
+    operation_id="connections_delete",
+    summary="Delete a connection",
+    status_code=204,
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(NotFound, ConnectionInUse, PreconditionFailed),
+)
+def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None) -> None:
+    """Only where no subscription uses it. The database itself is not touched."""
+    service.remove(session, name, if_match)
+
+
+@router.post(
+    "/{name}/checks",
+    operation_id="connections_check",
+    summary="Check a connection",
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(NotFound, SecretsUnreadable, EngineUnavailable, EngineTimeout),
+)
+async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
+    """The engine connects and looks for what would keep a subscription from working. It only reads."""
+    connection = await run_in_threadpool(_opened, request, box, name)
+    payload = {"connection": connection, "tables": preflight_parts(body.tables if body else [])}
+    answer = await _ask(request, "preflight", payload)
+    findings = [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
+    return ChecksView(ok=all(finding.severity != "error" for finding in findings), findings=findings)
+
+
+@router.get(
+    "/{name}/tables",
+    operation_id="connections_tables",
+    summary="List the tables of a source",
+    responses=responses(NotFound, NotASource, SecretsUnreadable, EngineUnavailable, EngineTimeout),
+)
+async def list_source_tables(request: Request, box: Box, name: NamePath, paging: Paging) -> Page[SourceTableView]:
+    """What could be replicated, by schema and name, with keys, sizes and problems. Each page asks the source anew."""
+    connection = await run_in_threadpool(_opened, request, box, name)
+    if not KINDS[connection["kind"]].source:
+        raise NotASource(f"'{name}' is of the kind {connection['kind']}, which cannot be a source.")
+    answer = await _ask(request, "discover", {"connection": connection})
+    tables = [SourceTableView.model_validate(table) for table in answer.get("tables", [])]
+    tables.sort(key=lambda table: (table.schema_name, table.name))
+    if paging.after:
+        behind = (str(paging.after[0]), str(paging.after[1]))
+        tables = [table for table in tables if (table.schema_name, table.name) > behind]
+    shown, more = paging.split(tables)
+    token = paging.token([shown[-1].schema_name, shown[-1].name]) if more else None
+    return Page(items=shown, next_page_token=token)
+
+
+def _opened(request: Request, box: SecretBox, name: str) -> dict[str, Any]:
+    with database_of(request).read() as session:
+        return service.opened(service.get(session, name), box)
+
+
+async def _ask(request: Request, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return await gateway_of(request).request(kind, payload, request.app.state.settings.engine_request_timeout_s)

@@ -1,0 +1,78 @@
+"""The catalog of connection kinds: what each is told, which secrets it takes, and what it can serve as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00]*$")]
+Size = Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)$")]
+
+
+class KindSettings(BaseModel):
+    """Base of the settings of one kind; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PostgresSettings(KindSettings):
+    """A PostgreSQL database. Host and files are as seen from the engine's machine."""
+
+    host: Text = Field(description="Name or address, or the folder of a Unix socket.")
+    port: int = Field(default=5432, ge=1, le=65535)
+    database: Text
+    user: Text
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
+    sslrootcert: Text | None = Field(default=None, description="File with the certificates to trust.")
+
+
+class DuckDbSettings(KindSettings):
+    """A DuckDB file on the engine's machine."""
+
+    path: Text = Field(description="The file; made when missing. The engine is the one process that opens it.")
+    memory_limit: Size | None = Field(default=None, description="Memory that DuckDB may take, such as `2GB`.")
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    spill_limit: Size | None = Field(default=None, description="Disk space for intermediate results, such as `10GB`.")
+    checkpoint_threshold: Size | None = Field(
+        default=None, description="Size of the write-ahead file that starts a checkpoint."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of connection."""
+
+    name: str
+    settings: type[KindSettings]
+    secrets: frozenset[str]
+    source: bool
+    target: bool
+    ignores_case: bool = False
+    """Table names that differ only in the case of ASCII letters are the same name there."""
+    own_schemas: frozenset[str] = frozenset()
+    """Schemas in which no replicated table may stand."""
+
+    def fold(self, name: str) -> str:
+        """Two names with the same folded form are one name there."""
+        return name.translate(_LOWER) if self.ignores_case else name
+
+
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("postgres", PostgresSettings, frozenset({"password"}), source=True, target=False),
+        Kind(
+            "duckdb",
+            DuckDbSettings,
+            frozenset(),
+            source=False,
+            target=True,
+            ignores_case=True,
+            own_schemas=frozenset({"penstock", "information_schema", "pg_catalog"}),
+        ),
+    )
+}

@@ -1,0 +1,40 @@
+"""Reads and writes connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlmodel import col, or_, select
+
+from server.db.models.connection import ConnectionRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.session import ReadSession, WriteSession
+
+
+def find(session: ReadSession, name: str) -> ConnectionRow | None:
+    return session.exec(select(ConnectionRow).where(ConnectionRow.name == name)).first()
+
+
+def find_for_update(session: WriteSession, name: str) -> ConnectionRow | None:
+    """The connection, kept from others until the end of the transaction."""
+    return session.exec(select(ConnectionRow).where(ConnectionRow.name == name).with_for_update()).first()
+
+
+def by_ids(session: ReadSession, ids: Iterable[int]) -> dict[int, ConnectionRow]:
+    rows = session.exec(select(ConnectionRow).where(col(ConnectionRow.id).in_(set(ids))))
+    return {row.id: row for row in rows if row.id is not None}
+
+
+def page(session: ReadSession, after: str | None, limit: int) -> list[ConnectionRow]:
+    query = select(ConnectionRow).order_by(col(ConnectionRow.name)).limit(limit)
+    if after is not None:
+        query = query.where(col(ConnectionRow.name) > after)
+    return list(session.exec(query))
+
+
+def users(session: ReadSession, connection_id: int) -> list[SubscriptionRow]:
+    """Subscriptions that use this connection."""
+    query = select(SubscriptionRow).where(
+        or_(SubscriptionRow.source_id == connection_id, SubscriptionRow.target_id == connection_id)
+    )
+    return list(session.exec(query.order_by(col(SubscriptionRow.name))))

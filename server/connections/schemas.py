@@ -1,0 +1,132 @@
+"""Bodies of the connection endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringConstraints, WithJsonSchema
+
+from server.connections.kinds import KINDS
+from server.tables.body import TableBody
+
+Secret = Annotated[SecretStr, Field(min_length=1, max_length=4096)]
+_SETTINGS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "Settings",
+    "description": "By kind; unknown names are refused.",
+    "anyOf": [kind.settings.model_json_schema() for kind in KINDS.values()],
+}
+GivenSettings = Annotated[dict[str, JsonValue], WithJsonSchema(_SETTINGS_SCHEMA)]
+GivenSecrets = Annotated[
+    dict[str, Secret | None],
+    Field(description="Write-only. A secret that is left out stays as it is; null removes it."),
+]
+_POSTGRES: dict[str, Any] = {
+    "kind": "postgres",
+    "settings": {"host": "db.internal", "port": 5432, "database": "shop", "user": "penstock", "sslmode": "require"},
+    "secrets": {"password": "s3cret"},
+}
+_DUCKDB: dict[str, Any] = {"kind": "duckdb", "settings": {"path": "/var/lib/penstock/mart.duckdb"}}
+
+
+class ConnectionPut(BaseModel):
+    """A whole connection."""
+
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [_POSTGRES, _DUCKDB]}
+    )
+
+    kind: Annotated[str, StringConstraints(max_length=32), WithJsonSchema({"type": "string", "enum": list(KINDS)})]
+    settings: GivenSettings
+    secrets: GivenSecrets = Field(default_factory=dict)
+
+
+class ConnectionPatch(BaseModel):
+    """What to change of a connection; a setting that is null goes back to its default."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        hide_input_in_errors=True,
+        json_schema_extra={"examples": [{"settings": {"host": "db2.internal"}}]},
+    )
+
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    secrets: GivenSecrets = Field(default_factory=dict)
+
+
+class ConnectionView(BaseModel):
+    """A connection; of its secrets only the names of those that are set."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "shop",
+                    "kind": "postgres",
+                    "settings": _POSTGRES["settings"],
+                    "secrets_set": ["password"],
+                    "created_at": "2026-05-04T10:00:00Z",
+                    "updated_at": "2026-05-04T10:00:00Z",
+                }
+            ]
+        }
+    )
+
+    name: str
+    kind: str
+    settings: dict[str, str | int]
+    secrets_set: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+class CheckRequest(BaseModel):
+    """Tables that the checks should look at too."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"tables": [{"schema": "public", "name": "orders"}]}]}
+    )
+
+    tables: list[TableBody] = Field(default_factory=list, max_length=10_000)
+
+
+class FindingView(BaseModel):
+    """One result of a check."""
+
+    severity: Literal["error", "warning", "info"] = Field(
+        description="An `error` keeps a subscription from starting or a table from being replicated."
+    )
+    code: str
+    what: str
+    remedy: str
+
+
+class ChecksView(BaseModel):
+    """All results. `ok` when none of them is an error."""
+
+    ok: bool
+    findings: list[FindingView]
+
+
+class SourceColumnView(BaseModel):
+    """A column of a source table; `type` as the source prints it."""
+
+    name: str
+    type: str
+
+
+class SourceTableView(BaseModel):
+    """A table that could be replicated."""
+
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+    key: list[str]
+    identity: str = Field(description="The table's replica identity: default, index, full or nothing.")
+    partitioned: bool
+    rows_estimate: int
+    bytes: int
+    columns: list[SourceColumnView]
+    problems: list[FindingView]
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)

@@ -1,0 +1,209 @@
+"""What connections may be, and what happens when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import JsonValue, SecretStr, ValidationError
+
+from server.connections import repository
+from server.connections.kinds import KINDS, Kind
+from server.connections.schemas import ConnectionPatch, ConnectionPut, ConnectionView
+from server.db.models.connection import ConnectionRow
+from server.db.outbox import enqueue
+from server.db.session import ReadSession, WriteSession
+from server.error_handlers import field_errors
+from server.errors import Conflict, FieldError, InvalidRequest, NotFound
+from server.etags import check_if_match, new_stamp
+from server.events.service import record_event
+from server.security.secret_box import SecretBox, SecretsUnreadable
+
+
+class ConnectionInUse(Conflict):
+    code = "connection_in_use"
+    title = "The connection is in use"
+    default_remedy = "Delete the subscriptions that use it first."
+
+
+class ConnectionKindFixed(Conflict):
+    code = "connection_kind_fixed"
+    title = "The kind of a connection does not change"
+    default_remedy = "Make a connection of another name."
+
+
+def get(session: ReadSession, name: str) -> ConnectionRow:
+    """The connection of this name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    row = repository.find(session, name)
+    if row is None:
+        raise NotFound(f"There is no connection named '{name}'.", "GET /api/v1/connections lists them.")
+    return row
+
+
+def view(row: ConnectionRow) -> ConnectionView:
+    return ConnectionView(
+        name=row.name,
+        kind=row.kind,
+        settings=row.settings,
+        secrets_set=row.secret_names,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def put(
+    session: WriteSession, box: SecretBox, name: str, body: ConnectionPut, if_match: str | None
+) -> tuple[ConnectionRow, bool]:
+    """Create the connection, or replace it; secrets that `body` leaves out stay. Returns whether it is new."""
+    row = repository.find_for_update(session, name)
+    check_if_match(if_match, row)
+    kind = _kind(body.kind)
+    settings = _valid_settings(kind, body.settings)
+    if row is None:
+        return _create(session, box, name, kind, settings, body.secrets), True
+    if row.kind != kind.name:
+        raise ConnectionKindFixed(f"'{name}' is of the kind {row.kind}, not {kind.name}.")
+    _change(session, box, row, settings, body.secrets)
+    return row, False
+
+
+def patch(
+    session: WriteSession, box: SecretBox, name: str, body: ConnectionPatch, if_match: str | None
+) -> ConnectionRow:
+    """Change the settings and secrets that `body` names."""
+    row = _locked(session, name)
+    check_if_match(if_match, row)
+    merged: dict[str, JsonValue] = {**row.settings, **body.settings}
+    settings = _valid_settings(KINDS[row.kind], {key: value for key, value in merged.items() if value is not None})
+    _change(session, box, row, settings, body.secrets)
+    return row
+
+
+def remove(session: WriteSession, name: str, if_match: str | None) -> None:
+    """Delete a connection that nothing uses."""
+    row = _locked(session, name)
+    check_if_match(if_match, row)
+    users = repository.users(session, row.id or 0)
+    if users:
+        names = ", ".join(f"'{user.name}'" for user in users)
+        raise ConnectionInUse(f"The connection '{name}' is used by {names}.")
+    session.delete(row)
+    record_event(session, kind="connection_deleted", detail=f"The connection '{name}' was deleted.", subject=name)
+
+
+def opened(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
+    """The connection as the engine gets it, secrets in clear. Never stored, never logged.
+
+    Raises:
+        SecretsUnreadable: the key that sealed them is gone.
+    """
+    return {"name": row.name, "kind": row.kind, "settings": row.settings, "secrets": box.open(row.secrets_sealed)}
+
+
+def _locked(session: WriteSession, name: str) -> ConnectionRow:
+    row = repository.find_for_update(session, name)
+    return row if row is not None else get(session, name)
+
+
+def _create(
+    session: WriteSession,
+    box: SecretBox,
+    name: str,
+    kind: Kind,
+    settings: dict[str, str | int],
+    given: Mapping[str, SecretStr | None],
+) -> ConnectionRow:
+    secrets = _merged_secrets(kind, {}, given)
+    now = session.now()
+    row = ConnectionRow(
+        name=name,
+        kind=kind.name,
+        settings=settings,
+        secret_names=sorted(secrets),
+        secrets_sealed=box.seal(secrets) if secrets else None,
+        stamp=new_stamp(),
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(row)
+    session.flush()
+    record_event(session, kind="connection_created", detail=f"The connection '{name}' was created.", subject=name)
+    return row
+
+
+def _change(
+    session: WriteSession,
+    box: SecretBox,
+    row: ConnectionRow,
+    settings: dict[str, str | int],
+    given: Mapping[str, SecretStr | None],
+) -> None:
+    kind = KINDS[row.kind]
+    before = _readable_secrets(kind, row, box, given)
+    secrets = _merged_secrets(kind, before, given)
+    if settings == row.settings and secrets == before:
+        return
+    row.settings = settings
+    if secrets != before or set(secrets) != set(row.secret_names):
+        row.secrets_sealed = box.seal(secrets) if secrets else None
+        row.secret_names = sorted(secrets)
+    row.revision += 1
+    row.updated_at = session.now()
+    session.add(row)
+    for user in repository.users(session, row.id or 0):
+        enqueue(session, user.name, "assign", {})
+    record_event(
+        session, kind="connection_changed", detail=f"The connection '{row.name}' was changed.", subject=row.name
+    )
+
+
+def _readable_secrets(
+    kind: Kind, row: ConnectionRow, box: SecretBox, given: Mapping[str, SecretStr | None]
+) -> dict[str, str]:
+    """The stored secrets; none where no key opens them but all of the kind are given anew, which is the way out."""
+    try:
+        return box.open(row.secrets_sealed)
+    except SecretsUnreadable:
+        if kind.secrets <= set(given):
+            return {}
+        raise
+
+
+def _kind(name: str) -> Kind:
+    kind = KINDS.get(name)
+    if kind is None:
+        raise InvalidRequest.at("/kind", f"'{name}' is not a kind of connection; there are {', '.join(sorted(KINDS))}.")
+    return kind
+
+
+def _valid_settings(kind: Kind, given: Mapping[str, JsonValue]) -> dict[str, str | int]:
+    try:
+        parsed = kind.settings.model_validate(dict(given))
+    except ValidationError as error:
+        found = field_errors(error.errors(include_input=False, include_url=False), ("settings",))
+        allowed = ", ".join(kind.settings.model_fields)
+        raise InvalidRequest(
+            f"The settings do not fit the kind {kind.name}.",
+            f"Correct the parts named in errors; settings of this kind are: {allowed}.",
+            errors=found,
+        ) from None
+    return parsed.model_dump(exclude_none=True)
+
+
+def _merged_secrets(kind: Kind, before: Mapping[str, str], given: Mapping[str, SecretStr | None]) -> dict[str, str]:
+    unknown = sorted(set(given) - kind.secrets)
+    if unknown:
+        takes = ", ".join(sorted(kind.secrets)) or "none"
+        raise InvalidRequest(
+            f"A connection of the kind {kind.name} takes these secrets: {takes}.",
+            errors=[
+                FieldError(pointer=f"/secrets/{name}", detail="No secret of this name exists here.") for name in unknown
+            ],
+        )
+    merged = {name: value for name, value in before.items() if name not in given}
+    merged.update({name: value.get_secret_value() for name, value in given.items() if value is not None})
+    return merged

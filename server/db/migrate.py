@@ -1,0 +1,76 @@
+"""Brings a control database to the newest schema, and tells whether it is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+import migrations
+import server.db.models  # noqa: F401  so that metadata knows every table
+from server.db.base import metadata
+from server.db.database import Database
+from server.settings import SettingsError
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+def upgrade(url: str, revision: str = "head") -> None:
+    """Run all migrations that are missing, in one transaction. Safe to repeat, and beside another process that does the same."""
+    database = Database(url)
+    try:
+        with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
+            _lock(connection)
+            command.upgrade(_config(connection), revision)
+    finally:
+        database.close()
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Undo migrations down to `revision`, or `base`."""
+    database = Database(url)
+    try:
+        with database.engine.begin() as connection:
+            command.downgrade(_config(connection), revision)
+    finally:
+        database.close()
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether the newest migration has run."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    return MigrationContext.configure(connection).get_current_revision() == head
+
+
+def require_current(database: Database) -> None:
+    """Refuse to work on a database whose schema is not the newest.
+
+    Raises:
+        SettingsError: the remedy is in its text.
+    """
+    with database.engine.connect() as connection:
+        if not is_current(connection):
+            raise SettingsError("the control database has another schema than this version; run 'penstock db upgrade'")
+
+
+def differences(connection: Connection) -> list[object]:
+    """How the database differs from the models; empty when migrations and models say the same."""
+    context = MigrationContext.configure(connection, opts={"compare_type": True, "target_metadata": metadata})
+    return list(compare_metadata(context, metadata))
+
+
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '10s'")
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(1347702347)")

@@ -1,0 +1,9 @@
+"""The tables of the control database, one module per noun. Importing this package makes all of them known."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,25 @@
+"""Events: what happened, in the order of the commits that recorded it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from server.db.base import moment
+
+
+class EventRow(SQLModel, table=True):
+    """One event. `subscription` is its name, not a reference: events outlive what they tell of."""
+
+    __tablename__ = "events"
+    __table_args__ = {"sqlite_autoincrement": True}
+
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = moment(index=True)
+    severity: str = Field(max_length=16)
+    kind: str = Field(max_length=64, index=True)
+    subscription: str | None = Field(default=None, max_length=63, index=True)
+    subject: str | None = None
+    detail: str
+    remedy: str | None = None

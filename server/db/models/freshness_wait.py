@@ -1,0 +1,34 @@
+"""Freshness waits whose answer is fetched later; they survive a restart of the server."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Field, SQLModel
+
+from engine.model.position import Lsn
+from server.db.base import document, moment, position
+
+
+class FreshnessWaitRow(SQLModel, table=True):
+    """One wait. `asked` is the position of the request, None for "now"; `position` is set once it is known.
+
+    `tables` are the ids of the tables it covers, `named` tells that the request listed them. `ending` holds the receipt or
+    the problem.
+    """
+
+    __tablename__ = "freshness_waits"
+
+    id: str = Field(primary_key=True, max_length=40)
+    subscription_id: int = Field(foreign_key="subscriptions.id", ondelete="CASCADE", index=True)
+    status: str = Field(max_length=16, index=True)
+    asked: Lsn | None = position(default=None, nullable=True)
+    position: Lsn | None = position(default=None, nullable=True)
+    tables: list[str] = document(default_factory=list)
+    named: bool = False
+    timeout_ms: int
+    created_at: datetime = moment()
+    deadline_at: datetime = moment()
+    ended_at: datetime | None = moment(default=None, nullable=True, index=True)
+    ending: dict[str, Any] | None = document(default=None, nullable=True)

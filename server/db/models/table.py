@@ -1,0 +1,60 @@
+"""Replicated tables: what the user declared, and what the engine last reported."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Index, text
+from sqlmodel import Field, SQLModel
+
+from engine.model.position import Lsn
+from server.db.base import document, large, moment, position
+
+_PRESENT = text("state <> 'removed'")
+
+
+class TableRow(SQLModel, table=True):
+    """One table of a subscription. A removed one stays as history; adding the table again makes a new row with a new id."""
+
+    __tablename__ = "tables"
+    __table_args__ = (
+        Index(
+            "uq_tables_present_name",
+            "subscription_id",
+            "schema_name",
+            "name",
+            unique=True,
+            sqlite_where=_PRESENT,
+            postgresql_where=_PRESENT,
+        ),
+    )
+
+    id: str = Field(primary_key=True, max_length=16)
+    subscription_id: int = Field(foreign_key="subscriptions.id", ondelete="CASCADE", index=True)
+    schema_name: str
+    name: str
+    target_schema: str
+    target_name: str
+    key: list[str] = document(default_factory=list)
+    operations: list[str] = document(default_factory=list)
+    where: str | None = None
+    insert_only: bool = False
+    map_as: dict[str, str] = document(default_factory=dict)
+    from_pattern: bool = False
+    desired_state: str = Field(max_length=16)
+
+    state: str = Field(max_length=16)
+    code: str | None = Field(default=None, max_length=64)
+    reason: str | None = None
+    remedy: str | None = None
+    state_position: Lsn | None = position(default=None, nullable=True)
+    state_at: datetime = moment()
+
+    copied_rows: int | None = large(default=None, nullable=True)
+    copied_bytes: int | None = large(default=None, nullable=True)
+    copied_percent: float | None = None
+    copied_eta_seconds: float | None = None
+
+    stamp: str = Field(max_length=16)
+    revision: int = 1
+    created_at: datetime = moment()

@@ -1,0 +1,28 @@
+"""Verifications: comparisons of tables with their source at one position."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Field, SQLModel
+
+from engine.model.position import Lsn
+from server.db.base import document, moment, position
+
+
+class VerificationRow(SQLModel, table=True):
+    """One verification. `asked` are table ids, None for all live ones; `results` holds the tables compared so far."""
+
+    __tablename__ = "verifications"
+
+    id: str = Field(primary_key=True, max_length=40)
+    subscription_id: int = Field(foreign_key="subscriptions.id", ondelete="CASCADE", index=True)
+    state: str = Field(max_length=16, index=True)
+    asked: list[str] | None = document(default=None, nullable=True)
+    position: Lsn | None = position(default=None, nullable=True)
+    total: int | None = None
+    results: list[dict[str, Any]] = document(default_factory=list)
+    problem: dict[str, Any] | None = document(default=None, nullable=True)
+    created_at: datetime = moment(index=True)
+    ended_at: datetime | None = moment(default=None, nullable=True)

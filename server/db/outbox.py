@@ -1,0 +1,17 @@
+"""Puts commands for the engine into the outbox of the current transaction; they leave after its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from server.db.models.outbox import OutboxRow
+from server.db.session import WriteSession
+
+
+def enqueue(session: WriteSession, subscription: str | None, kind: str, payload: Mapping[str, Any]) -> OutboxRow:
+    """Add a command that leaves once `session` is committed. `payload` holds names and ids, no secrets."""
+    row = OutboxRow(subscription=subscription, kind=kind, payload=dict(payload), created_at=session.now())
+    session.add(row)
+    session.ring_outbox()
+    return row

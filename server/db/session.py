@@ -1,0 +1,107 @@
+"""Sessions with the control database. Reading and writing ones are different types; services never commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlmodel import Session
+
+from server.clock import Clock, SystemClock
+from server.db.signals import Change, Signals
+
+if TYPE_CHECKING:
+    from server.db.models.event import EventRow
+
+_EVENT_LOCK = 0x50454E53
+
+
+class WriteInReadSession(RuntimeError):
+    """Something was changed in a session that only reads: a defect of ours."""
+
+
+class ReadSession(Session):
+    """A transaction that reads; everything in it sees one state of the database."""
+
+    def flush(self, objects: Any = None) -> None:
+        if self.new or self.dirty or self.deleted:
+            raise WriteInReadSession("this session only reads; take a WriteSession")
+
+    def commit(self) -> None:
+        raise WriteInReadSession("this session only reads; there is nothing to commit")
+
+
+class WriteSession(ReadSession):
+    """A transaction that may write. Committed once, at the edge of the request, by `Database.write` or its dependency.
+
+    What others must hear of is noted here and sent only after the commit.
+    """
+
+    clock: Clock = SystemClock()
+    signals: Signals | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._after_commit: list[Callable[[], None]] = []
+        self._events: list[EventRow] = []
+        self._touched: set[str] = set()
+        self._outbox = False
+
+    def now(self) -> datetime:
+        """The time to put into rows."""
+        return self.clock.now()
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Run `action` in this thread once the transaction is durable; never when it is rolled back. It must not raise."""
+        self._after_commit.append(action)
+
+    def add_event(self, row: EventRow) -> None:
+        """Write `row` at the commit; it has no id before."""
+        self._events.append(row)
+
+    def touch(self, subscription: str) -> None:
+        """Tell those who watch, after the commit, that something about this subscription has changed."""
+        self._touched.add(subscription)
+
+    def ring_outbox(self) -> None:
+        """Tell the channel, after the commit, that commands wait in the outbox."""
+        self._outbox = True
+
+    def flush(self, objects: Any = None) -> None:
+        Session.flush(self, objects)
+
+    def commit(self) -> None:
+        self._write_events()
+        change = Change(outbox=self._outbox, events=bool(self._events), subscriptions=frozenset(self._touched))
+        Session.commit(self)
+        actions = self._after_commit
+        self._forget()
+        for action in actions:
+            action()
+        if self.signals is not None and change != Change():
+            self.signals.send(change)
+
+    def rollback(self) -> None:
+        self._forget()
+        Session.rollback(self)
+
+    def _forget(self) -> None:
+        self._after_commit = []
+        self._events = []
+        self._touched = set()
+        self._outbox = False
+
+    def _write_events(self) -> None:
+        """Events are numbered last, under a lock that is held to the commit, so that their ids rise in commit order.
+
+        A reader that has seen number n then never meets a smaller new one. Nothing is locked after it, so it cannot deadlock.
+        """
+        if not self._events:
+            return
+        self.flush()
+        if self.get_bind().dialect.name == "postgresql":
+            self.connection().exec_driver_sql(f"SELECT pg_advisory_xact_lock({_EVENT_LOCK})")
+        for row in self._events:
+            self.add(row)
+            self.flush()

@@ -1,0 +1,1 @@
+"""The demonstration: an embedded source with a running workload."""

@@ -1,0 +1,180 @@
+"""Sets the demonstration's stage: an embedded source with its rows, a server and an engine, and the subscription."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import psycopg
+
+from server.cli.client import Api, Document, NoServerError, ProblemError, segment
+from server.cli.home import write_private
+from server.cli.ports import free_port
+from server.cli.running import Running, UpOptions
+from server.cli.supervisor import ChildDied
+from server.demo import schema
+from server.demo.binaries import server_user
+from server.demo.embedded import EmbeddedPostgres, server_folder
+
+SUBSCRIPTION = "orders"
+DATABASE = "shop"
+_ENGINE_TIMEOUT_S = 90.0
+_LIVE_TIMEOUT_S = 300.0
+
+
+class DemoError(RuntimeError):
+    """The demonstration cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """Where and how. No `home`: a temporary folder, removed at the end."""
+
+    home: Path | None = None
+    host: str = "127.0.0.1"
+    port: int | None = None
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+class Stage:
+    """Everything the demonstration runs, from `set_up` to `tear_down`. `say` gets a line for each step."""
+
+    def __init__(self, options: StageOptions, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._temporary = options.home is None
+        self.home = options.home or Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.deaths: list[ChildDied] = []
+        self._interrupted = threading.Event()
+        self.postgres = self._postgres()
+        up = UpOptions(
+            self.home, options.host, options.port or free_port(), logs=self.home / "logs", extra=options.extra
+        )
+        self.running = Running(up, self.deaths.append)
+        self.api: Api = self.running.api()
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A new connection to the source, in autocommit mode."""
+        return self.postgres.connect(DATABASE)
+
+    def interrupt(self) -> None:
+        """Make `set_up` and `wait_live` give up at their next step."""
+        self._interrupted.set()
+
+    def set_up(self) -> None:
+        """Start everything and declare connections and subscription. Raises DemoError, StartError, ProblemError."""
+        self._say("starting server and engine")
+        self.running.start()
+        self._say(f"starting PostgreSQL {18} as the source, on port {self.postgres.port}")
+        self.postgres.start()
+        if not self.postgres.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]):
+            self.postgres.execute(f"CREATE DATABASE {DATABASE}")
+        with self.connect() as connection:
+            schema.create(connection)
+        self._say("waiting for the engine")
+        self._until(self._engine_connected, _ENGINE_TIMEOUT_S, "the engine did not connect")
+        self._declare()
+
+    def wait_live(self) -> None:
+        """Return when every table is live. DemoError where one is parked, or the subscription failed."""
+        self._say("copying")
+        self._until(self._all_live, _LIVE_TIMEOUT_S, "the tables did not become live")
+
+    def tear_down(self) -> None:
+        """End every process within five seconds; remove what was temporary."""
+        self.api.close()
+        self.running.stop()
+        if self._temporary:
+            self.postgres.destroy()
+            shutil.rmtree(self.home, ignore_errors=True)
+        else:
+            self.postgres.stop("fast", 1.0)
+
+    def log_tail(self, name: str, lines: int = 15) -> str:
+        """The last lines of a child's log."""
+        file = self.home / "logs" / f"{name}.log"
+        return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.is_file() else ""
+
+    def _postgres(self) -> EmbeddedPostgres:
+        """A source of our own below home; where we are root, in a folder that the server's user reaches."""
+        file = self.home / "source.json"
+        if file.is_file():
+            kept = json.loads(file.read_text())
+        else:
+            apart = self._temporary or server_user() is not None
+            folder = server_folder("penstock-demo-pg-") if apart else self.home / "source"
+            kept = {"folder": str(folder), "port": free_port(), "password": secrets.token_urlsafe(18)}
+            write_private(file, json.dumps(kept))
+        return EmbeddedPostgres(
+            Path(kept["folder"]),
+            version=18,
+            port=int(kept["port"]),
+            durable=True,
+            password=kept["password"],
+            settings={"max_wal_size": "2GB", "log_min_messages": "warning"},
+        )
+
+    def _declare(self) -> None:
+        source: Document = {
+            "kind": "postgres",
+            "settings": {
+                "host": self.postgres.host,
+                "port": self.postgres.port,
+                "database": DATABASE,
+                "user": self.postgres.user,
+                "sslmode": "disable",
+            },
+            "secrets": {"password": self.postgres.password},
+        }
+        self.api.put("/connections/shop", source)
+        self.api.put("/connections/mart", {"kind": "duckdb", "settings": {"path": str(self.home / "mart.duckdb")}})
+        self._say("checking the source")
+        findings = self.api.post("/connections/shop/checks").get("findings") or []
+        errors = [finding for finding in findings if finding.get("severity") == "error"]
+        if errors:
+            raise DemoError("; ".join(f"{finding['what']} ({finding['remedy']})" for finding in errors))
+        body: Document = {
+            "source": "shop",
+            "target": "mart",
+            "tables": schema.subscription_tables(),
+            "desired_state": "running",
+        }
+        self.api.put(f"/subscriptions/{segment(SUBSCRIPTION)}", body)
+
+    def _engine_connected(self) -> bool:
+        try:
+            self.api.send("GET", "/readyz", timeout_s=2.0)
+        except (ProblemError, NoServerError):
+            return False
+        return True
+
+    def _all_live(self) -> bool:
+        subscription = self.api.get(f"/subscriptions/{SUBSCRIPTION}")
+        if subscription.get("state") == "failed":
+            raise DemoError(_reason("the subscription failed", subscription))
+        tables = list(self.api.items(f"/subscriptions/{SUBSCRIPTION}/tables"))
+        for table in tables:
+            if table["state"] == "parked":
+                raise DemoError(_reason(f"table {table['name']} is parked", table))
+        return len(tables) == len(schema.TABLES) and all(table["state"] == "live" for table in tables)
+
+    def _until(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+        deadline = monotonic() + timeout_s
+        while not done():
+            if self._interrupted.is_set():
+                raise KeyboardInterrupt
+            if monotonic() > deadline or len(self.deaths) > 5:
+                raise DemoError(f"{otherwise}\n{self.log_tail('engine')}")
+            self._interrupted.wait(0.2)
+
+
+def _reason(what: str, item: Document) -> str:
+    return f"{what}: {item.get('reason')} ({item.get('remedy')})"

@@ -1,0 +1,331 @@
+"""The server's end of the control channel: streams, claims, leases, and what the outbox holds.
+
+Lives on the event loop; the control database is used in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+from sqlmodel import col, select
+
+from engine.link.messages import (
+    Answer,
+    BatchReport,
+    Command,
+    Forgotten,
+    Heartbeat,
+    Registered,
+    Registration,
+    Report,
+    SubscriptionStateReport,
+    Sync,
+    TableStateReport,
+    encode,
+)
+from server.db.database import Database
+from server.db.models.outbox import OutboxRow
+from server.db.signals import Change
+from server.engines import assignments, greeting, reports
+from server.engines.hub import CommandStream, Hub
+from server.engines.requests import HubGateway
+from server.freshness.kept import Waits
+from server.freshness.service import FreshnessService
+from server.logs import get_logger
+from server.metrics.gauges import Gauges
+from server.metrics.meters import Meters
+from server.security.secret_box import SecretBox
+
+log = get_logger(__name__)
+
+LEASE_S = 10.0
+HEARTBEAT_S = 2.0
+
+
+class EngineChannel:
+    """Everything between the control database and the connected engines."""
+
+    def __init__(
+        self, database: Database, box: SecretBox, hub: Hub, freshness: FreshnessService, meters: Meters
+    ) -> None:
+        self.lease_s = LEASE_S
+        self.heartbeat_s = HEARTBEAT_S
+        self.hub = hub
+        self._database = database
+        self._box = box
+        self._freshness = freshness
+        self._meters = meters
+        self._gone_since: dict[str, float] = {}
+        self._lost: set[str] = set()
+        self._touched: set[str] = set()
+        self._bell = asyncio.Event()
+
+    # Registration and streams
+
+    async def register(self, registration: Registration) -> Registered:
+        """Take an engine in, or again."""
+
+        def write() -> Registered:
+            with self._database.write() as session:
+                row = assignments.register(session, registration)
+                return Registered(
+                    engine_id=row.id,
+                    lease_seconds=self.lease_s,
+                    heartbeat_seconds=self.heartbeat_s,
+                    epochs=assignments.owned(session, row.id),
+                    report_sequence=row.report_sequence,
+                )
+
+        return await run_in_threadpool(write)
+
+    async def open(self, engine_id: str) -> CommandStream:
+        """Open an engine's stream and begin it with the whole state.
+
+        Raises:
+            NotFound: the engine has to register.
+        """
+        await run_in_threadpool(self._require, engine_id)
+        stream = self.hub.open(engine_id)
+        self._gone_since.pop(engine_id, None)
+        self._lost.discard(engine_id)
+        try:
+            mine, commands = await self._claim(engine_id)
+        except BaseException:
+            self.close(stream)
+            raise
+        stream.greet(commands)
+        for name in mine:
+            self._freshness.engine_ready(name)
+        log.info("engine_connected", engine=engine_id, subscriptions=len(mine))
+        return stream
+
+    def close(self, stream: CommandStream) -> None:
+        """The connection of a stream is over; the engine's lease begins to run out."""
+        if self.hub.close(stream):
+            self._gone_since[stream.engine_id] = asyncio.get_running_loop().time()
+            log.info("engine_disconnected", engine=stream.engine_id)
+
+    async def lines(self, stream: CommandStream) -> AsyncIterator[bytes]:
+        """Lines of the stream, with heartbeats in between, until either side ends it."""
+        heartbeat = encode(Heartbeat(at_most_s=self.heartbeat_s)) + b"\n"
+        while True:
+            try:
+                line = await asyncio.wait_for(stream.lines.get(), self.heartbeat_s)
+            except TimeoutError:
+                line = heartbeat
+            if line is None:
+                return
+            yield line
+
+    def _require(self, engine_id: str) -> None:
+        with self._database.read() as session:
+            assignments.get(session, engine_id)
+
+    async def _claim(self, engine_id: str) -> tuple[dict[str, int], list[Command]]:
+        def write() -> tuple[dict[str, int], dict[str, int], list[Command]]:
+            with self._database.write() as session:
+                before = assignments.owned(session, engine_id)
+                mine = assignments.claim(session, engine_id, self._holds, self.hub.connected)
+                return before, mine, greeting.greeting(session, self._box, mine)
+
+        async with self._freshness.changing:
+            before, mine, commands = await run_in_threadpool(write)
+        for name in mine:
+            self.hub.own(name, engine_id)
+        await self._freshness.refresh(list(mine))
+        for name in mine.keys() - before.keys():
+            log.info("subscription_assigned", subscription=name, engine=engine_id, epoch=mine[name])
+        return mine, commands
+
+    def _holds(self, engine_id: str) -> bool:
+        return self.hub.connected(engine_id) or (engine_id in self._gone_since and engine_id not in self._lost)
+
+    # Reports
+
+    async def take_in(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> None:
+        """Take in a bundle of reports and end the waits that it satisfies.
+
+        Progress ends waits before it is written: it is durable on the target already. States are written first.
+        """
+        if any(isinstance(report, SubscriptionStateReport | TableStateReport | Forgotten) for report in bundle):
+            async with self._freshness.changing:
+                counted = await self._write(engine_id, sequence, bundle)
+                unknown = self._apply(counted)
+            if unknown:
+                await self._freshness.refresh(sorted(unknown))
+        else:
+            self._apply(bundle)
+            counted = await self._write(engine_id, sequence, bundle)
+        for report in counted:
+            if isinstance(report, BatchReport):
+                self._meters.batch_applied(report)
+
+    async def _write(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> list[Report]:
+        def write() -> list[Report] | None:
+            with self._database.write() as session:
+                return reports.take_in(session, engine_id, sequence, bundle)
+
+        return await run_in_threadpool(write) or []
+
+    def _apply(self, bundle: Sequence[Report]) -> set[str]:
+        """Names of subscriptions whose pictures have to be read anew."""
+        unknown = set()
+        for report in bundle:
+            if isinstance(report, Answer):
+                self.hub.resolve(report.request_id, report)
+            elif isinstance(report, Forgotten):
+                self.hub.disown(report.subscription)
+                unknown.add(report.subscription)
+            elif not self._freshness.apply(report):
+                unknown.add(report.subscription)
+        return unknown
+
+    # Outbox
+
+    def ring(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
+        """A commit put something into the outbox, or touched subscriptions; called in the committing thread."""
+        if not loop.is_closed():
+            if change.outbox:
+                loop.call_soon_threadsafe(self._bell.set)
+            if change.subscriptions:
+                loop.call_soon_threadsafe(self._touched.update, change.subscriptions)
+
+    async def deliver(self) -> None:
+        """Deliver what the outbox holds, for as long as the application lives."""
+        while True:
+            self._bell.clear()
+            try:
+                while await self._deliver_some():
+                    pass
+            except Exception:
+                log.exception("outbox_failed")
+                await asyncio.sleep(1.0)
+                continue
+            await self._bell.wait()
+
+    async def _deliver_some(self) -> int:
+        """Send the oldest undelivered commands. What cannot be sent is part of the next stream's beginning."""
+
+        def write() -> tuple[int, set[str], list[tuple[str, Command]]]:
+            with self._database.write() as session:
+                query = select(OutboxRow).where(col(OutboxRow.delivered_at).is_(None)).order_by(col(OutboxRow.id))
+                rows = list(session.exec(query.limit(500)))
+                for row in rows:
+                    row.delivered_at = session.now()
+                    session.add(row)
+                names = {row.subscription for row in rows if row.subscription is not None}
+                return len(rows), names, greeting.outbox_commands(session, self._box, rows)
+
+        async with self._freshness.changing:
+            count, names, commands = await run_in_threadpool(write)
+        if names:
+            await self._freshness.refresh(sorted(names))
+        unowned = {name for name, _ in commands if self.hub.owner(name) is None}
+        if unowned:
+            await self._assign_unowned()
+        for name, command in commands:
+            if name not in unowned:
+                self.hub.tell(name, command)
+        return count
+
+    async def _assign_unowned(self) -> None:
+        """Give what nobody holds to the engine that has been connected longest."""
+        for engine_id in self.hub.engines[:1]:
+            mine, commands = await self._claim(engine_id)
+            for command in commands:
+                self.hub.send(engine_id, command)
+            for name in mine:
+                self._freshness.engine_ready(name)
+
+    # Leases
+
+    async def begin_leases(self) -> None:
+        """Right after a start no engine is connected: each gets the time of a lease to come back."""
+        await self._freshness.refresh()
+
+        def read() -> set[str]:
+            with self._database.read() as session:
+                return assignments.owners(session)
+
+        now = asyncio.get_running_loop().time()
+        for engine_id in await run_in_threadpool(read):
+            self._gone_since[engine_id] = now
+
+    async def watch_leases(self) -> None:
+        """Notice engines whose lease has run out, for as long as the application lives."""
+        while True:
+            await asyncio.sleep(min(1.0, self.lease_s / 4))
+            now = asyncio.get_running_loop().time()
+            await self._notice_deletions()
+            over = [e for e, since in self._gone_since.items() if now - since > self.lease_s and e not in self._lost]
+            for engine_id in over:
+                try:
+                    await self._lose(engine_id)
+                except Exception:
+                    log.exception("lease_failed", engine=engine_id)
+
+    async def _notice_deletions(self) -> None:
+        """A subscription can be deleted by force, without the engine; it then has to let go of it."""
+        touched, self._touched = self._touched, set()
+        gone = await self._freshness.vanished(touched) if touched else set()
+        if not gone:
+            return
+        owners = {owner for name in gone if (owner := self.hub.owner(name)) is not None}
+        await self._freshness.refresh(sorted(gone))
+        for name in gone:
+            self.hub.disown(name)
+        for engine_id in owners:
+            mine = await run_in_threadpool(self._owned, engine_id)
+            self.hub.send(engine_id, Sync(subscriptions=mine))
+
+    def _owned(self, engine_id: str) -> dict[str, int]:
+        with self._database.read() as session:
+            return assignments.owned(session, engine_id)
+
+    async def _lose(self, engine_id: str) -> None:
+        def write() -> list[str]:
+            with self._database.write() as session:
+                return assignments.lose(session, engine_id)
+
+        async with self._freshness.changing:
+            if engine_id not in self._gone_since:
+                return
+            names = await run_in_threadpool(write)
+        self._lost.add(engine_id)
+        if names:
+            log.warning("engine_lost", engine=engine_id, subscriptions=len(names))
+            await self._freshness.refresh(names)
+            await self._assign_unowned()
+
+
+@asynccontextmanager
+async def running(app: FastAPI) -> AsyncIterator[None]:
+    """The channel, freshness waits and meters of an application, from its start to its end."""
+    database: Database = app.state.database
+    hub = Hub()
+    meters = Meters()
+    freshness = FreshnessService(database, hub)
+    waits = Waits(database, app.state.clock, freshness, meters)
+    channel = EngineChannel(database, app.state.secret_box, hub, freshness, meters)
+    app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
+    app.state.waits, app.state.meters = waits, meters
+    app.state.engine_gateway = HubGateway(hub)
+    meters.registry.register(Gauges(hub, freshness, app.version))
+    loop = asyncio.get_running_loop()
+    stop_listening = database.signals.listen(lambda change: channel.ring(change, loop))
+    await channel.begin_leases()
+    await waits.resume()
+    tasks = [loop.create_task(channel.deliver()), loop.create_task(channel.watch_leases())]
+    try:
+        yield
+    finally:
+        stop_listening()
+        await waits.stop()
+        hub.end_all()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,187 @@
+"""The engine's end of the server, and a list of engines for people."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Header, Request, status
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ValidationError
+
+from engine.link.messages import PROTOCOL, REPORTS, Answer, Registered, Registration, Report
+from engine.model.position import Lsn, MalformedPosition
+from server.db.dependencies import Reading
+from server.engines import assignments
+from server.engines.channel import EngineChannel
+from server.engines.hub import CommandStream, QueryResult
+from server.errors import Conflict, InvalidRequest, NotFound, Problem, responses
+from server.logs import get_logger
+from server.security.principal import Role
+from server.security.require import needs
+
+router = APIRouter(prefix="/engines", tags=["engines"])
+log = get_logger(__name__)
+
+_ENGINE = [needs(Role.ENGINE)]
+MOST_RESULT_BYTES = 512 * 1024 * 1024
+
+
+class EngineTooOld(Conflict):
+    code = "engine_protocol"
+    title = "Server and engine do not understand each other"
+    default_remedy = "Run the same release of server and engine."
+
+
+class ResultTooLarge(Problem):
+    status = 413
+    code = "result_too_large"
+    title = "The result is too large"
+    default_remedy = "Ask for fewer rows or columns."
+
+
+class EngineView(BaseModel):
+    """An engine process."""
+
+    id: str
+    name: str
+    version: str
+    connected: bool
+    subscriptions: list[str]
+    registered_at: datetime
+    seen_at: datetime
+    lost_at: datetime | None
+
+
+class Engines(BaseModel):
+    items: list[EngineView]
+
+
+class Bundle(BaseModel):
+    """Reports as they came; each is understood by itself, so that an unknown kind spoils only itself."""
+
+    sequence: int
+    reports: list[dict[str, Any]]
+
+
+def channel_of(request: Request) -> EngineChannel:
+    return cast("EngineChannel", request.app.state.channel)
+
+
+@router.get("", operation_id="engines_list", dependencies=[needs(Role.VIEWER)])
+def list_engines(request: Request, session: Reading) -> Engines:
+    """Engines that registered in the last days, newest first."""
+    hub = channel_of(request).hub
+    items = [
+        EngineView(
+            **row.model_dump(include={"id", "name", "version", "registered_at", "seen_at", "lost_at"}),
+            connected=hub.connected(row.id),
+            subscriptions=sorted(assignments.owned(session, row.id)),
+        )
+        for row in assignments.list_engines(session)
+    ]
+    return Engines(items=items)
+
+
+@router.post("", operation_id="engines_register", dependencies=_ENGINE, responses=responses(EngineTooOld))
+async def register(request: Request, body: Registration) -> Registered:
+    """An engine introduces itself; safe to repeat."""
+    if body.protocol != PROTOCOL:
+        raise EngineTooOld(f"The engine speaks protocol {body.protocol}, the server {PROTOCOL}.")
+    return await channel_of(request).register(body)
+
+
+@router.get(
+    "/{engine_id}/commands",
+    operation_id="engines_commands",
+    dependencies=_ENGINE,
+    response_class=StreamingResponse,
+    responses=responses(NotFound),
+)
+async def commands(request: Request, engine_id: str) -> StreamingResponse:
+    """The engine's commands as lines of JSON, for as long as it stays."""
+    channel = channel_of(request)
+    stream = await channel.open(engine_id)
+
+    async def lines() -> AsyncIterator[bytes]:
+        watch = asyncio.ensure_future(_watch(request, stream))
+        try:
+            async for line in channel.lines(stream):
+                yield line
+        finally:
+            watch.cancel()
+            channel.close(stream)
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
+
+
+async def _watch(request: Request, stream: CommandStream) -> None:
+    """End the stream as soon as the connection is gone, not at the next heartbeat."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    stream.finish()
+
+
+@router.post(
+    "/{engine_id}/reports",
+    operation_id="engines_report",
+    dependencies=_ENGINE,
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=responses(NotFound),
+)
+async def report(request: Request, engine_id: str, body: Bundle) -> None:
+    """Reports of an engine, in order; a bundle that was taken in before is passed over."""
+    await channel_of(request).take_in(engine_id, body.sequence, _understood(body.reports))
+
+
+def _understood(raw: list[dict[str, Any]]) -> list[Report]:
+    found = []
+    for item in raw:
+        try:
+            found.append(REPORTS.validate_python(item))
+        except ValidationError as error:
+            places = [".".join(map(str, e["loc"])) for e in error.errors()]
+            log.error("report_not_understood", kind=str(item.get("kind"))[:40], places=places)
+    return found
+
+
+@router.post(
+    "/{engine_id}/answers",
+    operation_id="engines_answer",
+    dependencies=_ENGINE,
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=responses(NotFound),
+)
+async def answer(request: Request, engine_id: str, body: Answer) -> None:
+    """The answer to a request; it is passed over where nobody waits for it any more."""
+    channel_of(request).hub.resolve(body.request_id, body)
+
+
+@router.put(
+    "/{engine_id}/results/{request_id}",
+    operation_id="engines_put_result",
+    dependencies=_ENGINE,
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=responses(NotFound, ResultTooLarge),
+)
+async def put_result(
+    request: Request,
+    engine_id: str,
+    request_id: str,
+    penstock_position: Annotated[str, Header()],
+    penstock_truncated: Annotated[bool, Header()] = False,
+) -> None:
+    """Rows of a query as an Arrow IPC stream."""
+    try:
+        position = Lsn.parse(penstock_position)
+    except MalformedPosition as error:
+        raise InvalidRequest(f"{error}.") from None
+    arrow = bytearray()
+    async for piece in request.stream():
+        arrow += piece
+        if len(arrow) > MOST_RESULT_BYTES:
+            raise ResultTooLarge(f"More than {MOST_RESULT_BYTES} bytes of rows.")
+    result = QueryResult(bytes(arrow), position, penstock_truncated)
+    channel_of(request).hub.resolve(request_id, result)

@@ -1,0 +1,61 @@
+"""How the rest of the server asks the engine something and waits for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from fastapi import Request
+
+from server.errors import Problem
+
+
+class EngineUnavailable(Problem):
+    status = 503
+    code = "engine_unavailable"
+    title = "No engine is connected"
+    default_remedy = "Start an engine with 'penstock engine', or wait until it has connected again."
+
+
+class EngineTimeout(Problem):
+    status = 504
+    code = "engine_timeout"
+    title = "The engine did not answer in time"
+    default_remedy = "Try again; the database that the engine asks may be slow or hang."
+
+
+class EngineGateway(Protocol):
+    """The engine as seen by endpoints; used in the event loop only."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether an engine holds the command stream."""
+        ...
+
+    async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send a command of `kind` and return the body of its answer.
+
+        `payload` is the command's fields without `kind` and `request_id`; secrets in it go straight to the wire.
+
+        Raises:
+            EngineUnavailable: no engine is connected, or it went away before it answered.
+            EngineTimeout: no answer within `timeout_s` seconds.
+            Problem: the one that the engine answered with.
+        """
+        ...
+
+
+class NoEngine:
+    """The gateway of a server that no engine can reach."""
+
+    @property
+    def connected(self) -> bool:
+        return False
+
+    async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        raise EngineUnavailable(f"The command '{kind}' needs an engine, and none is connected.")
+
+
+def gateway_of(request: Request) -> EngineGateway:
+    """The application's gateway."""
+    return cast("EngineGateway", request.app.state.engine_gateway)

@@ -1,0 +1,133 @@
+"""What an engine is told: the whole state at the beginning of a stream, and what the outbox holds afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlmodel import col, select
+
+from engine.link.messages import Assign, Cancel, Command, Desire, Forget, Reload, Sync, Table, TablePart, Verify
+from engine.model.subscription_state import SubscriptionState
+from server.db.models.outbox import OutboxRow
+from server.db.models.reload import ReloadRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.models.verification import VerificationRow
+from server.db.session import ReadSession, WriteSession
+from server.engines.work import UNENDED
+from server.errors import Problem
+from server.security.secret_box import SecretBox
+from server.subscriptions.assignment import build_assignment, build_table
+from server.subscriptions.reports import set_state
+
+
+def greeting(session: WriteSession, box: SecretBox, mine: Mapping[str, int]) -> list[Command]:
+    """Everything an engine has to know at the beginning of a stream.
+
+    A subscription whose secrets cannot be opened fails, and is left out.
+    """
+    told: dict[str, list[Command]] = {}
+    for name in sorted(mine):
+        try:
+            told[name] = subscription_commands(session, box, name)
+        except Problem as problem:
+            _fail(session, name, problem)
+    sync = Sync(subscriptions={name: mine[name] for name in told})
+    return [sync, *(command for commands in told.values() for command in commands)]
+
+
+def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> list[Command]:
+    """One subscription: its assignment, and the work on it that has not ended; a deleted one is to be forgotten."""
+    row = _find(session, name)
+    if row is None:
+        return []
+    assign = _assign(session, box, name)
+    if row.deleting:
+        return [Forget(subscription=name, assignment=assign)]
+    reloads = session.exec(
+        select(ReloadRow).where(ReloadRow.subscription_id == row.id, col(ReloadRow.state).in_(UNENDED))
+    )
+    verifications = session.exec(
+        select(VerificationRow).where(
+            VerificationRow.subscription_id == row.id, col(VerificationRow.state).in_(UNENDED)
+        )
+    )
+    return [assign, *(_reload(name, r) for r in reloads), *(_verify(name, v) for v in verifications)]
+
+
+def outbox_commands(session: WriteSession, box: SecretBox, rows: Iterable[OutboxRow]) -> list[tuple[str, Command]]:
+    """Commands of the outbox with the subscriptions they are about, in order.
+
+    Those that have become moot are left out.
+    """
+    commands = []
+    for row in rows:
+        name = row.subscription
+        if name is None:
+            continue
+        try:
+            command = _outbox_command(session, box, name, row)
+        except Problem as problem:
+            _fail(session, name, problem)
+            continue
+        if command is not None:
+            commands.append((name, command))
+    return commands
+
+
+def _outbox_command(session: ReadSession, box: SecretBox, name: str, row: OutboxRow) -> Command | None:
+    subscription = _find(session, name)
+    if subscription is None:
+        return None
+    if row.kind == "forget" or subscription.deleting:
+        return Forget(subscription=name, assignment=_assign(session, box, name))
+    if row.kind == "desire":
+        return Desire.model_validate({"subscription": name, "desired": subscription.desired_state})
+    if row.kind == "table":
+        return _table(session, name, str(row.payload["table"]))
+    if row.kind == "reload":
+        reload = session.get(ReloadRow, row.payload["id"])
+        return _reload(name, reload) if reload is not None and reload.state in UNENDED else None
+    if row.kind == "verify":
+        verification = session.get(VerificationRow, row.payload["id"])
+        return _verify(name, verification) if verification is not None and verification.state in UNENDED else None
+    if row.kind == "cancel":
+        return Cancel(request_id=str(row.payload["id"]))
+    return _assign(session, box, name)
+
+
+def _find(session: ReadSession, name: str) -> SubscriptionRow | None:
+    return session.exec(select(SubscriptionRow).where(SubscriptionRow.name == name)).first()
+
+
+def _assign(session: ReadSession, box: SecretBox, name: str) -> Assign:
+    return Assign.model_validate(build_assignment(session, box, name))
+
+
+def _table(session: ReadSession, name: str, table_id: str) -> Command:
+    row = session.get(TableRow, table_id)
+    if row is None or row.state == "removed":
+        return Table(subscription=name, table=table_id, removed=True)
+    return Table(subscription=name, table=table_id, spec=TablePart.model_validate(build_table(session, table_id)))
+
+
+def _reload(name: str, row: ReloadRow) -> Command:
+    tables = None if row.table_id is None else (row.table_id,)
+    return Reload(subscription=name, request_id=row.id, tables=tables)
+
+
+def _verify(name: str, row: VerificationRow) -> Command:
+    return Verify(subscription=name, verification_id=row.id, tables=None if row.asked is None else tuple(row.asked))
+
+
+def _fail(session: WriteSession, name: str, problem: Problem) -> None:
+    row = _find(session, name)
+    if row is not None:
+        set_state(
+            session,
+            row,
+            SubscriptionState.FAILED,
+            code=problem.problem_code,
+            reason=problem.detail,
+            remedy=problem.remedy,
+        )

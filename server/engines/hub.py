@@ -1,0 +1,196 @@
+"""The engines that are connected to this process: their command streams and the requests that wait for an answer.
+
+In memory only, and only on the event loop. What has to survive is in the control database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from engine.link.messages import Answer, Cancel, Command, Problem, encode
+from engine.model.position import Lsn
+
+log = structlog.get_logger(__name__)
+
+_MOST_LINES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """Rows of a query as an Arrow IPC stream, read at `position`."""
+
+    arrow: bytes = field(repr=False)
+    position: Lsn
+    truncated: bool
+
+
+Reply = Answer | QueryResult
+
+
+class EngineAwayError(Exception):
+    """No engine that could answer is connected, or it went away before it did."""
+
+
+class EngineSilentError(Exception):
+    """The engine did not answer in time."""
+
+
+class AnswerError(Exception):
+    """The engine answered with a problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+
+
+@dataclass(eq=False, slots=True)
+class CommandStream:
+    """Lines on their way to one engine; None ends the stream. Until it is greeted, other lines are held back."""
+
+    engine_id: str
+    lines: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(_MOST_LINES))
+    held: list[bytes] | None = field(default_factory=list)
+
+    def put(self, line: bytes | None) -> None:
+        """Raises asyncio.QueueFull where the engine does not read."""
+        if self.held is not None and line is not None:
+            self.held.append(line)
+        else:
+            self.lines.put_nowait(line)
+
+    def finish(self) -> None:
+        """End the stream, whatever is still in it."""
+        if self.lines.full():
+            self.lines.get_nowait()
+        self.lines.put_nowait(None)
+
+    def greet(self, commands: Sequence[Command]) -> None:
+        """Begin the stream with `commands`; what was held back follows."""
+        held, self.held = self.held or [], None
+        for line in [*(encode(command) + b"\n" for command in commands), *held]:
+            self.put(line)
+
+
+class Hub:
+    """Who is connected, and who waits for an answer of whom."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, CommandStream] = {}
+        self._owners: dict[str, str] = {}
+        self._pending: dict[str, tuple[str, asyncio.Future[Reply]]] = {}
+
+    # Streams
+
+    def open(self, engine_id: str) -> CommandStream:
+        """A new stream for an engine; an older one of the same engine ends."""
+        self.end(engine_id)
+        stream = self._streams[engine_id] = CommandStream(engine_id)
+        return stream
+
+    def end(self, engine_id: str) -> None:
+        """End an engine's stream from this side; the engine connects again."""
+        stream = self._streams.pop(engine_id, None)
+        if stream is not None:
+            stream.finish()
+
+    def end_all(self) -> None:
+        for engine_id in list(self._streams):
+            self.end(engine_id)
+
+    def close(self, stream: CommandStream) -> bool:
+        """The stream's connection is over; False where a newer one of the same engine has taken its place."""
+        if self._streams.get(stream.engine_id) not in {stream, None}:
+            return False
+        self._streams.pop(stream.engine_id, None)
+        for request_id, (engine_id, future) in list(self._pending.items()):
+            if engine_id == stream.engine_id and not future.done():
+                self._pending.pop(request_id)
+                future.set_exception(EngineAwayError())
+        return True
+
+    def connected(self, engine_id: str) -> bool:
+        return engine_id in self._streams
+
+    @property
+    def engines(self) -> list[str]:
+        """Ids of connected engines, the longest connected first."""
+        return list(self._streams)
+
+    # Ownership
+
+    def own(self, subscription: str, engine_id: str) -> None:
+        self._owners[subscription] = engine_id
+
+    def disown(self, subscription: str) -> None:
+        self._owners.pop(subscription, None)
+
+    def owner(self, subscription: str) -> str | None:
+        """The connected engine that runs this subscription."""
+        engine_id = self._owners.get(subscription)
+        return engine_id if engine_id in self._streams else None
+
+    # Commands
+
+    def send(self, engine_id: str, command: Command) -> bool:
+        """Put a command on an engine's stream; False where it is not connected."""
+        stream = self._streams.get(engine_id)
+        if stream is None:
+            return False
+        try:
+            stream.put(encode(command) + b"\n")
+        except asyncio.QueueFull:
+            # It does not read. A new stream begins with the whole state, so nothing is lost by ending this one.
+            log.warning("command_stream_full", engine=engine_id)
+            self.end(engine_id)
+            return False
+        return True
+
+    def tell(self, subscription: str, command: Command) -> bool:
+        """Send a command to the engine that runs the subscription."""
+        engine_id = self.owner(subscription)
+        return engine_id is not None and self.send(engine_id, command)
+
+    async def ask(self, engine_id: str, command: Callable[[str], Command], timeout_s: float) -> Reply:
+        """Send a request and wait for its answer. `command` builds it from a request id.
+
+        Raises EngineAwayError, EngineSilentError, or AnswerError with the problem that the engine named.
+        """
+        request_id = f"r{uuid.uuid4().hex}"
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._pending[request_id] = (engine_id, future)
+        try:
+            if not self.send(engine_id, command(request_id)):
+                raise EngineAwayError
+            reply = await asyncio.wait_for(future, timeout_s)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            self.send(engine_id, Cancel(request_id=request_id))
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise EngineSilentError from error
+        finally:
+            self._pending.pop(request_id, None)
+        if isinstance(reply, Answer) and not reply.ok:
+            raise AnswerError(reply.problem or _nameless())
+        return reply
+
+    def resolve(self, request_id: str, reply: Reply) -> bool:
+        """An answer came; False where nobody waits for it any more."""
+        pending = self._pending.get(request_id)
+        if pending is None or pending[1].done():
+            return False
+        pending[1].set_result(reply)
+        return True
+
+
+def _nameless() -> Problem:
+    return Problem(
+        status=502,
+        code="engine_failed",
+        detail="The engine could not do it and did not say why.",
+        remedy="Look at the engine's log.",
+    )

@@ -1,0 +1,243 @@
+"""Takes an engine's reports into the control database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlmodel import col, delete, select
+
+from engine.link.messages import (
+    BatchReport,
+    CopyProgress,
+    EventReport,
+    Forgotten,
+    Progress,
+    ReloadReport,
+    Report,
+    SchemaVersion,
+    SubscriptionReport,
+    SubscriptionStateReport,
+    TableStateReport,
+    Verification,
+)
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
+from server.db.models.batch import BatchRow
+from server.db.models.reload import ReloadRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.models.verification import VerificationRow
+from server.db.session import WriteSession
+from server.engines import assignments
+from server.engines.work import UNENDED, may_follow
+from server.events.service import record_event
+from server.logs import get_logger
+from server.schema_versions.service import record_structure
+from server.subscriptions import reports as subscriptions
+from server.tables import reports as tables
+
+log = get_logger(__name__)
+
+BATCHES_KEPT = 50_000
+"""Batches kept per subscription; older ones are deleted a thousand at a time."""
+
+
+def take_in(session: WriteSession, engine_id: str, sequence: int, reports: Sequence[Report]) -> list[Report] | None:
+    """Write a bundle of reports; returns those that counted, None where the bundle was taken in before.
+
+    Reports of an epoch that is over, or on subscriptions that are gone, are passed over.
+
+    Raises:
+        NotFound: the engine is unknown and has to register.
+    """
+    engine = assignments.get(session, engine_id)
+    engine.seen_at = session.now()
+    session.add(engine)
+    if sequence <= engine.report_sequence:
+        return None
+    engine.report_sequence = sequence
+    owned = {
+        row.name: row for row in session.exec(select(SubscriptionRow).where(SubscriptionRow.engine_id == engine_id))
+    }
+    counted = []
+    for report in reports:
+        if isinstance(report, SubscriptionReport):
+            row = owned.get(report.subscription)
+            if row is None or row.epoch != report.epoch:
+                log.info("report_of_past_epoch", subscription=report.subscription, kind=report.kind, epoch=report.epoch)
+                continue
+            _take(session, row, report)
+        elif isinstance(report, Forgotten):
+            _forget(session, owned, report)
+        counted.append(report)
+    return counted
+
+
+def _forget(session: WriteSession, owned: dict[str, SubscriptionRow], report: Forgotten) -> None:
+    row = owned.pop(report.subscription, None)
+    if row is not None and row.deleting:
+        subscriptions.finish_forget(session, report.subscription, list(report.left))
+
+
+def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionReport) -> None:
+    match report:
+        case Progress():
+            _progress(session, row, report)
+        case SubscriptionStateReport():
+            state = SubscriptionState(report.state)
+            subscriptions.set_state(session, row, state, code=report.code, reason=report.reason, remedy=report.remedy)
+        case TableStateReport():
+            if _has_table(session, row, report.table):
+                _table_state(session, report)
+        case CopyProgress():
+            if _has_table(session, row, report.table):
+                _copy_progress(session, report)
+        case SchemaVersion():
+            if _has_table(session, row, report.table):
+                columns = [column.model_dump(mode="json") for column in report.columns]
+                record_structure(session, report.table, report.position, columns, list(report.key))
+        case BatchReport():
+            _batch(session, row, report)
+        case EventReport():
+            _event(session, report)
+        case Verification():
+            _verification(session, row, report)
+        case ReloadReport():
+            _reload(session, row, report)
+
+
+def _has_table(session: WriteSession, row: SubscriptionRow, table_id: str) -> bool:
+    table = session.get(TableRow, table_id)
+    return table is not None and table.subscription_id == row.id
+
+
+def _progress(session: WriteSession, row: SubscriptionRow, report: Progress) -> None:
+    subscriptions.set_progress(
+        session,
+        row,
+        source=report.source,
+        captured=report.captured,
+        applied=report.applied,
+        lag_bytes=report.lag_bytes,
+        lag_seconds=report.lag_seconds,
+        retained_bytes=report.retained_bytes,
+        at=report.at,
+    )
+
+
+def _table_state(session: WriteSession, report: TableStateReport) -> None:
+    tables.set_state(
+        session,
+        report.table,
+        TableState(report.state),
+        code=report.code,
+        reason=report.reason,
+        remedy=report.remedy,
+        position=report.position,
+    )
+
+
+def _copy_progress(session: WriteSession, report: CopyProgress) -> None:
+    tables.set_copy_progress(
+        session,
+        report.table,
+        rows=report.rows,
+        size_bytes=report.bytes,
+        percent=report.percent,
+        eta_seconds=report.eta_seconds,
+    )
+
+
+def _batch(session: WriteSession, row: SubscriptionRow, report: BatchReport) -> None:
+    known = select(BatchRow.id).where(
+        BatchRow.subscription_id == row.id, BatchRow.epoch == report.epoch, BatchRow.number == report.batch
+    )
+    if session.exec(known).first() is not None:
+        return
+    session.add(
+        BatchRow(
+            subscription_id=row.id or 0,
+            epoch=report.epoch,
+            number=report.batch,
+            after=report.after,
+            end=report.end,
+            transactions=report.transactions,
+            rows=report.rows,
+            net_rows=report.net_rows,
+            bytes=report.bytes,
+            path=report.path,
+            demanded=report.demanded,
+            seconds=report.seconds,
+            tables=report.tables,
+            committed_at=report.committed_at,
+        )
+    )
+    if report.batch % 1000 == 0:
+        _forget_old_batches(session, row)
+
+
+def _forget_old_batches(session: WriteSession, row: SubscriptionRow) -> None:
+    ids = select(BatchRow.id).where(BatchRow.subscription_id == row.id).order_by(col(BatchRow.id).desc())
+    oldest = session.exec(ids.offset(BATCHES_KEPT).limit(1)).first()
+    if oldest is not None:
+        session.exec(delete(BatchRow).where(col(BatchRow.subscription_id) == row.id, col(BatchRow.id) <= oldest))
+
+
+def _event(session: WriteSession, report: EventReport) -> None:
+    record_event(
+        session,
+        kind=report.code,
+        severity=report.severity,
+        subscription=report.subscription,
+        subject=report.subject,
+        detail=report.detail,
+        remedy=report.remedy,
+    )
+
+
+def _verification(session: WriteSession, subscription: SubscriptionRow, report: Verification) -> None:
+    row = session.get(VerificationRow, report.verification_id)
+    if row is None or row.subscription_id != subscription.id or not may_follow(row.state, report.state):
+        return
+    row.state = report.state
+    row.position = report.position or row.position
+    row.total = report.total if report.total is not None else row.total
+    if report.tables:
+        row.results = [table.model_dump(mode="json") for table in report.tables]
+    row.problem = report.problem.model_dump() if report.problem else None
+    if report.state not in UNENDED:
+        row.ended_at = session.now()
+        _verified(session, subscription.name, report)
+    session.add(row)
+    session.touch(subscription.name)
+
+
+def _verified(session: WriteSession, subscription: str, report: Verification) -> None:
+    different = [table.table for table in report.tables if not table.equal]
+    if report.state == "succeeded" and different:
+        record_event(
+            session,
+            kind="verification_differs",
+            severity="error",
+            subscription=subscription,
+            subject=report.verification_id,
+            detail=f"{len(different)} of {len(report.tables)} tables differ from their source at {report.position}.",
+            remedy="Look at the verification's differing keys; a reload of these tables brings them back in step.",
+        )
+
+
+def _reload(session: WriteSession, subscription: SubscriptionRow, report: ReloadReport) -> None:
+    row = session.get(ReloadRow, report.request_id)
+    if row is None or row.subscription_id != subscription.id or not may_follow(row.state, report.state):
+        return
+    row.state = report.state
+    for name in ("rows", "bytes", "percent", "eta_seconds", "position"):
+        value = getattr(report, name)
+        if value is not None:
+            setattr(row, name, value)
+    row.problem = report.problem.model_dump() if report.problem else None
+    if report.state not in UNENDED:
+        row.ended_at = session.now()
+        row.eta_seconds = None
+    session.add(row)
+    session.touch(subscription.name)

@@ -1,0 +1,58 @@
+"""The gateway to connected engines: turns requests into commands and answers into bodies or problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.link.messages import COMMANDS, Answer
+from server.engines.gateway import EngineTimeout, EngineUnavailable
+from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
+from server.errors import ReportedProblem
+
+
+class HubGateway:
+    """Asks the engine that runs the subscription in the payload, else the one that has been connected longest."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._hub.engines)
+
+    async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        reply = await self._ask(kind, payload, timeout_s)
+        return reply.body if isinstance(reply, Answer) else {}
+
+    async def query(self, payload: Mapping[str, Any], timeout_s: float) -> QueryResult:
+        """Run a query on the target of the subscription in `payload`; raises as `request` does."""
+        reply = await self._ask("query", payload, timeout_s)
+        if isinstance(reply, QueryResult):
+            return reply
+        raise EngineUnavailable("The engine ended the query without sending its rows.", "Try again.")
+
+    async def _ask(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> Reply:
+        engine_id = self._engine(payload)
+        if engine_id is None:
+            raise EngineUnavailable(f"The command '{kind}' needs an engine, and none is connected.")
+        try:
+            return await self._hub.ask(
+                engine_id,
+                lambda request_id: COMMANDS.validate_python({**payload, "kind": kind, "request_id": request_id}),
+                timeout_s,
+            )
+        except EngineAwayError:
+            raise EngineUnavailable(f"The engine went away before it answered '{kind}'.") from None
+        except EngineSilentError:
+            raise EngineTimeout(f"The engine did not answer '{kind}' within {timeout_s:g} s.") from None
+        except AnswerError as error:
+            said = error.problem
+            raise ReportedProblem(said.status, said.code, said.detail, said.remedy) from None
+
+    def _engine(self, payload: Mapping[str, Any]) -> str | None:
+        subscription = payload.get("subscription")
+        if isinstance(subscription, str):
+            return self._hub.owner(subscription)
+        engines = self._hub.engines
+        return engines[0] if engines else None

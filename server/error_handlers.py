@@ -1,0 +1,116 @@
+"""Turns every exception that reaches the web framework into application/problem+json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy.exc import IntegrityError
+from starlette.exceptions import HTTPException
+
+from server.errors import (
+    MEDIA_TYPE,
+    Conflict,
+    FieldError,
+    HttpProblem,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    Problem,
+)
+from server.idempotency import Replay
+from server.tracing import trace_id_of
+
+_PLACES: dict[str, Literal["body", "query", "path", "header"]] = {
+    "body": "body",
+    "query": "query",
+    "path": "path",
+    "header": "header",
+}
+
+
+def problem_response(request: Request, problem: Problem) -> JSONResponse:
+    """The answer that carries `problem`."""
+    return JSONResponse(
+        problem.body(trace_id_of(request.scope)),
+        status_code=problem.problem_status,
+        headers=problem.headers,
+        media_type=MEDIA_TYPE,
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Register the handlers."""
+    app.add_exception_handler(Problem, _on_problem)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(IntegrityError, _on_integrity)
+    app.add_exception_handler(Replay, _on_replay)
+
+
+async def _on_problem(request: Request, error: Exception) -> Response:
+    error = cast("Problem", error)
+    return problem_response(request, error)
+
+
+async def _on_replay(_request: Request, error: Exception) -> Response:
+    error = cast("Replay", error)
+    return error.response()
+
+
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    error = cast("RequestValidationError", error)
+    found = field_errors(error.errors())
+    detail = found[0].detail if len(found) == 1 else f"{len(found)} parts of the request are wrong."
+    return problem_response(request, InvalidRequest(detail, errors=found))
+
+
+async def _on_integrity(request: Request, _error: Exception) -> Response:
+    # The driver's text would show values; what two requests collided over is seen on the next reading.
+    return problem_response(request, Conflict("Another request changed the same thing at the same time.", "Try again."))
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    error = cast("HTTPException", error)
+    if error.status_code == 404:
+        return problem_response(
+            request, NotFound(f"Nothing is found at {request.url.path}.", "The OpenAPI document lists all addresses.")
+        )
+    if error.status_code == 405:
+        detail = f"{request.url.path} does not take {request.method}."
+        return problem_response(request, MethodNotAllowed(detail, headers=error.headers))
+    return problem_response(request, HttpProblem(error.status_code, str(error.detail), error.headers))
+
+
+def field_errors(errors: Sequence[Any], prefix: Sequence[str | int] = ()) -> list[FieldError]:
+    """Pydantic's errors as pointers and words, without the values that were sent. `prefix` goes before body pointers."""
+    found = []
+    for item in errors:
+        location = list(item["loc"])
+        known = bool(location) and not prefix and location[0] in _PLACES
+        place = _PLACES[location.pop(0)] if known else "body"
+        if item["type"] == "json_invalid":
+            location = []
+        found.append(FieldError(pointer=json_pointer([*prefix, *location]), detail=_words(item), location=place))
+    return found
+
+
+def json_pointer(parts: Sequence[str | int]) -> str:
+    """RFC 6901."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def _words(item: Any) -> str:
+    match item["type"]:
+        case "missing":
+            return "This is required."
+        case "extra_forbidden":
+            return "Nothing of this name exists here."
+        case "json_invalid":
+            return f"The body is not JSON: {item.get('ctx', {}).get('error', 'it cannot be parsed')}."
+        case _:
+            message = str(item["msg"]).removeprefix("Value error, ")
+            return message if message.endswith(".") else f"{message}."

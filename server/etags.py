@@ -1,0 +1,50 @@
+"""ETag and If-Match. A tag follows what the user declared, not what the engine reports of it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Protocol
+
+from fastapi import Header, Response
+
+from server.errors import PreconditionFailed
+
+IfMatch = Annotated[
+    str | None,
+    Header(description="Change only what still has this ETag; otherwise the answer is 412.", max_length=1024),
+]
+
+
+class Tagged(Protocol):
+    """A row with an ETag. `stamp` differs between two rows of one name, `revision` rises with each change."""
+
+    stamp: str
+    revision: int
+
+
+def new_stamp() -> str:
+    """The stamp of a new row."""
+    return secrets.token_hex(4)
+
+
+def etag_of(row: Tagged) -> str:
+    return f'"{row.stamp}-{row.revision}"'
+
+
+def set_etag(response: Response, row: Tagged) -> None:
+    response.headers["ETag"] = etag_of(row)
+
+
+def check_if_match(if_match: str | None, row: Tagged | None) -> None:
+    """Let the change go on only where `If-Match` allows it; without the header it always may.
+
+    Raises:
+        PreconditionFailed: the resource is gone or has another tag.
+    """
+    if if_match is None:
+        return
+    wanted = [part.strip() for part in if_match.split(",")]
+    if row is None:
+        raise PreconditionFailed("If-Match was sent, but the resource does not exist.")
+    if "*" not in wanted and etag_of(row) not in wanted:
+        raise PreconditionFailed("The resource has another ETag now.", headers={"ETag": etag_of(row)})

@@ -1,0 +1,52 @@
+"""Bodies of the event endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Severity(StrEnum):
+    """How much an event matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class EventView(BaseModel):
+    """Something that happened."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "412",
+                    "at": "2026-05-04T10:00:00Z",
+                    "severity": "warning",
+                    "kind": "table_structure_changed",
+                    "subscription": "shop",
+                    "subject": "public.orders",
+                    "detail": "The type of a column changed; the table is parked.",
+                    "remedy": "Reload the table.",
+                }
+            ]
+        }
+    )
+
+    id: str = Field(description="Rises from event to event; send it as Last-Event-ID to go on from there.")
+    at: datetime
+    severity: Severity
+    kind: str
+    subscription: str | None = None
+    subject: str | None = Field(default=None, description="The table, slot or file it is about.")
+    detail: str
+    remedy: str | None = None
+
+
+class Changed(BaseModel):
+    """Sent on the stream under the event name `changed`: read this subscription again."""
+
+    subscription: str

@@ -1,0 +1,72 @@
+"""Carries news of commits to the streams that watch: from the committing thread into the event loop, coalesced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from fastapi import Request
+
+from server.db.signals import Change, Signals
+
+
+class Watcher:
+    """One stream's view: what changed since it last looked. Used in the event loop only."""
+
+    def __init__(self) -> None:
+        self._news = asyncio.Event()
+        self._subscriptions: set[str] = set()
+
+    def tell(self, change: Change) -> None:
+        self._subscriptions |= change.subscriptions
+        self._news.set()
+
+    async def next(self) -> frozenset[str]:
+        """Wait for news. Returns the subscriptions that changed; events may have come even where none did."""
+        await self._news.wait()
+        self._news.clear()
+        changed, self._subscriptions = frozenset(self._subscriptions), set()
+        return changed
+
+
+class Watchers:
+    """All watchers of one application."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._open: set[Watcher] = set()
+
+    @classmethod
+    @contextmanager
+    def on(cls, signals: Signals) -> Iterator[Watchers]:
+        """Watchers that hear of every commit while the context lasts; entered in the event loop."""
+        watchers = cls(asyncio.get_running_loop())
+        end = signals.listen(watchers._hear)
+        try:
+            yield watchers
+        finally:
+            end()
+
+    @contextmanager
+    def watch(self) -> Iterator[Watcher]:
+        watcher = Watcher()
+        self._open.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._open.discard(watcher)
+
+    def _hear(self, change: Change) -> None:
+        if change.events or change.subscriptions:
+            self._loop.call_soon_threadsafe(self._tell, change)
+
+    def _tell(self, change: Change) -> None:
+        for watcher in self._open:
+            watcher.tell(change)
+
+
+def watchers_of(request: Request) -> Watchers:
+    """The application's watchers."""
+    return cast("Watchers", request.app.state.watchers)

@@ -1,0 +1,113 @@
+"""Freshness of a subscription, and waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Header, Request, Response, status
+from fastapi.responses import JSONResponse
+
+from server.engines.gateway import EngineTimeout
+from server.errors import InvalidRequest, NotFound, NotSupportedYet, responses
+from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
+from server.freshness.kept import WaitHasEnded, Waits
+from server.freshness.schemas import Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
+from server.freshness.service import FreshnessService
+from server.freshness.waiting import understand
+from server.security.principal import Role
+from server.security.require import needs
+
+router = APIRouter(prefix="/subscriptions/{name}", tags=["freshness"], dependencies=[needs(Role.VIEWER)])
+
+_CLIENT_CLOSED = 499
+
+
+def service_of(request: Request) -> FreshnessService:
+    return cast("FreshnessService", request.app.state.freshness)
+
+
+def waits_of(request: Request) -> Waits:
+    return cast("Waits", request.app.state.waits)
+
+
+@router.get("/freshness", operation_id="freshness_get", responses=responses(NotFound))
+async def get_freshness(request: Request, name: str) -> Freshness:
+    """Where a subscription stands, without waiting."""
+    service = service_of(request)
+    picture = (await service.book(name)).picture
+    positions = (picture.source, picture.captured, picture.applied)
+    source, captured, applied = (None if p is None else str(p) for p in positions)
+    return Freshness(
+        subscription=name,
+        state=picture.state.value,
+        positions=Positions(source=source, captured=captured, applied=applied),
+        lag=Lag(bytes=picture.lag_bytes, seconds=picture.lag_seconds),
+        at=picture.at,
+        waits=service.waiting(name),
+    )
+
+
+@router.post(
+    "/freshness-waits",
+    operation_id="freshness_waits_create",
+    response_model=WaitSatisfied,
+    responses={
+        202: {"model": WaitBody, "description": "With `Prefer: respond-async`: the wait, to be polled at `Location`."},
+        **responses(NotFound, FreshnessUnreachable, InvalidRequest, NotSupportedYet, FreshnessTimeout, EngineTimeout),
+    },
+)
+async def create_wait(
+    request: Request,
+    name: str,
+    body: WaitRequest,
+    prefer: Annotated[
+        str | None,
+        Header(max_length=1000, description="`respond-async` answers 202 at once.", examples=["respond-async"]),
+    ] = None,
+) -> Response:
+    """Wait until everything committed on the source up to a position, or up to now, is visible on the target."""
+    waits = waits_of(request)
+    ask = await understand(service_of(request), name, body)
+    if _wants_async(prefer):
+        wait = await waits.begin(ask)
+        location = f"{request.url.path}/{wait.id}"
+        headers = {"Location": location, "Preference-Applied": "respond-async"}
+        return JSONResponse(wait.model_dump(mode="json"), status.HTTP_202_ACCEPTED, headers)
+    answer = asyncio.ensure_future(waits.answer(ask))
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            return Response(status_code=_CLIENT_CLOSED)
+        return JSONResponse(answer.result().model_dump(mode="json"))
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+@router.get("/freshness-waits/{wait_id}", operation_id="freshness_waits_get", responses=responses(NotFound))
+async def get_wait(request: Request, name: str, wait_id: str) -> WaitBody:
+    """A wait: outstanding, or how it ended."""
+    return await waits_of(request).get(name, wait_id)
+
+
+@router.delete(
+    "/freshness-waits/{wait_id}",
+    operation_id="freshness_waits_cancel",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=responses(NotFound, WaitHasEnded),
+)
+async def cancel_wait(request: Request, name: str, wait_id: str) -> None:
+    """End an outstanding wait before its time."""
+    await waits_of(request).cancel(name, wait_id)
+
+
+def _wants_async(prefer: str | None) -> bool:
+    return any(part.split(";")[0].strip().lower() == "respond-async" for part in (prefer or "").split(","))
+
+
+async def _disconnected(request: Request) -> None:
+    """Ends when the client has gone away, so that nothing is demanded for nobody."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

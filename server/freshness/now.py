@@ -1,0 +1,50 @@
+"""Reading "now" on a source for many waits at once: a reading serves only requests that arrived before it began."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from engine.model.position import Lsn
+
+Reader = Callable[[], Awaitable[Lsn]]
+
+
+class SharedNow:
+    """At most one reading in flight and one batch of requests behind it."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+        self._running: asyncio.Task[None] | None = None
+        self._queued: list[asyncio.Future[Lsn]] = []
+
+    async def get(self) -> Lsn:
+        """A position behind every commit that was acknowledged before this call. Raises what the reading raises."""
+        future: asyncio.Future[Lsn] = asyncio.get_running_loop().create_future()
+        self._queued.append(future)
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._serve())
+        return await future
+
+    async def _serve(self) -> None:
+        try:
+            while self._queued:
+                asking, self._queued = [f for f in self._queued if not f.done()], []
+                if asking:
+                    await self._answer(asking)
+        finally:
+            self._running = None
+
+    async def _answer(self, asking: list[asyncio.Future[Lsn]]) -> None:
+        try:
+            position = await self._read()
+        except BaseException as error:
+            for future in asking:
+                if not future.done():
+                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+            if not isinstance(error, Exception):
+                raise
+            return
+        for future in asking:
+            if not future.done():
+                future.set_result(position)

@@ -1,0 +1,103 @@
+"""What this process knows of a subscription right now: its state, its tables and where it stands.
+
+Fed by reports and by the control database; waits are judged against it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from engine.model.position import Lsn
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
+
+STANDING_STILL = frozenset(
+    {
+        SubscriptionState.PAUSING,
+        SubscriptionState.PAUSED,
+        SubscriptionState.STOPPING,
+        SubscriptionState.STOPPED,
+        SubscriptionState.FAILED,
+    }
+)
+"""States of a subscription in which nothing more will be applied until somebody acts."""
+
+_RATE_SAMPLES = 50
+
+
+@dataclass(slots=True)
+class TableView:
+    """A table as waits see it."""
+
+    id: str
+    schema: str
+    name: str
+    state: TableState
+    reason: str | None = None
+    remedy: str | None = None
+    insert_only: bool = False
+
+    @property
+    def left_out(self) -> bool:
+        """Paused, parked or removed: it does not follow the source, and a wait that names no tables passes over it."""
+        return self.state in {TableState.PAUSED, TableState.PARKED, TableState.REMOVED}
+
+
+@dataclass(slots=True)
+class Picture:
+    """One subscription. Changed only on the event loop."""
+
+    name: str
+    epoch: int = 0
+    state: SubscriptionState = SubscriptionState.CREATED
+    reason: str | None = None
+    remedy: str | None = None
+    tables: dict[str, TableView] = field(default_factory=dict)
+    source: Lsn | None = None
+    captured: Lsn | None = None
+    applied: Lsn | None = None
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    retained_bytes: int | None = None
+    sealed_at: datetime | None = None
+    committed_at: datetime | None = None
+    at: datetime | None = None
+    _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
+
+    @property
+    def furthest(self) -> Lsn | None:
+        """The highest position that is known to exist."""
+        known = [position for position in (self.source, self.captured, self.applied) if position is not None]
+        return max(known) if known else None
+
+    def advance(self, applied: Lsn, monotonic_s: float) -> bool:
+        """Take in the applied position.
+
+        False where it went back, because the source was replaced by one with a shorter log.
+        """
+        forward = self.applied is None or applied >= self.applied
+        if not forward:
+            self._steps.clear()
+        self.applied = applied
+        self._steps.append((monotonic_s, applied.value))
+        return forward
+
+    def restate(self, fresh: Picture) -> None:
+        """Take over everything but positions, which reports bring earlier than the control database."""
+        self.epoch = fresh.epoch
+        self.state = fresh.state
+        self.reason = fresh.reason
+        self.remedy = fresh.remedy
+        self.tables = fresh.tables
+
+    def estimate_ms(self, position: Lsn, monotonic_s: float) -> int | None:
+        """How long until `position` is applied, by the pace of late; None where it stands still or nothing is known."""
+        if self.applied is None or len(self._steps) < 2:
+            return None
+        began, low = self._steps[0]
+        _, high = self._steps[-1]
+        if high <= low or monotonic_s <= began:
+            return None
+        return max(0, round((position.value - high) * (monotonic_s - began) / (high - low) * 1000))

@@ -1,0 +1,108 @@
+"""Freshness waits and pictures of subscriptions in the control database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlmodel import col, delete, select
+
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
+from server.db.models.freshness_wait import FreshnessWaitRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.session import ReadSession, WriteSession
+from server.freshness.picture import Picture, TableView
+from server.freshness.waits import WaitStatus
+
+KEPT = timedelta(days=1)
+"""How long an ended wait can be asked for."""
+
+
+def load_pictures(session: ReadSession, names: Sequence[str] | None = None) -> dict[str, Picture]:
+    """Pictures of these subscriptions (None: all) as the control database has them; unknown names are left out."""
+    query = select(SubscriptionRow)
+    if names is not None:
+        query = query.where(col(SubscriptionRow.name).in_(names))
+    found = {row.id: _picture(row) for row in session.exec(query)}
+    tables = select(TableRow).where(col(TableRow.subscription_id).in_(list(found)))
+    for row in session.exec(tables):
+        found[row.subscription_id].tables[row.id] = _view(row)
+    return {picture.name: picture for picture in found.values()}
+
+
+def existing(session: ReadSession, names: Collection[str]) -> set[str]:
+    """Those of these names that subscriptions have."""
+    return set(session.exec(select(SubscriptionRow.name).where(col(SubscriptionRow.name).in_(list(names)))))
+
+
+def _picture(row: SubscriptionRow) -> Picture:
+    return Picture(
+        name=row.name,
+        epoch=row.epoch,
+        state=SubscriptionState(row.state),
+        reason=row.reason,
+        remedy=row.remedy,
+        source=row.source_position,
+        captured=row.captured_position,
+        applied=row.applied_position,
+        lag_bytes=row.lag_bytes,
+        lag_seconds=row.lag_seconds,
+        retained_bytes=row.retained_bytes,
+        at=row.progress_at,
+    )
+
+
+def _view(row: TableRow) -> TableView:
+    return TableView(
+        id=row.id,
+        schema=row.schema_name,
+        name=row.name,
+        state=TableState(row.state),
+        reason=row.reason,
+        remedy=row.remedy,
+        insert_only=row.insert_only,
+    )
+
+
+def add(session: WriteSession, subscription: str, row: FreshnessWaitRow) -> None:
+    """Keep a wait whose answer is fetched later."""
+    owner = session.exec(select(SubscriptionRow).where(SubscriptionRow.name == subscription)).one()
+    row.subscription_id = owner.id or 0
+    session.add(row)
+    oldest = session.now() - KEPT
+    session.exec(delete(FreshnessWaitRow).where(col(FreshnessWaitRow.ended_at) < oldest))
+
+
+def find(session: ReadSession, subscription: str, wait_id: str) -> FreshnessWaitRow | None:
+    query = (
+        select(FreshnessWaitRow)
+        .join(SubscriptionRow, col(SubscriptionRow.id) == FreshnessWaitRow.subscription_id)
+        .where(SubscriptionRow.name == subscription, FreshnessWaitRow.id == wait_id)
+    )
+    return session.exec(query).first()
+
+
+def still_waiting(session: ReadSession) -> list[tuple[str, FreshnessWaitRow]]:
+    """Waits that had not ended when the server went down, with their subscription's name."""
+    query = (
+        select(SubscriptionRow.name, FreshnessWaitRow)
+        .join(SubscriptionRow, col(SubscriptionRow.id) == FreshnessWaitRow.subscription_id)
+        .where(FreshnessWaitRow.status == WaitStatus.WAITING.value)
+    )
+    return [(name, row) for name, row in session.exec(query)]
+
+
+def end(session: WriteSession, wait_id: str, status: WaitStatus, fields: dict[str, Any]) -> bool:
+    """Write a wait's end; False where it had ended before or is gone."""
+    row = session.get(FreshnessWaitRow, wait_id)
+    if row is None or row.status != WaitStatus.WAITING.value:
+        return False
+    row.status = status.value
+    row.ended_at = session.now()
+    for name, value in fields.items():
+        setattr(row, name, value)
+    session.add(row)
+    return True

@@ -1,0 +1,235 @@
+"""Keeps the pictures of all subscriptions and the waits on them; lives on the event loop.
+
+Reports of the engine and changes of the control database come in, ends of waits and demand go out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from fastapi.concurrency import run_in_threadpool
+
+from engine.link.messages import Answer, Demand, NowBody, Progress, Report, SubscriptionStateReport, TableStateReport
+from engine.link.messages import Now as NowCommand
+from engine.model.position import Lsn
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
+from server.db.database import Database
+from server.engines.hub import EngineAwayError, Hub
+from server.errors import NotFound
+from server.freshness import repository
+from server.freshness.now import SharedNow
+from server.freshness.picture import Picture
+from server.freshness.waits import Unreachable, WaitBook
+
+NOW_TIMEOUT_S = 30.0
+
+
+class FreshnessService:
+    """One book of waits per subscription. Everything is called on the event loop."""
+
+    def __init__(self, database: Database, hub: Hub) -> None:
+        self._database = database
+        self._hub = hub
+        self._books: dict[str, WaitBook] = {}
+        self._nows: dict[str, SharedNow] = {}
+        self._flushing: set[str] = set()
+        self._onlookers: set[asyncio.Future[None]] = set()
+        self.changing = asyncio.Lock()
+        """Held from reading or committing states in the control database until they are in the pictures."""
+
+    # Pictures
+
+    @property
+    def pictures(self) -> list[Picture]:
+        return [book.picture for book in self._books.values()]
+
+    def waiting(self, subscription: str) -> int:
+        """How many waits are outstanding."""
+        book = self._books.get(subscription)
+        return len(book) if book else 0
+
+    async def book(self, subscription: str) -> WaitBook:
+        """The book of a subscription.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        if subscription not in self._books:
+            await self.refresh([subscription])
+        book = self._books.get(subscription)
+        if book is None:
+            raise NotFound(f"There is no subscription named '{subscription}'.", "GET /api/v1/subscriptions lists them.")
+        return book
+
+    async def refresh(self, subscriptions: Sequence[str] | None = None) -> None:
+        """Bring pictures (None: all) up to what the control database says, and end the waits that this decides."""
+        async with self.changing:
+            fresh = await run_in_threadpool(self._load, subscriptions)
+            for name in self._books.keys() if subscriptions is None else subscriptions:
+                if name not in fresh and name in self._books:
+                    self._remove(name)
+            for picture in fresh.values():
+                self._take(picture)
+        self._tell_onlookers()
+
+    async def vanished(self, subscriptions: Collection[str]) -> set[str]:
+        """Those of these subscriptions that have a picture but are no longer in the control database."""
+        known = self._books.keys() & set(subscriptions)
+        if not known:
+            return set()
+
+        def read() -> set[str]:
+            with self._database.read() as session:
+                return repository.existing(session, known)
+
+        return known - await run_in_threadpool(read)
+
+    def _load(self, subscriptions: Sequence[str] | None) -> dict[str, Picture]:
+        with self._database.read() as session:
+            return repository.load_pictures(session, subscriptions)
+
+    def _take(self, fresh: Picture) -> None:
+        book = self._books.get(fresh.name)
+        if book is None:
+            self._books[fresh.name] = WaitBook(fresh)
+            self._nows[fresh.name] = SharedNow(lambda: self._read_now(fresh.name))
+            return
+        book.picture.restate(fresh)
+        book.changed()
+
+    def _remove(self, name: str) -> None:
+        self._nows.pop(name)
+        gone = Unreachable(f"Subscription '{name}' was deleted.", "Wait on a subscription that exists.")
+        self._books.pop(name).end_all(gone)
+
+    # Reports
+
+    def apply(self, report: Report) -> bool:
+        """Take a report of the current epoch into the picture.
+
+        False where the control database has to be read for it.
+        """
+        if isinstance(report, Progress):
+            return self._progress(report)
+        if isinstance(report, SubscriptionStateReport):
+            return self._subscription_state(report)
+        if isinstance(report, TableStateReport):
+            return self._table_state(report)
+        return True
+
+    def _current(self, report: Progress | SubscriptionStateReport | TableStateReport) -> WaitBook | None:
+        book = self._books.get(report.subscription)
+        return book if book is not None and book.picture.epoch == report.epoch else None
+
+    def _progress(self, report: Progress) -> bool:
+        book = self._current(report)
+        if book is None:
+            return report.subscription in self._books
+        picture = book.picture
+        picture.source = report.source or picture.source
+        picture.captured = report.captured or picture.captured
+        picture.lag_bytes = report.lag_bytes
+        picture.lag_seconds = report.lag_seconds
+        picture.retained_bytes = report.retained_bytes
+        picture.sealed_at = report.sealed_at or picture.sealed_at
+        picture.committed_at = report.committed_at or picture.committed_at
+        picture.at = report.at
+        if not picture.advance(report.applied, asyncio.get_running_loop().time()):
+            book.rewound()
+        book.progressed()
+        self._plan_demand(report.subscription)
+        return True
+
+    def _subscription_state(self, report: SubscriptionStateReport) -> bool:
+        book = self._current(report)
+        if book is None:
+            return report.subscription in self._books
+        picture = book.picture
+        picture.state = SubscriptionState(report.state)
+        picture.reason = report.reason
+        picture.remedy = report.remedy
+        book.changed()
+        self._tell_onlookers()
+        return True
+
+    def _table_state(self, report: TableStateReport) -> bool:
+        book = self._current(report)
+        if book is None:
+            return report.subscription in self._books
+        view = book.picture.tables.get(report.table)
+        if view is None:
+            return False
+        view.state = TableState(report.state)
+        view.reason = report.reason
+        view.remedy = report.remedy
+        book.changed({report.table})
+        return True
+
+    # Demand and "now"
+
+    def _plan_demand(self, subscription: str) -> None:
+        """Send what is demanded when the event loop comes round: many waits at once make one demand."""
+        if subscription not in self._flushing:
+            self._flushing.add(subscription)
+            asyncio.get_running_loop().call_soon(self._send_demand, subscription)
+
+    def _send_demand(self, subscription: str) -> None:
+        self._flushing.discard(subscription)
+        book = self._books.get(subscription)
+        position = book.demand() if book is not None else None
+        if position is not None:
+            self._hub.tell(subscription, Demand(subscription=subscription, position=position))
+
+    def added(self, subscription: str) -> None:
+        """A wait was put into the book."""
+        self._plan_demand(subscription)
+
+    def engine_ready(self, subscription: str) -> None:
+        """An engine has this subscription on a new stream; it has heard of no demand yet."""
+        book = self._books.get(subscription)
+        if book is not None:
+            book.forget_demand()
+            self._plan_demand(subscription)
+        self._tell_onlookers()
+
+    def has_engine(self, subscription: str) -> bool:
+        """Whether a connected engine runs this subscription."""
+        return self._hub.owner(subscription) is not None
+
+    async def now(self, subscription: str) -> Lsn:
+        """A position behind every commit that was acknowledged before this call.
+
+        Raises EngineAwayError, EngineSilentError, AnswerError.
+        """
+        reader = self._nows.get(subscription)
+        if reader is None:
+            raise EngineAwayError
+        return await reader.get()
+
+    async def _read_now(self, subscription: str) -> Lsn:
+        engine_id = self._hub.owner(subscription)
+        if engine_id is None:
+            raise EngineAwayError
+        reply = await self._hub.ask(
+            engine_id, lambda request_id: NowCommand(request_id=request_id, subscription=subscription), NOW_TIMEOUT_S
+        )
+        body = reply.body if isinstance(reply, Answer) else {}
+        return NowBody.model_validate(body).position
+
+    # Onlookers
+
+    async def change(self) -> None:
+        """Wait until some subscription's state changed or an engine took one."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._onlookers.add(future)
+        try:
+            await future
+        finally:
+            self._onlookers.discard(future)
+
+    def _tell_onlookers(self) -> None:
+        for future in list(self._onlookers):
+            if not future.done():
+                future.set_result(None)

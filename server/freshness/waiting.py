@@ -1,0 +1,245 @@
+"""Carries one wait from its request to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from engine.model.position import Lsn, MalformedPosition
+from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError
+from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
+from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
+from server.freshness.picture import Picture
+from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, WaitRequest
+from server.freshness.service import FreshnessService
+from server.freshness.waits import Unreachable, Verdict, Wait, WaitBook, WaitStatus
+
+_STARTING_PAUSE_S = 0.2
+_SERVICE_UNAVAILABLE = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A wait as asked for. `position` None is "now"; `tables` are ids, `named` where the request listed them."""
+
+    subscription: str
+    position: Lsn | None
+    tables: frozenset[str]
+    named: bool
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a wait ended: with a receipt, or with a problem."""
+
+    status: WaitStatus
+    waited_ms: float
+    position: Lsn | None
+    applied: Lsn | None
+    receipt: Receipt | None = None
+    problem: Problem | None = None
+
+
+async def understand(
+    service: FreshnessService, subscription: str, request: WaitRequest, pointer: str = "/position"
+) -> Ask:
+    """What the request asks for.
+
+    Raises:
+        NotFound: unknown subscription.
+        InvalidRequest: malformed position or unknown table.
+        NotSupportedYet: a value of `on_timeout` that does not work yet.
+        FreshnessUnreachable: no table is named and none follows the source.
+    """
+    if request.on_timeout != "error":
+        detail = f"on_timeout '{request.on_timeout}' does not work yet."
+        wrong = [FieldError(pointer="/on_timeout", detail=detail)]
+        raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
+    position = parse_position(request.position, pointer)
+    book = await service.book(subscription)
+    timeout_s = request.timeout_ms / 1000
+    if not request.tables:
+        following = frozenset(view.id for view in book.picture.tables.values() if not view.left_out)
+        return Ask(subscription, position, following, named=False, timeout_s=timeout_s)
+    named = [(ref.schema_name, ref.name) for ref in request.tables]
+    if not set(named) <= set(_names(book.picture)):
+        # One that was added a moment ago may not have been heard of.
+        await service.refresh([subscription])
+        book = await service.book(subscription)
+    return Ask(subscription, position, _ids(book.picture, named), named=True, timeout_s=timeout_s)
+
+
+def parse_position(text: str | None, pointer: str) -> Lsn | None:
+    """A position of a request.
+
+    Raises:
+        InvalidRequest: it is malformed.
+    """
+    try:
+        return None if text is None else Lsn.parse(text)
+    except MalformedPosition as error:
+        remedy = "Send a position as the source prints it after the commit: SELECT pg_current_wal_insert_lsn()."
+        raise InvalidRequest.at(pointer, f"{error}.", remedy) from None
+
+
+def _names(picture: Picture) -> dict[tuple[str, str], str]:
+    return {(view.schema, view.name): view.id for view in picture.tables.values() if view.state != "removed"}
+
+
+def _ids(picture: Picture, named: list[tuple[str, str]]) -> frozenset[str]:
+    known = _names(picture)
+    wrong = [
+        FieldError(pointer=f"/tables/{i}", detail=f"Subscription '{picture.name}' has no table {schema}.{name}.")
+        for i, (schema, name) in enumerate(named)
+        if (schema, name) not in known
+    ]
+    if wrong:
+        remedy = f"GET /api/v1/subscriptions/{picture.name}/tables lists its tables."
+        raise InvalidRequest(wrong[0].detail, remedy, errors=wrong)
+    return frozenset(known[name] for name in named)
+
+
+async def carry_out(service: FreshnessService, ask: Ask) -> Ending:
+    """Wait until it is satisfied, cannot be any more, or the deadline has passed.
+
+    Cancelling it leaves nothing behind.
+    """
+    return await _Run(service, ask, await service.book(ask.subscription)).ending()
+
+
+class _Run:
+    """One wait under way."""
+
+    def __init__(self, service: FreshnessService, ask: Ask, book: WaitBook) -> None:
+        self._service = service
+        self._ask = ask
+        self._book = book
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._deadline = self._began + ask.timeout_s
+        self._position = ask.position
+        self._now_ms: float | None = None
+        self._on_arrival = False
+
+    async def ending(self) -> Ending:
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                position = self._position or await self._resolve_now()
+                if isinstance(position, Ending):
+                    return position
+                self._position = position
+                verdict = await self._visible(position)
+        except TimeoutError:
+            return self._timed_out()
+        return self._unreachable(verdict) if verdict is not None else self._satisfied(position)
+
+    async def _resolve_now(self) -> Lsn | Ending:
+        """Read "now" on the source, however often the engine goes away meanwhile; an ending where that is no use."""
+        while True:
+            trouble = self._book.hopeless(self._wait_for(Lsn(0), lambda _: None))
+            if trouble is not None:
+                return self._unreachable(trouble)
+            try:
+                position = await self._service.now(self._ask.subscription)
+            except EngineAwayError:
+                await self._service.change()
+            except EngineSilentError:
+                continue
+            except AnswerError as error:
+                if error.problem.status != _SERVICE_UNAVAILABLE:
+                    return self._failed(error)
+                await asyncio.sleep(_STARTING_PAUSE_S)
+            else:
+                self._now_ms = self._elapsed_ms()
+                return position
+
+    async def _visible(self, position: Lsn) -> Verdict:
+        future: asyncio.Future[Verdict] = self._loop.create_future()
+        wait = self._wait_for(position, future.set_result)
+        self._on_arrival = not self._book.add(wait)
+        if not self._on_arrival:
+            self._service.added(self._ask.subscription)
+        try:
+            return await future
+        finally:
+            self._book.drop(wait)
+
+    def _wait_for(self, position: Lsn, ended: Any) -> Wait:
+        return Wait(position=position, tables=set(self._ask.tables), named=self._ask.named, ended=ended)
+
+    def _satisfied(self, position: Lsn) -> Ending:
+        picture = self._book.picture
+        receipt = _receipt(picture, self._ask, position, self._now_ms, on_arrival=self._on_arrival)
+        return Ending(WaitStatus.SATISFIED, self._elapsed_ms(), position, picture.applied, receipt=receipt)
+
+    def _unreachable(self, why: Unreachable) -> Ending:
+        problem = FreshnessUnreachable(why.detail, why.remedy, extra=self._standing())
+        return self._bad(WaitStatus.UNREACHABLE, problem)
+
+    def _timed_out(self) -> Ending:
+        picture = self._book.picture
+        name = self._ask.subscription
+        standing = self._standing()
+        estimate = None if self._position is None else picture.estimate_ms(self._position, self._loop.time())
+        waited = f"after {self._ask.timeout_s * 1000:.0f} ms"
+        if self._position is None:
+            why = "the engine has not answered" if self._service.has_engine(name) else "no engine has the subscription"
+            detail = f"'Now' could not be read on the source of '{name}' {waited}: {why}."
+        elif picture.applied is None or picture.applied < self._position:
+            detail = f"'{name}' had applied {picture.applied or 'nothing'} {waited}, not yet {self._position}."
+        else:
+            detail = f"'{name}' had applied {self._position}, but not all tables were copied {waited}."
+        problem = FreshnessTimeout(detail, extra={**standing, "estimate_ms": estimate})
+        return self._bad(WaitStatus.TIMED_OUT, problem)
+
+    def _failed(self, error: AnswerError) -> Ending:
+        said = error.problem
+        return self._bad(WaitStatus.FAILED, ReportedProblem(said.status, said.code, said.detail, said.remedy))
+
+    def _bad(self, status: WaitStatus, problem: Problem) -> Ending:
+        return Ending(status, self._elapsed_ms(), self._position, self._book.picture.applied, problem=problem)
+
+    def _standing(self) -> dict[str, Any]:
+        applied = self._book.picture.applied
+        return {
+            "position": None if self._position is None else str(self._position),
+            "applied": None if applied is None else str(applied),
+            "waited_ms": self._elapsed_ms(),
+        }
+
+    def _elapsed_ms(self) -> float:
+        return round((self._loop.time() - self._began) * 1000, 3)
+
+
+def _receipt(picture: Picture, ask: Ask, position: Lsn, now_ms: float | None, *, on_arrival: bool) -> Receipt:
+    covered = [picture.tables[table] for table in ask.tables if table in picture.tables]
+    covered = sorted((view for view in covered if not view.left_out), key=lambda view: (view.schema, view.name))
+    passed_over = [] if ask.named else [v for v in picture.tables.values() if v.left_out and v.state != "removed"]
+    return Receipt(
+        tables=[ReceiptTable(schema=v.schema, name=v.name, state=v.state.value) for v in covered],
+        left_out=[
+            LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in passed_over
+        ],
+        exceptions=[
+            ReceiptException(schema=v.schema, name=v.name, kind="insert_only") for v in covered if v.insert_only
+        ],
+        position=str(position),
+        applied=str(picture.applied),
+        now_ms=now_ms,
+        on_arrival=on_arrival,
+        sealed_at=picture.sealed_at,
+        committed_at=picture.committed_at,
+    )
+
+
+def problem_fields(problem: Problem) -> dict[str, Any]:
+    """A problem as it is kept with a wait whose answer is fetched later."""
+    return {
+        **problem.extra,
+        "status": problem.problem_status,
+        "code": problem.problem_code,
+        "detail": problem.detail,
+        "remedy": problem.remedy,
+    }

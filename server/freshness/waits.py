@@ -1,0 +1,241 @@
+"""The book of outstanding waits of one subscription.
+
+Who waits for which position and tables, and whose time has come. Pure.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from server.freshness.picture import STANDING_STILL, Picture, TableView
+
+HORIZON_BYTES = 64 * 1024 * 1024
+"""A position further than this beyond everything known is not yet demanded.
+
+It may never come, and must not hold up others.
+"""
+
+
+class WaitStatus(StrEnum):
+    """Where a wait stands; all but `waiting` are final."""
+
+    WAITING = "waiting"
+    SATISFIED = "satisfied"
+    TIMED_OUT = "timed_out"
+    UNREACHABLE = "unreachable"
+    FAILED = "failed"
+    """"Now" could not be read on the source."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Why a wait cannot end well, and what to do about it."""
+
+    detail: str
+    remedy: str
+
+
+Verdict = Unreachable | None
+"""None: satisfied."""
+
+
+@dataclass(eq=False, slots=True)
+class Wait:
+    """One outstanding wait. `tables`: ids of those it covers. `ended` is called once, with the verdict."""
+
+    position: Lsn
+    tables: set[str]
+    named: bool
+    ended: Callable[[Verdict], None]
+    open: bool = True
+    due: bool = field(default=False)
+    """Its position is applied; only tables still hold it up."""
+
+
+class WaitBook:
+    """Outstanding waits of one subscription, ended in the order of their positions."""
+
+    def __init__(self, picture: Picture) -> None:
+        self.picture = picture
+        self._order = count()
+        self._by_position: list[tuple[int, int, Wait]] = []
+        self._far: list[tuple[int, int, Wait]] = []
+        self._waits: dict[int, Wait] = {}
+        self._numbers: dict[Wait, int] = {}
+        self._demand: Lsn | None = None
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def add(self, wait: Wait) -> bool:
+        """Take a wait in; False where it has ended at once, because it is satisfied or can never be."""
+        verdict = self._judge(wait)
+        if verdict is not _PENDING:
+            wait.open = False
+            wait.ended(verdict)
+            return False
+        number = next(self._order)
+        self._waits[number] = wait
+        self._numbers[wait] = number
+        entry = (wait.position.value, number, wait)
+        heapq.heappush(self._by_position, entry)
+        if self._near(wait.position):
+            self._want(wait.position)
+        else:
+            heapq.heappush(self._far, entry)
+        return True
+
+    def hopeless(self, wait: Wait) -> Unreachable | None:
+        """Why this wait could not end well whatever its position, so that there is no use in finding that out."""
+        if self.picture.state in STANDING_STILL:
+            return standing_still(self.picture)
+        return self._trouble_with_tables(wait)
+
+    def drop(self, wait: Wait) -> None:
+        """Forget a wait whose deadline passed or that was cancelled; its `ended` is not called."""
+        number = self._numbers.pop(wait, None)
+        if number is not None:
+            wait.open = False
+            del self._waits[number]
+            if len(self._by_position) > 64 and len(self._by_position) > 2 * len(self._waits):
+                self._sweep()
+
+    def progressed(self) -> int:
+        """The applied position moved: end the waits that it satisfies, lowest position first. Returns how many."""
+        applied = self.picture.applied
+        if applied is None:
+            return 0
+        ended = 0
+        while self._by_position and self._by_position[0][0] <= applied.value:
+            wait = heapq.heappop(self._by_position)[2]
+            if wait.open:
+                wait.due = True
+                ended += self._settle(wait)
+        self._bring_near()
+        return ended
+
+    def rewound(self) -> None:
+        """The applied position went back: waits that it had reached have to be reached again."""
+        for number, wait in self._waits.items():
+            if wait.due:
+                wait.due = False
+                heapq.heappush(self._by_position, (wait.position.value, number, wait))
+
+    def changed(self, tables: Collection[str] | None = None) -> int:
+        """States changed, of these tables (None.
+
+        Any, or the subscription's own): end what is satisfied or now unreachable.
+        """
+        affected = [w for w in self._waits.values() if tables is None or not w.tables.isdisjoint(tables)]
+        return sum(self._settle(wait) for wait in sorted(affected, key=lambda w: w.position.value))
+
+    def demand(self) -> Lsn | None:
+        """The highest position that somebody waits for, once: None until a higher one is wanted."""
+        demand, self._demand = self._demand, None
+        return demand
+
+    def forget_demand(self) -> None:
+        """A new engine, or the same with a new stream, has not heard of any demand: name the highest again."""
+        near = [wait.position for wait in self._waits.values() if not wait.due and self._near(wait.position)]
+        self._demand = max(near) if near else None
+
+    def end_all(self, verdict: Verdict) -> None:
+        """End every wait, because the subscription is gone."""
+        for wait in list(self._waits.values()):
+            self.drop(wait)
+            wait.ended(verdict)
+
+    def _settle(self, wait: Wait) -> int:
+        verdict = self._judge(wait)
+        if verdict is _PENDING:
+            return 0
+        self.drop(wait)
+        wait.ended(verdict)
+        return 1
+
+    def _judge(self, wait: Wait) -> Verdict | _Pending:
+        picture = self.picture
+        trouble = self._trouble_with_tables(wait)
+        if trouble is not None:
+            return trouble
+        applied = picture.applied
+        reached = applied is not None and applied >= wait.position
+        if reached and all(picture.tables[table].state is TableState.LIVE for table in wait.tables):
+            return None
+        if picture.state in STANDING_STILL:
+            return standing_still(picture)
+        return _PENDING
+
+    def _trouble_with_tables(self, wait: Wait) -> Unreachable | None:
+        tables = self.picture.tables
+        for table in list(wait.tables):
+            view = tables.get(table)
+            if view is not None and not view.left_out:
+                continue
+            if not wait.named and (view is None or view.state is TableState.REMOVED):
+                wait.tables.discard(table)
+                continue
+            return table_left_out(view)
+        return None if wait.tables else nothing_to_wait_for(self.picture)
+
+    def _near(self, position: Lsn) -> bool:
+        furthest = self.picture.furthest
+        return furthest is None or position.value <= furthest.value + HORIZON_BYTES
+
+    def _bring_near(self) -> None:
+        while self._far and self._near(Lsn(self._far[0][0])):
+            wait = heapq.heappop(self._far)[2]
+            if wait.open:
+                self._want(wait.position)
+
+    def _want(self, position: Lsn) -> None:
+        if self._demand is None or self._demand < position:
+            self._demand = position
+
+    def _sweep(self) -> None:
+        for heap in (self._by_position, self._far):
+            heap[:] = [entry for entry in heap if entry[2].open]
+            heapq.heapify(heap)
+
+
+class _Pending(StrEnum):
+    PENDING = "pending"
+
+
+_PENDING = _Pending.PENDING
+
+
+def standing_still(picture: Picture) -> Unreachable:
+    """Nothing is applied in this state."""
+    because = f": {picture.reason}" if picture.reason else ""
+    remedy = picture.remedy or f"Set desired_state of subscription {picture.name!r} to 'running', then wait again."
+    return Unreachable(f"Subscription {picture.name!r} is {picture.state.value}{because}.", remedy)
+
+
+def table_left_out(view: TableView | None) -> Unreachable:
+    """A table that the wait covers does not follow the source."""
+    if view is None:
+        return Unreachable("A table of this wait was removed.", "Wait again for tables that the subscription has.")
+    because = f": {view.reason}" if view.reason else ""
+    remedies = {
+        TableState.PAUSED: "Set the table's desired_state to 'running', or leave the table out of the wait.",
+        TableState.PARKED: "Reload the table, or leave it out of the wait.",
+        TableState.REMOVED: "Add the table to the subscription again, or leave it out of the wait.",
+    }
+    remedy = view.remedy or remedies[view.state]
+    return Unreachable(f"Table {view.schema}.{view.name} is {view.state.value}{because}.", remedy)
+
+
+def nothing_to_wait_for(picture: Picture) -> Unreachable:
+    """No table follows the source."""
+    return Unreachable(
+        f"Subscription {picture.name!r} has no table that follows its source: each is paused or parked, or there is none.",
+        "Resume or reload a table, then wait again.",
+    )

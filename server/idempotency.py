@@ -1,0 +1,102 @@
+"""Idempotency-Key: a creating POST that is sent again gets the first one's answer and does nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse
+from sqlmodel import col, delete, select
+
+from server.db.dependencies import Writing
+from server.db.models.idempotency import IdempotencyRow
+from server.db.session import WriteSession
+from server.errors import InvalidRequest
+from server.security.principal import Principal
+from server.security.require import principal_of
+
+
+class IdempotencyKeyReused(InvalidRequest):
+    code = "idempotency_key_reused"
+    title = "Idempotency-Key used for something else"
+    default_remedy = "Take a new key for each new request; send an old one only with the very same body."
+
+
+class Replay(Exception):
+    """Ends the request with the answer that its first sending got."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: Any) -> None:
+        super().__init__("the answer of an earlier request")
+        self._status = status
+        self._headers = headers
+        self._body = body
+
+    def response(self) -> Response:
+        return JSONResponse(self._body, self._status, {**self._headers, "Idempotency-Replayed": "true"})
+
+
+class Idempotency:
+    """The key of this request. Without one, everything here does nothing."""
+
+    def __init__(self, session: WriteSession, row: IdempotencyRow | None) -> None:
+        self._session = session
+        self._row = row
+
+    def remember(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        """Keep this answer, in the transaction that does the work."""
+        if self._row is None:
+            return
+        self._row.status = status
+        self._row.body = jsonable_encoder(body)
+        self._row.headers = dict(headers or {})
+        self._session.add(self._row)
+
+
+async def _begin(
+    request: Request,
+    session: Writing,
+    principal: Annotated[Principal, Depends(principal_of)],
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1, max_length=255, description="Names this request, so that sending it again does nothing new."
+        ),
+    ] = None,
+) -> Idempotency:
+    if idempotency_key is None:
+        return Idempotency(session, None)
+    fingerprint = hashlib.sha256(await request.body()).hexdigest()
+    route = f"{request.method} {request.url.path}"
+    return await run_in_threadpool(_claim, session, principal.id, route, idempotency_key, fingerprint)
+
+
+def _claim(session: WriteSession, principal: str, route: str, key: str, fingerprint: str) -> Idempotency:
+    found = session.exec(
+        select(IdempotencyRow).where(
+            IdempotencyRow.principal == principal, IdempotencyRow.route == route, IdempotencyRow.key == key
+        )
+    ).first()
+    if found is not None:
+        if found.fingerprint != fingerprint:
+            raise IdempotencyKeyReused("This Idempotency-Key came before with another body.")
+        raise Replay(found.status, found.headers, found.body)
+    row = IdempotencyRow(
+        principal=principal, route=route, key=key, fingerprint=fingerprint, status=0, created_at=session.now()
+    )
+    # Flushed at once: a second sending at the same time then waits here, or is told of the collision.
+    session.add(row)
+    session.flush()
+    return Idempotency(session, row)
+
+
+Idempotent = Annotated[Idempotency, Depends(_begin, scope="function")]
+
+
+def forget_old(session: WriteSession, hours: int) -> None:
+    """Delete answers older than `hours`."""
+    oldest = session.now() - timedelta(hours=hours)
+    session.exec(delete(IdempotencyRow).where(col(IdempotencyRow.created_at) < oldest))

@@ -1,0 +1,71 @@
+"""What is counted and measured. One registry per application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+if TYPE_CHECKING:
+    from engine.link.messages import BatchReport
+    from server.freshness.waiting import Ending
+
+_WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300, 600)
+_BATCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_BATCH_TRANSACTIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000)
+
+
+class Meters:
+    """Counters and histograms that events feed; gauges are read from the state of things when somebody asks."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        of = ["subscription"]
+        self._waits = Histogram(
+            "penstock_freshness_wait_seconds",
+            "Freshness waits by how they ended.",
+            [*of, "outcome"],
+            buckets=_WAIT_SECONDS,
+            registry=self.registry,
+        )
+        self._on_arrival = Counter(
+            "penstock_freshness_waits_satisfied_on_arrival",
+            "Freshness waits whose position was applied already when they came.",
+            of,
+            registry=self.registry,
+        )
+        self._rows = Counter(
+            "penstock_applied_rows", "Row changes applied, by operation.", [*of, "op"], registry=self.registry
+        )
+        self._batches = Histogram(
+            "penstock_batch_seconds",
+            "Time that batches spent in a stage.",
+            [*of, "stage"],
+            buckets=_BATCH_SECONDS,
+            registry=self.registry,
+        )
+        self._transactions = Histogram(
+            "penstock_batch_transactions",
+            "Source transactions per batch, by the path that it took.",
+            [*of, "path"],
+            buckets=_BATCH_TRANSACTIONS,
+            registry=self.registry,
+        )
+        self._queries = Histogram(
+            "penstock_query_seconds", "Queries by how they ended.", [*of, "outcome"], registry=self.registry
+        )
+
+    def wait_ended(self, subscription: str, ending: Ending) -> None:
+        self._waits.labels(subscription, ending.status.value).observe(ending.waited_ms / 1000)
+        if ending.receipt is not None and ending.receipt.on_arrival:
+            self._on_arrival.labels(subscription).inc()
+
+    def batch_applied(self, batch: BatchReport) -> None:
+        for operation, count in batch.rows.items():
+            self._rows.labels(batch.subscription, operation).inc(count)
+        for stage, duration in batch.seconds.items():
+            self._batches.labels(batch.subscription, stage).observe(duration)
+        self._transactions.labels(batch.subscription, batch.path).observe(batch.transactions)
+
+    def query_ended(self, subscription: str, outcome: str, seconds: float) -> None:
+        self._queries.labels(subscription, outcome).observe(seconds)

@@ -1,0 +1,79 @@
+"""The OpenAPI document: what every endpoint has in common is added here once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from server.errors import (
+    Forbidden,
+    InvalidRequest,
+    Problem,
+    ProblemBody,
+    Unauthenticated,
+    responses,
+)
+
+DESCRIPTION = """Keeps analytic copies of operational tables seconds fresh, and lets a query wait until it sees a commit.
+
+Errors are `application/problem+json` with a stable `code` and a `remedy`. 502, 503 and 504 always mean your own database or
+pipeline. Lists take `page_size` and `page_token`. Resources carry `ETag`; changes honour `If-Match`. PUT may be repeated;
+POST takes `Idempotency-Key` where it creates something. Positions are strings; times are RFC 3339 in UTC."""
+
+TAGS = [
+    {"name": "connections", "description": "How to reach one database, with its secrets; used as source or as target."},
+    {"name": "subscriptions", "description": "One pipeline: a source, a target, a set of tables, policies."},
+    {"name": "tables", "description": "The tables of a subscription, each with a state and a history."},
+    {"name": "events", "description": "What happened."},
+    {"name": "tokens", "description": "Bearer tokens and their roles."},
+    {"name": "health", "description": "For machines that watch over the process."},
+]
+
+
+def install(app: FastAPI) -> None:
+    """Replace the application's document by ours, made once."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
+    )
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    own = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}", by_alias=True)
+    schemas.update(own.pop("$defs", {}))
+    schemas["ProblemBody"] = own
+    for path in document["paths"].values():
+        for operation in path.values():
+            _complete(operation)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    return document
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    """Give an operation the problems that every one of its kind can answer with."""
+    answers: dict[str, Any] = operation["responses"]
+    if "$ref" in str(answers.get("422", {})) and "HTTPValidationError" in str(answers["422"]):
+        del answers["422"]
+    common: list[type[Problem]] = (
+        [InvalidRequest] if operation.get("parameters") or operation.get("requestBody") else []
+    )
+    if operation.get("security"):
+        common += [Unauthenticated, Forbidden]
+    for status, answer in responses(*common).items():
+        if str(status) in answers:
+            answers[str(status)]["content"].setdefault("application/problem+json", {}).setdefault(
+                "examples", {}
+            ).update(answer["content"]["application/problem+json"]["examples"])
+        else:
+            answers[str(status)] = answer
+    operation["responses"] = dict(sorted(answers.items()))

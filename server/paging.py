@@ -1,0 +1,92 @@
+"""Cursor paging: `page_size` and `page_token` in, `items` and `next_page_token` out. Tokens are opaque and keyset-based."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Depends, Query, Request
+from pydantic import BaseModel, Field
+
+from server.errors import FieldError, InvalidRequest
+
+DEFAULT_SIZE = 100
+LARGEST_SIZE = 1000
+
+Item = TypeVar("Item")
+Row = TypeVar("Row")
+
+
+class Page(BaseModel, Generic[Item]):
+    """One page of a list."""
+
+    items: list[Item]
+    next_page_token: str | None = Field(
+        default=None, description="Send it as `page_token` for the next page; null on the last one."
+    )
+
+
+class PageTokenInvalid(InvalidRequest):
+    code = "page_token_invalid"
+    title = "Page token not valid"
+    default_remedy = "Start again without page_token, and keep the filters the same from page to page."
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """How many items, and behind which key; `after` is None on the first page, else what `page` got as key."""
+
+    size: int
+    after: list[Any] | None
+    _filters: str
+
+    @property
+    def limit(self) -> int:
+        """How many rows to read: one more than shown tells whether there is a next page."""
+        return self.size + 1
+
+    def split(self, rows: Sequence[Row]) -> tuple[list[Row], bool]:
+        """The rows to show of `limit` ones read, and whether more follow."""
+        return list(rows[: self.size]), len(rows) > self.size
+
+    def token(self, key: Sequence[Any]) -> str:
+        """The token of the page that begins behind `key`."""
+        content = json.dumps([self._filters, list(key)], separators=(",", ":"))
+        return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
+
+
+def _page_request(
+    request: Request,
+    page_size: Annotated[
+        int, Query(ge=1, description=f"Items per page; more than {LARGEST_SIZE} counts as {LARGEST_SIZE}.")
+    ] = DEFAULT_SIZE,
+    page_token: Annotated[str | None, Query(max_length=4096, description="next_page_token of the page before.")] = None,
+) -> PageRequest:
+    filters = _fingerprint(request)
+    after = None if page_token is None else _parse(page_token, filters)
+    return PageRequest(min(page_size, LARGEST_SIZE), after, filters)
+
+
+def _fingerprint(request: Request) -> str:
+    given = sorted((k, v) for k, v in request.query_params.multi_items() if k not in ("page_size", "page_token"))
+    return hashlib.sha256(json.dumps([request.url.path, given]).encode()).hexdigest()[:12]
+
+
+def _parse(token: str, filters: str) -> list[Any]:
+    try:
+        made_for, key = json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
+        fits = made_for == filters and isinstance(key, list) and all(isinstance(part, str | int) for part in key)
+    except (ValueError, TypeError, binascii.Error):
+        fits = False
+    if not fits:
+        detail = "This page_token was not made by this list with these filters."
+        raise PageTokenInvalid(detail, errors=[FieldError(pointer="/page_token", detail=detail, location="query")])
+    return list(key)
+
+
+Paging = Annotated[PageRequest, Depends(_page_request)]

@@ -1,0 +1,204 @@
+"""Rows of a query as JSON and as CSV. Pure.
+
+JSON: integers up to 64 bits and finite floats are numbers, booleans and NULL are themselves; what a JSON number
+cannot hold exactly (decimals, wider integers, NaN and infinities), times and bytes (hexadecimal) are strings. Lists
+are arrays, structs objects. Years beyond 0001 to 9999 are written with a sign and six digits (ISO 8601); infinite
+times as `infinity`, `-infinity`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_DAY_S = 86_400
+# How the target holds infinite dates (days) and timestamps (its own unit): the ends of the range, symmetrical.
+_INFINITE_DAYS = 2**31 - 1
+_INFINITE_TIME = 2**63 - 1
+
+
+def read_arrow(data: bytes) -> pa.Table:
+    """The rows of an Arrow IPC stream."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        return reader.read_all()
+
+
+def as_json(table: pa.Table, position: str, *, truncated: bool, extra: Mapping[str, Any] | None = None) -> bytes:
+    """The body of a query answer as the API documents it; `extra` members go in as they are."""
+    columns = [{"name": field.name, "type": type_name(field)} for field in table.schema]
+    body = {
+        "columns": columns,
+        "rows": _rows(table),
+        "position": position,
+        "ran_on": "target",
+        "truncated": truncated,
+        **(extra or {}),
+    }
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def as_csv(table: pa.Table) -> bytes:
+    """RFC 4180 with a header line; values as in JSON. NULL is an empty field, an empty text a quoted one."""
+    out = io.StringIO(newline="")
+    for row in [table.column_names, *_rows(table)]:
+        out.write(",".join(_csv_field(value) for value in row))
+        out.write("\r\n")
+    return out.getvalue().encode()
+
+
+def type_name(field: pa.Field) -> str:
+    """The type as the target calls it where the engine said so, else Arrow's name for it."""
+    named = (field.metadata or {}).get(b"type")
+    return named.decode() if named else str(field.type)
+
+
+def _rows(table: pa.Table) -> list[list[Any]]:
+    if not table.num_columns:
+        return []
+    columns = [[value for chunk in column.chunks for value in _values(chunk)] for column in table.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _values(array: pa.Array) -> list[Any]:
+    """The array's values as JSON knows them."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.uuid":
+            return [None if value is None else str(UUID(bytes=value)) for value in array.storage.to_pylist()]
+        return _values(array.storage)
+    if pa.types.is_dictionary(kind):
+        return _values(array.dictionary_decode())
+    if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_union(kind):
+        return [None if item is None else _values(item) for item in _parts(array)]
+    if pa.types.is_struct(kind):
+        return _structs(array)
+    raw, write = _scalar(array)
+    return [None if value is None else write(value) for value in raw]
+
+
+def _parts(array: pa.Array) -> list[pa.Array | None]:
+    return [array[i].values if array[i].is_valid else None for i in range(len(array))]
+
+
+def _structs(array: pa.Array) -> list[dict[str, Any] | None]:
+    names = [array.type.field(i).name for i in range(array.type.num_fields)]
+    fields = [_values(field) for field in array.flatten()]
+    rows = zip(*fields, strict=True) if fields else ((),) * len(array)
+    return [
+        dict(zip(names, row, strict=True)) if valid else None
+        for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)
+    ]
+
+
+def _scalar(array: pa.Array) -> tuple[list[Any], Callable[[Any], Any]]:
+    """Python values of a flat array and how to write one."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        return array.to_pylist(), _float
+    if pa.types.is_decimal(kind):
+        return array.to_pylist(), lambda value: format(value, "f")
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return array.to_pylist(), bytes.hex
+    if pa.types.is_date(kind):
+        return _numbers(array, pa.int32() if kind == pa.date32() else pa.int64()), _date_writer(kind)
+    if pa.types.is_time(kind):
+        return _numbers(array, pa.int32() if kind.bit_width == 32 else pa.int64()), _clock_writer(kind.unit)
+    if pa.types.is_timestamp(kind):
+        return _numbers(array, pa.int64()), _timestamp_writer(kind)
+    if pa.types.is_duration(kind):
+        return _numbers(array, pa.int64()), lambda value: f"PT{_decimal_seconds(value, kind.unit)}S"
+    if pa.types.is_interval(kind):
+        return array.to_pylist(), _interval
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return array.to_pylist(), lambda value: value
+    return array.to_pylist(), str
+
+
+def _numbers(array: pa.Array, storage: pa.DataType) -> list[int | None]:
+    numbers: list[int | None] = array.view(storage).to_pylist()
+    return numbers
+
+
+def _float(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _date_writer(kind: pa.DataType) -> Callable[[int], str]:
+    if kind == pa.date64():
+        return lambda value: _date(value // (_DAY_S * 1000))
+    return lambda value: _infinite(value, _INFINITE_DAYS) or _date(value)
+
+
+def _clock_writer(unit: str) -> Callable[[int], str]:
+    return lambda value: _clock(*divmod(value, _PER_SECOND[unit]), _DIGITS[unit])
+
+
+def _timestamp_writer(kind: pa.TimestampType) -> Callable[[int], str]:
+    zone = "Z" if kind.tz is not None else ""
+
+    def write(value: int) -> str:
+        endless = _infinite(value, _INFINITE_TIME)
+        if endless:
+            return endless
+        seconds, fraction = divmod(value, _PER_SECOND[kind.unit])
+        day, second = divmod(seconds, _DAY_S)
+        return f"{_date(day)}T{_clock(second, fraction, _DIGITS[kind.unit])}{zone}"
+
+    return write
+
+
+def _infinite(value: int, limit: int) -> str | None:
+    return "infinity" if value >= limit else "-infinity" if value <= -limit else None
+
+
+def _date(days: int) -> str:
+    """Days since 1970 as a date of the proleptic Gregorian calendar, whatever the year."""
+    shifted = days + 719_468  # days since 0000-03-01, so that a leap day is the last of its year
+    era, day_of_era = divmod(shifted, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * shifted_month + 2) // 5 + 1
+    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
+    year = year_of_era + era * 400 + (month <= 2)
+    written = f"{year:04d}" if 1 <= year <= 9999 else f"{year:+07d}"
+    return f"{written}-{month:02d}-{day:02d}"
+
+
+def _clock(seconds: int, fraction: int, digits: int) -> str:
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    tail = f".{fraction:0{digits}d}" if fraction else ""
+    return f"{hour:02d}:{minute:02d}:{second:02d}{tail}"
+
+
+def _decimal_seconds(value: int, unit: str) -> str:
+    whole, fraction = divmod(abs(value), _PER_SECOND[unit])
+    tail = f".{fraction:0{_DIGITS[unit]}d}" if fraction else ""
+    return f"{'-' if value < 0 else ''}{whole}{tail}"
+
+
+def _interval(value: Any) -> str:
+    months, days, nanoseconds = value
+    return f"P{months}M{days}DT{_decimal_seconds(nanoseconds, 'ns')}S"
+
+
+def _csv_field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not text or any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

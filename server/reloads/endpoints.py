@@ -1,0 +1,140 @@
+"""Copying tables anew: one, or all of a subscription."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response, status
+from sqlmodel import and_, col, or_, select
+
+from server.db.dependencies import Reading, Writing
+from server.db.models.reload import ReloadRow
+from server.db.session import ReadSession, WriteSession
+from server.errors import InvalidRequest, NotFound, responses
+from server.idempotency import Idempotency, Idempotent
+from server.paging import Page, PageRequest, Paging
+from server.reloads import service
+from server.reloads.schemas import ReloadView
+from server.reloads.service import ReloadHasEnded, ReloadRunning, TableNotReloadable
+from server.security.principal import Role
+from server.security.require import needs
+from server.subscriptions import lookup
+from server.tables import service as tables
+from server.verifications.service import SubscriptionNotRunning
+
+router = APIRouter(prefix="/subscriptions/{name}", tags=["reloads"], dependencies=[needs(Role.VIEWER)])
+
+_OPERATOR = [needs(Role.OPERATOR)]
+_REFUSALS = responses(NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable, InvalidRequest)
+_ACCEPTED = status.HTTP_202_ACCEPTED
+
+
+@router.post(
+    "/reloads",
+    operation_id="reloads_create",
+    status_code=_ACCEPTED,
+    dependencies=_OPERATOR,
+    responses=_REFUSALS,
+)
+def create_reload(
+    request: Request, response: Response, session: Writing, idempotency: Idempotent, name: str
+) -> ReloadView:
+    """Copy all tables anew, with a new slot where that is needed.
+
+    Old rows stay readable until the new ones are there.
+    """
+    return _begin(request, response, session, idempotency, name, None)
+
+
+@router.post(
+    "/tables/{table_id}/reloads",
+    operation_id="table_reloads_create",
+    status_code=_ACCEPTED,
+    dependencies=_OPERATOR,
+    responses=_REFUSALS,
+)
+def create_table_reload(
+    request: Request, response: Response, session: Writing, idempotency: Idempotent, name: str, table_id: str
+) -> ReloadView:
+    """Copy a table anew; its old rows stay readable until the new ones are there."""
+    return _begin(request, response, session, idempotency, name, table_id)
+
+
+def _begin(
+    request: Request,
+    response: Response,
+    session: WriteSession,
+    idempotency: Idempotency,
+    name: str,
+    table_id: str | None,
+) -> ReloadView:
+    row = service.begin(session, name, table_id)
+    view = service.view(row)
+    headers = {"Location": f"{request.url.path}/{row.id}"}
+    response.headers.update(headers)
+    idempotency.remember(_ACCEPTED, view, headers)
+    return view
+
+
+@router.get("/reloads", operation_id="reloads_list", responses=responses(NotFound, InvalidRequest))
+def list_reloads(session: Reading, name: str, paging: Paging) -> Page[ReloadView]:
+    """Reloads of a subscription and of its tables, the newest first."""
+    return _page(session, name, None, paging)
+
+
+@router.get(
+    "/tables/{table_id}/reloads", operation_id="table_reloads_list", responses=responses(NotFound, InvalidRequest)
+)
+def list_table_reloads(session: Reading, name: str, table_id: str, paging: Paging) -> Page[ReloadView]:
+    """Reloads of one table, the newest first."""
+    tables.get(session, name, table_id)
+    return _page(session, name, table_id, paging)
+
+
+def _page(session: ReadSession, name: str, table_id: str | None, paging: PageRequest) -> Page[ReloadView]:
+    subscription = lookup.get(session, name)
+    created, key = col(ReloadRow.created_at), col(ReloadRow.id)
+    query = select(ReloadRow).where(ReloadRow.subscription_id == subscription.id)
+    if table_id is not None:
+        query = query.where(ReloadRow.table_id == table_id)
+    if paging.after is not None:
+        last = service.get(session, name, str(paging.after[0]))
+        query = query.where(or_(created < last.created_at, and_(created == last.created_at, key < last.id)))
+    rows, more = paging.split(session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all())
+    return Page(
+        items=[service.view(row) for row in rows], next_page_token=paging.token([rows[-1].id]) if more else None
+    )
+
+
+@router.get("/reloads/{reload_id}", operation_id="reloads_get", responses=responses(NotFound))
+def get_reload(session: Reading, name: str, reload_id: str) -> ReloadView:
+    """Progress or result of a reload."""
+    return service.view(service.get(session, name, reload_id))
+
+
+@router.get("/tables/{table_id}/reloads/{reload_id}", operation_id="table_reloads_get", responses=responses(NotFound))
+def get_table_reload(session: Reading, name: str, table_id: str, reload_id: str) -> ReloadView:
+    """Progress or result of a table's reload."""
+    return service.view(service.get(session, name, reload_id, table_id))
+
+
+@router.delete(
+    "/reloads/{reload_id}",
+    operation_id="reloads_cancel",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=_OPERATOR,
+    responses=responses(NotFound, ReloadHasEnded),
+)
+def cancel_reload(session: Writing, name: str, reload_id: str) -> None:
+    """End a reload before its time; the old rows stay."""
+    service.cancel(session, name, reload_id)
+
+
+@router.delete(
+    "/tables/{table_id}/reloads/{reload_id}",
+    operation_id="table_reloads_cancel",
+    status_code=status.HTTP_204_NO_CONTENT,
+    dependencies=_OPERATOR,
+    responses=responses(NotFound, ReloadHasEnded),
+)
+def cancel_table_reload(session: Writing, name: str, table_id: str, reload_id: str) -> None:
+    """End a table's reload before its time; the old rows stay."""
+    service.cancel(session, name, reload_id, table_id)

@@ -1,0 +1,117 @@
+"""Reloads: begun here, done by the engine, shown here."""
+
+from __future__ import annotations
+
+import uuid
+
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import Refused, TableEvent, TableState, next_state
+from server.db.models.reload import ReloadRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.outbox import enqueue
+from server.db.session import ReadSession, WriteSession
+from server.engines.work import UNENDED, WorkState
+from server.errors import Conflict, NotFound
+from server.freshness.picture import STANDING_STILL
+from server.reloads.schemas import ReloadProgress, ReloadView
+from server.subscriptions import lookup
+from server.tables import service as tables
+from server.verifications.service import SubscriptionNotRunning
+
+
+class ReloadRunning(Conflict):
+    code = "reload_running"
+    title = "A reload is running"
+    default_remedy = "Wait until it has ended, or DELETE it."
+
+
+class TableNotReloadable(Conflict):
+    code = "table_not_reloadable"
+    title = "The table cannot be reloaded now"
+    default_remedy = "Wait until its copy has ended."
+
+
+class ReloadHasEnded(Conflict):
+    code = "reload_has_ended"
+    title = "The reload has ended"
+    default_remedy = "Begin a new one."
+
+
+def begin(session: WriteSession, name: str, table_id: str | None) -> ReloadRow:
+    """Ask the engine to copy a table anew, or all tables (`table_id` None). Also the remedy of a failed subscription.
+
+    Raises:
+        NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable.
+    """
+    subscription = lookup.get(session, name)
+    _require_state(subscription, table_id)
+    for running in session.exec(_unended(subscription)):
+        if table_id is None or running.table_id in {None, table_id}:
+            what = "all tables" if running.table_id is None else f"table '{running.table_id}'"
+            detail = f"Reload '{running.id}' of {what} is {running.state}."
+            raise ReloadRunning(detail, extra={"running": running.id})
+    if table_id is not None:
+        table = tables.get(session, name, table_id)
+        after = next_state(TableState(table.state), TableEvent.RELOAD)
+        if isinstance(after, Refused):
+            raise TableNotReloadable(f"Table {table.schema_name}.{table.name}: {after.reason}.")
+    row = ReloadRow(
+        id=f"l{uuid.uuid4().hex}",
+        subscription_id=subscription.id or 0,
+        table_id=table_id,
+        state=WorkState.QUEUED.value,
+        created_at=session.now(),
+    )
+    session.add(row)
+    session.flush()
+    enqueue(session, name, "reload", {"id": row.id})
+    return row
+
+
+def _require_state(subscription: SubscriptionRow, table_id: str | None) -> None:
+    state = SubscriptionState(subscription.state)
+    remedies_failure = state is SubscriptionState.FAILED and table_id is None
+    if state in STANDING_STILL and not remedies_failure:
+        raise SubscriptionNotRunning(f"Subscription '{subscription.name}' is {state.value}.", subscription.remedy)
+
+
+def _unended(subscription: SubscriptionRow) -> SelectOfScalar[ReloadRow]:
+    return select(ReloadRow).where(ReloadRow.subscription_id == subscription.id, col(ReloadRow.state).in_(UNENDED))
+
+
+def get(session: ReadSession, name: str, reload_id: str, table_id: str | None = None) -> ReloadRow:
+    """A reload of a subscription, or of one of its tables; NotFound where there is none of this id."""
+    subscription = lookup.get(session, name)
+    row = session.get(ReloadRow, reload_id)
+    if row is None or row.subscription_id != subscription.id or (table_id is not None and row.table_id != table_id):
+        raise NotFound(f"Subscription '{name}' has no such reload '{reload_id}'.")
+    return row
+
+
+def cancel(session: WriteSession, name: str, reload_id: str, table_id: str | None = None) -> None:
+    """End a reload before its time; ReloadHasEnded where that is too late."""
+    row = get(session, name, reload_id, table_id)
+    if row.state not in UNENDED:
+        raise ReloadHasEnded(f"Reload '{reload_id}' has {row.state}.")
+    row.state = WorkState.CANCELLED.value
+    row.ended_at = session.now()
+    row.eta_seconds = None
+    session.add(row)
+    enqueue(session, name, "cancel", {"id": row.id})
+
+
+def view(row: ReloadRow) -> ReloadView:
+    """As REST shows it."""
+    return ReloadView(
+        id=row.id,
+        table_id=row.table_id,
+        state=WorkState(row.state),
+        copied=ReloadProgress(rows=row.rows, bytes=row.bytes, percent=row.percent, eta_seconds=row.eta_seconds),
+        position=None if row.position is None else str(row.position),
+        problem=row.problem,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+    )

@@ -1,0 +1,45 @@
+"""The list of all routers, and of the services that live as long as the application. A new noun is one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from fastapi import APIRouter, FastAPI
+
+from server.batches.endpoints import router as batches
+from server.connections.endpoints import router as connections
+from server.engines import channel
+from server.engines.endpoints import router as engines
+from server.events.endpoints import router as events
+from server.freshness.endpoints import router as freshness
+from server.health.endpoints import router as health
+from server.metrics.endpoints import router as metrics
+from server.queries.endpoints import router as queries
+from server.reloads.endpoints import router as reloads
+from server.schema_versions.endpoints import router as schema_versions
+from server.security.endpoints import router as tokens
+from server.subscriptions.endpoints import router as subscriptions
+from server.tables.endpoints import router as tables
+from server.verifications.endpoints import router as verifications
+
+API_PREFIX = "/api/v1"
+
+API_ROUTERS: tuple[APIRouter, ...] = (
+    connections,
+    subscriptions,
+    tables,
+    schema_versions,
+    reloads,
+    freshness,
+    queries,
+    batches,
+    verifications,
+    events,
+    engines,
+    tokens,
+)
+PLAIN_ROUTERS: tuple[APIRouter, ...] = (health, metrics)
+
+SERVICES: tuple[Callable[[FastAPI], AbstractAsyncContextManager[None]], ...] = (channel.running,)
+"""Entered in this order after the database is open (`app.state.database`), left in reverse order before it closes."""

@@ -1,0 +1,37 @@
+"""The versioned history of a table."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from server.db.dependencies import Reading
+from server.errors import NotFound, responses
+from server.naming import NamePath
+from server.paging import Page, PageTokenInvalid, Paging
+from server.schema_versions import service
+from server.schema_versions.schemas import VersionView
+from server.security.principal import Role
+from server.security.require import needs
+from server.tables import service as tables
+
+router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
+
+
+@router.get(
+    "/{table_id}/versions",
+    operation_id="schema_versions_list",
+    summary="List a table's history",
+    responses=responses(NotFound, PageTokenInvalid),
+)
+def list_versions(
+    session: Reading, paging: Paging, name: NamePath, table_id: Annotated[str, Path(max_length=64)]
+) -> Page[VersionView]:
+    """Every change of its structure or state, oldest first, also of a removed table."""
+    table = tables.get(session, name, table_id)
+    rows = service.page(session, table.id, int(paging.after[0]) if paging.after else None, paging.limit)
+    shown, more = paging.split(rows)
+    return Page(
+        items=[service.view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None
+    )

@@ -1,0 +1,81 @@
+"""Writes and reads the history of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlmodel import col, select
+
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from server.db.models.schema_version import SchemaVersionRow
+from server.db.session import ReadSession, WriteSession
+from server.schema_versions.schemas import VersionColumn, VersionView
+
+
+def record_structure(
+    session: WriteSession, table_id: str, position: Lsn, columns: Sequence[Mapping[str, Any]], key: Sequence[str]
+) -> None:
+    """The table has this structure from `position` on. A report that comes twice is recorded once.
+
+    `columns`: `name`, `type`, `attnum`, `nullable`, `mapped` of each.
+    """
+    newest = session.exec(
+        select(SchemaVersionRow)
+        .where(SchemaVersionRow.table_id == table_id, SchemaVersionRow.change == "structure")
+        .order_by(col(SchemaVersionRow.id).desc())
+        .limit(1)
+    ).first()
+    wanted = [dict(column) for column in columns]
+    if newest is not None and newest.position == position and newest.columns == wanted and newest.key == list(key):
+        return
+    session.add(
+        SchemaVersionRow(
+            table_id=table_id, change="structure", position=position, columns=wanted, key=list(key), at=session.now()
+        )
+    )
+
+
+def record_state(
+    session: WriteSession,
+    table_id: str,
+    state: TableState,
+    *,
+    position: Lsn | None = None,
+    code: str | None = None,
+    reason: str | None = None,
+) -> None:
+    """The table is in this state, from `position` on where one belongs to it."""
+    session.add(
+        SchemaVersionRow(
+            table_id=table_id,
+            change="state",
+            position=position,
+            state=state.value,
+            code=code,
+            reason=reason,
+            at=session.now(),
+        )
+    )
+
+
+def page(session: ReadSession, table_id: str, after: int | None, limit: int) -> list[SchemaVersionRow]:
+    """The history in the order in which it was recorded."""
+    query = select(SchemaVersionRow).where(SchemaVersionRow.table_id == table_id)
+    if after is not None:
+        query = query.where(col(SchemaVersionRow.id) > after)
+    return list(session.exec(query.order_by(col(SchemaVersionRow.id)).limit(limit)))
+
+
+def view(row: SchemaVersionRow) -> VersionView:
+    return VersionView(
+        change="state" if row.change == "state" else "structure",
+        position=None if row.position is None else str(row.position),
+        at=row.at,
+        columns=None if row.columns is None else [VersionColumn.model_validate(column) for column in row.columns],
+        key=row.key,
+        state=None if row.state is None else TableState(row.state),
+        code=row.code,
+        reason=row.reason,
+    )

@@ -1,0 +1,51 @@
+"""What has to be there before the first request: an administrator's token, the engine's, and freshly sealed secrets."""
+
+from __future__ import annotations
+
+import sys
+
+from sqlmodel import col, select
+
+from server.db.database import Database
+from server.db.models.connection import ConnectionRow
+from server.logs import get_logger
+from server.security import tokens
+from server.security.principal import Role
+from server.security.secret_box import SecretBox, SecretsUnreadable
+from server.settings import Settings
+
+_log = get_logger(__name__)
+_PRESET_ADMIN = "preset-admin"
+_PRESET_ENGINE = "preset-engine"
+_FIRST_ADMIN = "first-admin"
+
+
+def ensure_tokens(database: Database, settings: Settings) -> None:
+    """Take in preset tokens; where nobody could administer the server, make a token and print it, this once, on stderr."""
+    first: str | None = None
+    with database.write() as session:
+        if settings.admin_token is not None:
+            tokens.preset(session, _PRESET_ADMIN, Role.ADMIN, settings.admin_token.get_secret_value())
+        if settings.engine_token is not None:
+            tokens.preset(session, _PRESET_ENGINE, Role.ENGINE, settings.engine_token.get_secret_value())
+        if not settings.insecure_no_auth and not tokens.has_admin(session):
+            _, first = tokens.create(session, _FIRST_ADMIN, Role.ADMIN)
+    if first is not None:
+        # Not a log record: logs are collected and kept.
+        sys.stderr.write(f"\nFirst administrator token (shown once, keep it): {first}\n\n")
+        sys.stderr.flush()
+
+
+def renew_seals(database: Database, box: SecretBox) -> None:
+    """Seal with the first key whatever an older one sealed, so that the older one can be thrown away."""
+    with database.write() as session:
+        rows = session.exec(select(ConnectionRow).where(col(ConnectionRow.secrets_sealed).is_not(None))).all()
+        for row in rows:
+            try:
+                sealed = box.renewed(row.secrets_sealed or "")
+            except SecretsUnreadable:
+                _log.warning("secrets_unreadable", connection=row.name)
+                continue
+            if sealed is not None:
+                row.secrets_sealed = sealed
+                session.add(row)

@@ -1,0 +1,37 @@
+"""Who sends a request, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Roles of tokens. Of the first three each may do what the ones before it may; `engine` may only be an engine."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    ENGINE = "engine"
+
+
+_RANK = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever holds the token of this `id`; `everything` where nobody is asked who they are."""
+
+    id: str
+    name: str
+    role: Role
+    everything: bool = False
+
+    def may(self, needed: Role) -> bool:
+        """Whether this one may do what `needed` is asked for."""
+        if self.everything or self.role is needed:
+            return True
+        return needed in _RANK and _RANK.get(self.role, 0) >= _RANK[needed]
+
+
+ANYBODY = Principal(id="anybody", name="anybody", role=Role.ADMIN, everything=True)

@@ -1,0 +1,65 @@
+"""The dependency that lets a request in: `dependencies=[needs(Role.OPERATOR)]`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from server.db.dependencies import database_of
+from server.errors import Forbidden, Unauthenticated
+from server.security import tokens
+from server.security.principal import ANYBODY, Principal, Role
+from server.settings import is_loopback
+
+_bearer = HTTPBearer(
+    auto_error=False, scheme_name="token", description="A token made by the server or `penstock token`."
+)
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="penstock"'}
+
+
+def principal_of(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Principal:
+    """Who sends the request.
+
+    Raises:
+        Unauthenticated: there is no valid token.
+    """
+    if request.app.state.settings.insecure_no_auth:
+        _refuse_foreign_host(request)
+        return ANYBODY
+    if credentials is None:
+        raise Unauthenticated("The request carries no token.", headers=_CHALLENGE)
+    with database_of(request).read() as session:
+        found = tokens.find(session, credentials.credentials)
+    if found is None:
+        raise Unauthenticated("The token is unknown or was revoked.", headers=_CHALLENGE)
+    return found
+
+
+Caller = Annotated[Principal, Depends(principal_of)]
+
+
+def needs(role: Role) -> Any:
+    """A dependency that refuses whoever may not do what `role` may."""
+
+    def check(principal: Caller) -> None:
+        if not principal.may(role):
+            raise Forbidden(
+                f"This needs the role {role.value}; the token '{principal.name}' has {principal.role.value}."
+            )
+
+    check.__name__ = f"needs_{role.value}"
+    return Depends(check)
+
+
+def _refuse_foreign_host(request: Request) -> None:
+    # Without tokens, a web page could reach us under a name of its own that resolves to this machine.
+    host = request.url.hostname or ""
+    if not is_loopback(host):
+        raise Forbidden(
+            "Without authentication the server answers only under a loopback address.",
+            "Use http://127.0.0.1, or start the server without --insecure-no-auth.",
+        )

@@ -1,0 +1,91 @@
+"""Bearer tokens: making, finding and revoking them. Only their hashes are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from sqlmodel import col, select
+
+from server.db.models.token import TokenRow
+from server.db.session import ReadSession, WriteSession
+from server.errors import Conflict, NotFound
+from server.security.principal import Principal, Role
+
+PREFIX = "pst_"
+
+
+class TokenNameTaken(Conflict):
+    code = "token_name_taken"
+    title = "A token of this name exists"
+    default_remedy = "Choose another name, or revoke that token first."
+
+
+class LastAdminToken(Conflict):
+    code = "last_admin_token"
+    title = "The last administrator's token"
+    default_remedy = "Make another administrator's token first."
+
+
+def digest(token: str) -> str:
+    """What is stored in place of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def create(session: WriteSession, name: str, role: Role, token: str | None = None) -> tuple[TokenRow, str]:
+    """Make a token and return it together with its row; nobody can read it again. `token` presets its text.
+
+    Raises:
+        TokenNameTaken: a token of this name exists.
+    """
+    if session.exec(select(TokenRow).where(TokenRow.name == name)).first() is not None:
+        raise TokenNameTaken(f"A token named '{name}' exists already.")
+    text = token or PREFIX + secrets.token_urlsafe(32)
+    row = TokenRow(id=secrets.token_hex(6), name=name, role=role.value, digest=digest(text), created_at=session.now())
+    session.add(row)
+    session.flush()
+    return row, text
+
+
+def find(session: ReadSession, token: str) -> Principal | None:
+    """Whose token this is."""
+    row = session.exec(select(TokenRow).where(TokenRow.digest == digest(token))).first()
+    return None if row is None else Principal(id=row.id, name=row.name, role=Role(row.role))
+
+
+def list_all(session: ReadSession) -> list[TokenRow]:
+    return list(session.exec(select(TokenRow).order_by(col(TokenRow.name))))
+
+
+def revoke(session: WriteSession, token_id: str) -> None:
+    """Make a token useless from now on.
+
+    Raises:
+        NotFound: there is no such token.
+        LastAdminToken: nobody could administer the server any more.
+    """
+    row = session.get(TokenRow, token_id)
+    if row is None:
+        raise NotFound(f"There is no token with the id '{token_id}'.", "GET /api/v1/tokens lists them.")
+    admins = session.exec(select(TokenRow).where(TokenRow.role == Role.ADMIN.value)).all()
+    if row.role == Role.ADMIN.value and len(admins) == 1:
+        raise LastAdminToken(f"'{row.name}' is the last token with the role admin.")
+    session.delete(row)
+
+
+def preset(session: WriteSession, name: str, role: Role, token: str) -> None:
+    """Let exactly `token` be valid under `name`, in place of the one that was preset there before."""
+    wanted = digest(token)
+    same_text = session.exec(select(TokenRow).where(TokenRow.digest == wanted)).first()
+    named = session.exec(select(TokenRow).where(TokenRow.name == name)).first()
+    if same_text is not None and same_text.role == role.value:
+        return
+    for row in (same_text, named):
+        if row is not None:
+            session.delete(row)
+    session.flush()
+    create(session, name, role, token)
+
+
+def has_admin(session: ReadSession) -> bool:
+    return session.exec(select(TokenRow).where(TokenRow.role == Role.ADMIN.value)).first() is not None

@@ -1,0 +1,150 @@
+"""Settings of the server: built-in defaults, then `penstock.toml` in the home folder, then `PENSTOCK_*`, then arguments."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+FILE_NAME = "penstock.toml"
+FILE_TABLE = "server"
+
+
+class SettingsError(ValueError):
+    """A setting is wrong; the message names it and says what is allowed, and never holds a secret."""
+
+
+def default_home() -> Path:
+    """`PENSTOCK_HOME`, or `.penstock` in the user's home."""
+    return Path(os.environ.get("PENSTOCK_HOME") or Path.home() / ".penstock").expanduser()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Settings(BaseSettings):
+    """Every setting of the server. Environment: `PENSTOCK_` and the name; file: the table `[server]`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PENSTOCK_", extra="forbid", frozen=True, hide_input_in_errors=True, env_ignore_empty=True
+    )
+
+    home: Path = Field(default_factory=default_home, description="Data folder; made when missing.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8470, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    database_url: str | None = Field(
+        default=None,
+        description="Control database: `sqlite:///PATH` or `postgresql+psycopg://…`; by default penstock.db in the home folder.",
+    )
+    admin_token: SecretStr | None = Field(
+        default=None,
+        description="Presets an administrator's token, at least 16 characters; else one is made and printed.",
+    )
+    engine_token: SecretStr | None = Field(
+        default=None, description="Token with which the engine registers, at least 16 characters."
+    )
+    secret_keys: SecretStr | None = Field(
+        default=None,
+        description="Fernet keys for stored secrets, newest first, divided by commas; by default the file secret.key in home.",
+    )
+    insecure_no_auth: bool = Field(default=False, description="Everybody is administrator; loopback addresses only.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
+    event_retention_days: int = Field(default=30, ge=1, description="Events older than this are deleted.")
+    idempotency_hours: int = Field(default=24, ge=1, description="How long an Idempotency-Key is remembered.")
+    engine_request_timeout_s: float = Field(
+        default=30.0, gt=0, description="How long checks and discovery wait for the engine's answer."
+    )
+    max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0, description="Largest request body of users.")
+
+    @field_validator("home")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("admin_token", "engine_token")
+    @classmethod
+    def _long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < 16:
+            raise ValueError("a token has at least 16 characters")
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _known_database(cls, value: str | None) -> str | None:
+        if value is not None and value.startswith("postgresql://"):
+            return value.replace("postgresql://", "postgresql+psycopg://", 1)
+        if value is not None and not value.startswith(("sqlite:///", "postgresql+psycopg://")):
+            raise ValueError("the control database is sqlite:///PATH or postgresql+psycopg://USER@HOST/DATABASE")
+        return value
+
+    @model_validator(mode="after")
+    def _no_auth_stays_here(self) -> Settings:
+        if self.insecure_no_auth and not is_loopback(self.host):
+            raise ValueError("insecure_no_auth works only on a loopback host such as 127.0.0.1")
+        return self
+
+    @property
+    def control_database(self) -> str:
+        """URL of the control database."""
+        return self.database_url or f"sqlite:///{self.home / 'penstock.db'}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        home = init_settings().get("home") or env_settings().get("home") or default_home()
+        return init_settings, env_settings, _FileSource(settings_cls, Path(str(home)).expanduser() / FILE_NAME)
+
+
+class _FileSource(PydanticBaseSettingsSource):
+    """Reads the table `[server]` of the settings file; other tables belong to others."""
+
+    def __init__(self, settings_cls: type[BaseSettings], path: Path) -> None:
+        super().__init__(settings_cls)
+        self._path = path
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        if not self._path.is_file():
+            return {}
+        try:
+            content = tomllib.loads(self._path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            raise SettingsError(f"{self._path} cannot be read: {error}") from error
+        table = content.get(FILE_TABLE, {})
+        if not isinstance(table, dict):
+            raise SettingsError(f"{self._path}: '{FILE_TABLE}' must be a table, written [{FILE_TABLE}]")
+        return table
+
+
+def load_settings(**arguments: Any) -> Settings:
+    """Settings from all sources; `arguments` that are None count as not given.
+
+    Raises:
+        SettingsError: a value is refused or a name is unknown.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, item['loc'])) or 'settings'}: {item['msg']}" for item in error.errors()]
+        raise SettingsError("; ".join(lines)) from None

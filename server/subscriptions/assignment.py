@@ -1,0 +1,73 @@
+"""What the engine is told of a subscription, put together at delivery. Secrets are in it: never stored, never logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from server.connections import repository as connections
+from server.connections.service import opened
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.session import ReadSession
+from server.errors import NotFound
+from server.security.secret_box import SecretBox
+from server.subscriptions import lookup
+from server.subscriptions.policies import BatchBody, CapturePolicy, QueuePolicy
+from server.tables import repository as tables
+from server.tables.body import part
+
+
+def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[str, Any]:
+    """The whole subscription, in the shape of the command `assign` without its kind.
+
+    Raises:
+        NotFound: there is no such subscription.
+        SecretsUnreadable: a connection's secrets cannot be opened.
+    """
+    row = lookup.get(session, name)
+    ends = connections.by_ids(session, [row.source_id, row.target_id])
+    queue = QueuePolicy.model_validate(row.queue)
+    return {
+        "name": row.name,
+        "epoch": row.epoch,
+        "source": opened(ends[row.source_id], box),
+        "target": opened(ends[row.target_id], box),
+        "tables": [_part(table) for table in tables.present(session, row.id or 0)],
+        "slot": row.slot,
+        "desired": row.desired_state,
+        "queue_mode": queue.mode.value,
+        "queue_budget_bytes": queue.budget_bytes,
+        "slot_budget_bytes": CapturePolicy.model_validate(row.capture).slot_budget_bytes,
+        "batch": BatchBody.model_validate(row.batch).model_dump(),
+    }
+
+
+def build_table(session: ReadSession, table_id: str) -> dict[str, Any]:
+    """One table, in the shape of the spec of the command `table`.
+
+    Raises:
+        NotFound: there is no such table.
+    """
+    row = session.get(TableRow, table_id)
+    if row is None:
+        raise NotFound(f"There is no table with the id '{table_id}'.")
+    return _part(row)
+
+
+def build_connection(session: ReadSession, box: SecretBox, row: SubscriptionRow) -> dict[str, Any]:
+    """The source connection of a subscription, secrets in clear."""
+    return opened(connections.by_ids(session, [row.source_id])[row.source_id], box)
+
+
+def _part(row: TableRow) -> dict[str, Any]:
+    return part(
+        row.id,
+        source=(row.schema_name, row.name),
+        target=(row.target_schema, row.target_name),
+        key=row.key,
+        operations=row.operations,
+        where=row.where,
+        insert_only=row.insert_only,
+        map_as=row.map_as,
+        paused=row.desired_state == "paused",
+    )

@@ -1,0 +1,200 @@
+"""Subscriptions: declare, look at, pause, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from engine.model.subscription_state import SubscriptionState
+from server.connections.repository import by_ids
+from server.connections.service import opened
+from server.db.dependencies import Reading, Writing, database_of
+from server.db.models.subscription import SubscriptionRow
+from server.db.session import ReadSession
+from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.errors import NotFound, NotSupportedYet, PreconditionFailed, responses
+from server.etags import IfMatch, set_etag
+from server.naming import NamePath
+from server.paging import Page, PageTokenInvalid, Paging
+from server.security.box import Box
+from server.security.principal import Role
+from server.security.require import needs
+from server.security.secret_box import SecretsUnreadable
+from server.subscriptions import lookup, repository, service
+from server.subscriptions.lookup import SubscriptionDeleting
+from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
+from server.subscriptions.service import SubscriptionEndpointFixed
+from server.subscriptions.views import views
+from server.tables.body import TableBody
+from server.tables.declaration import PatternMatchesNothing
+from server.tables.service import TableTargetFixed, TransitionRefused
+
+router = APIRouter(prefix="/subscriptions", tags=["subscriptions"], dependencies=[needs(Role.VIEWER)])
+
+_CHANGE = responses(
+    SubscriptionEndpointFixed,
+    SubscriptionDeleting,
+    TableTargetFixed,
+    TransitionRefused,
+    SecretsUnreadable,
+    PreconditionFailed,
+    PatternMatchesNothing,
+    NotSupportedYet,
+    EngineUnavailable,
+    EngineTimeout,
+)
+
+
+def _shown(request: Request, session: ReadSession, row: SubscriptionRow) -> SubscriptionView:
+    return views(session, [row], request.app.state.clock.now())[0]
+
+
+@router.get("", operation_id="subscriptions_list", summary="List subscriptions", responses=responses(PageTokenInvalid))
+def list_subscriptions(
+    request: Request,
+    session: Reading,
+    paging: Paging,
+    state: Annotated[SubscriptionState | None, Query(description="Only those in this state.")] = None,
+) -> Page[SubscriptionView]:
+    """All subscriptions, by name."""
+    after = str(paging.after[0]) if paging.after else None
+    shown, more = paging.split(repository.page(session, after, paging.limit, state.value if state else None))
+    return Page(
+        items=views(session, shown, request.app.state.clock.now()),
+        next_page_token=paging.token([shown[-1].name]) if more else None,
+    )
+
+
+@router.get("/{name}", operation_id="subscriptions_get", summary="Get a subscription", responses=responses(NotFound))
+def get_subscription(request: Request, session: Reading, response: Response, name: NamePath) -> SubscriptionView:
+    """What was declared, the state, positions and lag. The ETag follows the declaration only."""
+    row = service.get(session, name)
+    set_etag(response, row)
+    return _shown(request, session, row)
+
+
+@router.put(
+    "/{name}",
+    operation_id="subscriptions_put",
+    summary="Create or replace a subscription",
+    dependencies=[needs(Role.OPERATOR)],
+    responses={201: {"description": "Created", "model": SubscriptionView}, **_CHANGE},
+)
+async def put_subscription(
+    request: Request,
+    session: Writing,
+    box: Box,
+    response: Response,
+    name: NamePath,
+    body: SubscriptionPut,
+    if_match: IfMatch = None,
+) -> SubscriptionView:
+    """Safe to repeat: tables that the body leaves out are removed, new ones are copied, the others go on.
+
+    Patterns are expanded now, by asking the source through the engine.
+    """
+
+    def source_of(reading: ReadSession) -> dict[str, Any] | None:
+        connection = service.check_before_discovery(reading, body)
+        return opened(connection, box) if _has_pattern(body.tables) else None
+
+    discovered = await _discover(request, source_of)
+
+    def work() -> SubscriptionView:
+        row, created = service.put(session, name, body, discovered, if_match)
+        session.flush()
+        if created:
+            response.status_code = 201
+        set_etag(response, row)
+        return _shown(request, session, row)
+
+    return await run_in_threadpool(work)
+
+
+@router.patch(
+    "/{name}",
+    operation_id="subscriptions_patch",
+    summary="Change a subscription",
+    dependencies=[needs(Role.OPERATOR)],
+    responses={**responses(NotFound), **_CHANGE},
+)
+async def patch_subscription(
+    request: Request,
+    session: Writing,
+    box: Box,
+    response: Response,
+    name: NamePath,
+    body: SubscriptionPatch,
+    if_match: IfMatch = None,
+) -> SubscriptionView:
+    """`desired_state` pauses, stops and starts; a failed subscription is tried again by it."""
+
+    def source_of(reading: ReadSession) -> dict[str, Any] | None:
+        row = lookup.get(reading, name)
+        source = by_ids(reading, [row.source_id])[row.source_id]
+        return opened(source, box) if _has_pattern(body.tables or []) else None
+
+    discovered = await _discover(request, source_of)
+
+    def work() -> SubscriptionView:
+        row = service.patch(session, name, body, discovered, if_match)
+        session.flush()
+        set_etag(response, row)
+        return _shown(request, session, row)
+
+    return await run_in_threadpool(work)
+
+
+@router.delete(
+    "/{name}",
+    operation_id="subscriptions_delete",
+    summary="Delete a subscription",
+    status_code=202,
+    response_model=None,
+    dependencies=[needs(Role.OPERATOR)],
+    responses={
+        202: {"description": "The engine stops it and drops slot and publications", "model": SubscriptionView},
+        204: {"description": "It is gone"},
+        **responses(NotFound, PreconditionFailed),
+    },
+)
+def delete_subscription(
+    request: Request,
+    session: Writing,
+    response: Response,
+    name: NamePath,
+    if_match: IfMatch = None,
+    force: Annotated[
+        bool, Query(description="Do not wait for the engine; an event names what may be left on the source.")
+    ] = False,
+) -> SubscriptionView | Response:
+    """The target's tables stay. A GET answers 404 once it is gone; what could not be removed is told by an event."""
+    row = service.remove(session, name, if_match, force=force)
+    if row is None:
+        return Response(status_code=204)
+    session.flush()
+    set_etag(response, row)
+    return _shown(request, session, row)
+
+
+def _has_pattern(tables: Sequence[TableBody]) -> bool:
+    return any(table.is_pattern for table in tables)
+
+
+async def _discover(request: Request, source_of: Any) -> list[dict[str, Any]]:
+    """The source's tables where `source_of` names a connection to ask, else none."""
+
+    def read() -> dict[str, Any] | None:
+        with database_of(request).read() as reading:
+            found: dict[str, Any] | None = source_of(reading)
+            return found
+
+    connection = await run_in_threadpool(read)
+    if connection is None:
+        return []
+    timeout = request.app.state.settings.engine_request_timeout_s
+    answer = await gateway_of(request).request("discover", {"connection": connection}, timeout)
+    return list(answer.get("tables", []))

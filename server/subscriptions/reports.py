@@ -1,0 +1,75 @@
+"""What the engine reports of subscriptions, put into their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from engine.model.position import Lsn
+from engine.model.subscription_state import SubscriptionState
+from server.db.models.subscription import SubscriptionRow
+from server.db.session import WriteSession
+from server.events.service import record_event
+from server.subscriptions import lookup
+from server.subscriptions.service import erase
+
+
+def set_state(
+    session: WriteSession,
+    row: SubscriptionRow,
+    state: SubscriptionState,
+    *,
+    code: str | None = None,
+    reason: str | None = None,
+    remedy: str | None = None,
+) -> bool:
+    """The subscription is in this state. Records an event where that is new, and returns whether it was.
+
+    While a subscription is being deleted it shows nothing but that.
+    """
+    if (row.state, row.code, row.reason) == (state.value, code, reason) or row.deleting:
+        return False
+    row.state, row.code, row.reason, row.remedy = state.value, code, reason, remedy
+    row.state_at = session.now()
+    session.add(row)
+    session.touch(row.name)
+    failed = state is SubscriptionState.FAILED
+    record_event(
+        session,
+        kind=(code or "subscription_failed") if failed else f"subscription_{state.value}",
+        severity="error" if failed else "info",
+        subscription=row.name,
+        detail=f"'{row.name}' failed: {reason}" if failed else f"'{row.name}' is {state.value}.",
+        remedy=remedy,
+    )
+    return True
+
+
+def set_progress(
+    session: WriteSession,
+    row: SubscriptionRow,
+    *,
+    applied: Lsn,
+    at: datetime,
+    source: Lsn | None = None,
+    captured: Lsn | None = None,
+    lag_bytes: int | None = None,
+    lag_seconds: float | None = None,
+    retained_bytes: int | None = None,
+) -> None:
+    """Where the subscription stands. What a report leaves out keeps its last value, but for the lag."""
+    row.applied_position = applied
+    row.source_position = source or row.source_position
+    row.captured_position = captured or row.captured_position
+    row.lag_bytes, row.lag_seconds = lag_bytes, lag_seconds
+    row.retained_bytes = row.retained_bytes if retained_bytes is None else retained_bytes
+    row.progress_at = at
+    session.add(row)
+    session.touch(row.name)
+
+
+def finish_forget(session: WriteSession, name: str, left: Sequence[str]) -> None:
+    """The engine has let go of a deleted subscription; `left` names what it could not remove. Safe to repeat."""
+    row = lookup.find_for_update(session, name)
+    if row is not None and row.deleting:
+        erase(session, row, left)

@@ -1,0 +1,140 @@
+"""Bodies of the subscription endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from engine.model.subscription_state import DesiredState, SubscriptionState
+from server.naming import Name
+from server.subscriptions.policies import ApplyPolicy, BatchBody, CapturePolicy, QueuePolicy
+from server.tables.body import TableBody
+
+_EXAMPLE: dict[str, Any] = {
+    "source": "shop",
+    "target": "mart",
+    "tables": [
+        {"schema": "public", "name": "orders"},
+        {"schema": "public", "name": "events", "insert_only": True},
+        {"schema": "sales", "name": "*"},
+    ],
+    "desired_state": "running",
+}
+_LARGEST_LIST = 20_000
+
+
+class SubscriptionPut(BaseModel):
+    """A whole subscription."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [_EXAMPLE]})
+
+    source: Name = Field(description="Name of a connection whose kind can be a source.")
+    target: Name = Field(description="Name of a connection whose kind can be a target.")
+    tables: list[TableBody] = Field(
+        max_length=_LARGEST_LIST, description="Tables and patterns; a pattern stands for the tables that are there now."
+    )
+    desired_state: DesiredState = DesiredState.RUNNING
+    capture: CapturePolicy = Field(default_factory=CapturePolicy)
+    batch: BatchBody = Field(default_factory=BatchBody)
+    apply: ApplyPolicy = Field(default_factory=ApplyPolicy)
+    queue: QueuePolicy = Field(default_factory=QueuePolicy)
+
+    def policies(self) -> dict[str, dict[str, Any]]:
+        """What was said of each policy, without defaults."""
+        return {
+            "capture": self.capture.model_dump(exclude_unset=True, mode="json"),
+            "batch": self.batch.model_dump(exclude_unset=True, mode="json"),
+            "apply": self.apply.model_dump(exclude_unset=True, mode="json"),
+            "queue": self.queue.model_dump(exclude_unset=True, mode="json"),
+        }
+
+
+class SubscriptionPatch(BaseModel):
+    """What to change. `tables` replaces the list; policies are merged, null goes back to a default."""
+
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [{"desired_state": "paused"}]}
+    )
+
+    source: Name | None = None
+    target: Name | None = None
+    tables: list[TableBody] | None = Field(default=None, max_length=_LARGEST_LIST)
+    desired_state: DesiredState | None = None
+    capture: dict[str, JsonValue] | None = None
+    batch: dict[str, JsonValue] | None = None
+    apply: dict[str, JsonValue] | None = None
+    queue: dict[str, JsonValue] | None = None
+
+
+class Positions(BaseModel):
+    """Where the subscription stands in the source's log; null where it is not known yet."""
+
+    source: str | None = Field(default=None, description="The log's end.")
+    captured: str | None = Field(default=None, description="Read up to here.")
+    applied: str | None = Field(default=None, description="Durable on the target up to here.")
+    as_of: datetime | None = Field(default=None, description="When the engine reported it.")
+
+
+class Lag(BaseModel):
+    """How far the target is behind."""
+
+    bytes: int | None = None
+    seconds: float | None = Field(
+        default=None, description="While the engine does not report, the time since its last report is added."
+    )
+
+
+class SubscriptionView(BaseModel):
+    """A subscription: what was declared, and how it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "shop",
+                    **_EXAMPLE,
+                    "state": "running",
+                    "state_since": "2026-05-04T10:00:05Z",
+                    "code": None,
+                    "reason": None,
+                    "remedy": None,
+                    "positions": {
+                        "source": "0/16B3748",
+                        "captured": "0/16B3748",
+                        "applied": "0/16B3710",
+                        "as_of": "2026-05-04T10:12:00Z",
+                    },
+                    "lag": {"bytes": 56, "seconds": 0.2},
+                    "table_states": {"live": 2},
+                    "slot": "penstock_shop_1f00c3d2",
+                    "created_at": "2026-05-04T10:00:00Z",
+                    "updated_at": "2026-05-04T10:00:00Z",
+                }
+            ]
+        }
+    )
+
+    name: str
+    source: str
+    target: str
+    tables: list[TableBody] = Field(description="As declared: tables by name, and patterns.")
+    desired_state: DesiredState
+    capture: CapturePolicy
+    batch: BatchBody
+    apply: ApplyPolicy
+    queue: QueuePolicy
+    state: SubscriptionState
+    state_since: datetime | None = None
+    code: str | None = Field(default=None, description="Stable name of the reason.")
+    reason: str | None = None
+    remedy: str | None = None
+    deleting: bool = False
+    positions: Positions
+    lag: Lag
+    retained_bytes: int | None = Field(default=None, description="Log that the slot holds back on the source.")
+    table_states: dict[str, int] = Field(description="How many tables are in which state.")
+    slot: str = Field(description="Name of the replication slot and of the publications on the source.")
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,243 @@
+"""Subscriptions: created, replaced, changed and deleted as the user declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+
+from engine.model.subscription_state import DesiredState, SubscriptionState
+from server.connections import repository as connections
+from server.connections.kinds import KINDS, Kind
+from server.db.models.connection import ConnectionRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.outbox import enqueue
+from server.db.session import ReadSession, WriteSession
+from server.error_handlers import field_errors
+from server.errors import Conflict, FieldError, InvalidRequest, NotSupportedYet
+from server.etags import check_if_match, new_stamp
+from server.events.service import record_event
+from server.subscriptions import lookup, repository
+from server.subscriptions.desire import declare_desired, slot_name
+from server.subscriptions.policies import POLICIES, QueueModeBody
+from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
+from server.tables import service as tables
+from server.tables.body import TableBody
+from server.tables.declaration import resolve
+
+get = lookup.get
+Discovered = Sequence[Mapping[str, Any]]
+
+
+class SubscriptionEndpointFixed(Conflict):
+    code = "subscription_endpoint_fixed"
+    title = "Source and target do not change"
+    default_remedy = "Make a new subscription, or change the settings of the connection."
+
+
+def put(
+    session: WriteSession, name: str, body: SubscriptionPut, discovered: Discovered, if_match: str | None
+) -> tuple[SubscriptionRow, bool]:
+    """Create the subscription, or make it what `body` says. Returns whether it is new.
+
+    `discovered`: the source's tables where `body` has patterns.
+    """
+    row = lookup.find_for_update(session, name)
+    check_if_match(if_match, row)
+    source, target = _endpoints(session, body.source, body.target)
+    policies = _supported(body.policies())
+    if row is None:
+        return _create(session, name, body, source, target, policies, discovered), True
+    row = lookup.get_changeable(session, name)
+    _refuse_moving(session, row, body.source, body.target)
+    changed = _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
+    changed |= _set_policies(row, policies)
+    changed |= declare_desired(session, row, body.desired_state)
+    if changed:
+        _changed(session, row)
+        enqueue(session, name, "assign", {})
+    return row, False
+
+
+def patch(
+    session: WriteSession, name: str, body: SubscriptionPatch, discovered: Discovered, if_match: str | None
+) -> SubscriptionRow:
+    """Change what `body` names."""
+    row = lookup.get_changeable(session, name)
+    check_if_match(if_match, row)
+    _refuse_moving(session, row, body.source, body.target)
+    merged = {
+        policy: _merged_policy(policy, getattr(row, policy), getattr(body, policy))
+        for policy in POLICIES
+        if policy in body.model_fields_set
+    }
+    redeclared = _set_policies(row, _supported(merged))
+    if body.tables is not None:
+        target = connections.by_ids(session, [row.target_id])[row.target_id]
+        redeclared |= _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
+    desired = body.desired_state is not None and declare_desired(session, row, body.desired_state)
+    if redeclared or desired:
+        _changed(session, row)
+        if redeclared:
+            enqueue(session, name, "assign", {})
+        else:
+            enqueue(session, name, "desire", {"desired": row.desired_state})
+    return row
+
+
+def remove(session: WriteSession, name: str, if_match: str | None, *, force: bool) -> SubscriptionRow | None:
+    """Begin to delete the subscription. Returns None where it is gone at once.
+
+    The engine stops it, drops slot and publications, and reports; then the row goes. One that no engine ever had leaves
+    nothing behind, and one that is forced out leaves what an event names.
+    """
+    row = lookup.find_for_update(session, name) or lookup.get(session, name)
+    check_if_match(if_match, row)
+    repository.delete_undelivered(session, name)
+    if row.epoch == 0 or force:
+        left = [] if row.epoch == 0 else [f"slot and publications named {row.slot} on the source"]
+        erase(session, row, left)
+        return None
+    if not row.deleting:
+        row.deleting = True
+        row.desired_state = DesiredState.STOPPED.value
+        row.state = SubscriptionState.STOPPING.value
+        row.state_at = session.now()
+        row.code = row.reason = row.remedy = None
+        _changed(session, row)
+        record_event(session, kind="subscription_deleting", subscription=name, detail=f"'{name}' is being deleted.")
+    enqueue(session, name, "forget", {})
+    return row
+
+
+def erase(session: WriteSession, row: SubscriptionRow, left: Sequence[str]) -> None:
+    """Delete the row with all that hangs on it, and tell what is left elsewhere. The target's tables always stay."""
+    session.delete(row)
+    session.touch(row.name)
+    if left:
+        record_event(
+            session,
+            kind="subscription_deleted",
+            severity="warning",
+            subscription=row.name,
+            subject=row.slot,
+            detail=f"'{row.name}' was deleted; left behind: {'; '.join(left)}.",
+            remedy="Drop what is left by hand: a slot that nobody reads holds the source's log for ever.",
+        )
+    else:
+        record_event(session, kind="subscription_deleted", subscription=row.name, detail=f"'{row.name}' was deleted.")
+
+
+def _create(
+    session: WriteSession,
+    name: str,
+    body: SubscriptionPut,
+    source: ConnectionRow,
+    target: ConnectionRow,
+    policies: Mapping[str, dict[str, Any]],
+    discovered: Discovered,
+) -> SubscriptionRow:
+    now = session.now()
+    row = SubscriptionRow(
+        name=name,
+        source_id=source.id or 0,
+        target_id=target.id or 0,
+        slot=slot_name(name),
+        desired_state=DesiredState.RUNNING.value,
+        state=SubscriptionState.CREATED.value,
+        state_at=now,
+        stamp=new_stamp(),
+        created_at=now,
+        updated_at=now,
+    )
+    _set_policies(row, policies)
+    session.add(row)
+    session.flush()
+    record_event(session, kind="subscription_created", subscription=name, detail=f"'{name}' was created.")
+    _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
+    declare_desired(session, row, body.desired_state)
+    session.touch(name)
+    enqueue(session, name, "assign", {})
+    return row
+
+
+def _endpoints(session: ReadSession, source: str, target: str) -> tuple[ConnectionRow, ConnectionRow]:
+    """The connections of these names, each of a kind that fits its place."""
+    rows = connections.find(session, source), connections.find(session, target)
+    errors = []
+    for row, name, place in zip(rows, (source, target), ("source", "target"), strict=True):
+        if row is None:
+            errors.append(FieldError(pointer=f"/{place}", detail=f"There is no connection named '{name}'."))
+        elif not getattr(KINDS[row.kind], place):
+            fitting = ", ".join(kind.name for kind in KINDS.values() if getattr(kind, place))
+            detail = f"'{name}' is of the kind {row.kind}, which cannot be a {place}; these can: {fitting}."
+            errors.append(FieldError(pointer=f"/{place}", detail=detail))
+    if errors or rows[0] is None or rows[1] is None:
+        raise InvalidRequest(
+            " ".join(error.detail for error in errors),
+            "PUT the connections first; GET /api/v1/connections lists what there is.",
+            errors=errors,
+        )
+    return rows[0], rows[1]
+
+
+def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> ConnectionRow:
+    """Refuse what can be refused without asking the source; returns the source's connection."""
+    return _endpoints(session, body.source, body.target)[0]
+
+
+def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | None, target: str | None) -> None:
+    present = connections.by_ids(session, [row.source_id, row.target_id])
+    for place, wanted, found in (
+        ("source", source, present[row.source_id].name),
+        ("target", target, present[row.target_id].name),
+    ):
+        if wanted is not None and wanted != found:
+            raise SubscriptionEndpointFixed(f"The {place} of '{row.name}' is '{found}' and cannot become '{wanted}'.")
+
+
+def _set_tables(
+    session: WriteSession, row: SubscriptionRow, bodies: Sequence[TableBody], discovered: Discovered, target: Kind
+) -> bool:
+    changed = tables.reconcile(session, row, resolve(bodies, discovered, target))
+    patterns = [
+        body.model_dump(by_alias=True, exclude_defaults=True, mode="json") for body in bodies if body.is_pattern
+    ]
+    if patterns != row.patterns:
+        row.patterns = patterns
+        changed = True
+    return changed
+
+
+def _set_policies(row: SubscriptionRow, policies: Mapping[str, dict[str, Any]]) -> bool:
+    changed = False
+    for policy, value in policies.items():
+        if getattr(row, policy) != value:
+            setattr(row, policy, value)
+            changed = True
+    return changed
+
+
+def _supported(policies: Mapping[str, dict[str, Any]]) -> Mapping[str, dict[str, Any]]:
+    if policies.get("queue", {}).get("mode") == QueueModeBody.AUTO:
+        raise NotSupportedYet.at("/queue/mode", "The queue mode 'auto' is not supported yet.", "Use memory or persist.")
+    return policies
+
+
+def _merged_policy(policy: str, present: Mapping[str, Any], given: Mapping[str, JsonValue] | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    merged = {name: value for name, value in {**present, **given}.items() if value is not None}
+    try:
+        return POLICIES[policy].model_validate(merged).model_dump(exclude_unset=True, mode="json")
+    except ValidationError as error:
+        found = field_errors(error.errors(include_input=False, include_url=False), (policy,))
+        raise InvalidRequest(f"'{policy}' would not be valid.", errors=found) from None
+
+
+def _changed(session: WriteSession, row: SubscriptionRow) -> None:
+    row.revision += 1
+    row.updated_at = session.now()
+    session.add(row)
+    session.touch(row.name)

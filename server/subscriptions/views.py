@@ -1,0 +1,89 @@
+"""How subscriptions are shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from engine.model.position import Lsn
+from engine.model.subscription_state import DesiredState, SubscriptionState
+from server.connections import repository as connections
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.session import ReadSession
+from server.subscriptions.policies import ApplyPolicy, BatchBody, CapturePolicy, QueuePolicy
+from server.subscriptions.schemas import Lag, Positions, SubscriptionView
+from server.tables import repository as tables
+from server.tables.body import ColumnOptions, Operation, TableBody, TargetName
+
+_REPORTS_EVERY = timedelta(seconds=15)
+
+
+def views(session: ReadSession, rows: Sequence[SubscriptionRow], now: datetime) -> list[SubscriptionView]:
+    """The subscriptions of `rows`, in a fixed number of queries."""
+    ids = [row.id or 0 for row in rows]
+    by_id = connections.by_ids(session, [place for row in rows for place in (row.source_id, row.target_id)])
+    names = {connection_id: row.name for connection_id, row in by_id.items()}
+    found = tables.present_of_many(session, ids)
+    return [_view(row, names, found[row.id or 0], now) for row in rows]
+
+
+def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], now: datetime) -> SubscriptionView:
+    named = [_declared(table) for table in found if not table.from_pattern]
+    return SubscriptionView(
+        name=row.name,
+        source=names[row.source_id],
+        target=names[row.target_id],
+        tables=named + [TableBody.model_validate(pattern) for pattern in row.patterns],
+        desired_state=DesiredState(row.desired_state),
+        capture=CapturePolicy.model_validate(row.capture),
+        batch=BatchBody.model_validate(row.batch),
+        apply=ApplyPolicy.model_validate(row.apply),
+        queue=QueuePolicy.model_validate(row.queue),
+        state=SubscriptionState(row.state),
+        state_since=row.state_at,
+        code=row.code,
+        reason=row.reason,
+        remedy=row.remedy,
+        deleting=row.deleting,
+        positions=Positions(
+            source=_text(row.source_position),
+            captured=_text(row.captured_position),
+            applied=_text(row.applied_position),
+            as_of=row.progress_at,
+        ),
+        lag=Lag(bytes=row.lag_bytes, seconds=_lag_seconds(row, now)),
+        retained_bytes=row.retained_bytes,
+        table_states=dict(sorted(Counter(table.state for table in found).items())),
+        slot=row.slot,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _declared(row: TableRow) -> TableBody:
+    """The table as its user would declare it."""
+    elsewhere = (row.target_schema, row.target_name) != (row.schema_name, row.name)
+    return TableBody(
+        schema_name=row.schema_name,
+        name=row.name,
+        key=row.key or None,
+        operations=[Operation(operation) for operation in row.operations] or None,
+        where=row.where,
+        insert_only=row.insert_only,
+        target=TargetName(schema_name=row.target_schema, name=row.target_name) if elsewhere else None,
+        columns={name: ColumnOptions(map_as="text") for name in row.map_as},
+    )
+
+
+def _lag_seconds(row: SubscriptionRow, now: datetime) -> float | None:
+    """The reported lag; an old report says less the older it is, so its age is added."""
+    if row.lag_seconds is None or row.progress_at is None:
+        return None
+    age = now - row.progress_at
+    return row.lag_seconds if age <= _REPORTS_EVERY else round(row.lag_seconds + age.total_seconds(), 3)
+
+
+def _text(position: Lsn | None) -> str | None:
+    return None if position is None else str(position)

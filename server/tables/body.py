@@ -1,0 +1,162 @@
+"""How users declare a table, or a pattern of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+EVERY = "*"
+
+
+class Operation(StrEnum):
+    """Kinds of change that can be followed."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        hide_input_in_errors=True,
+    )
+
+
+class TargetName(_Body):
+    """Another name on the target; what is left out is as on the source."""
+
+    schema_name: Identifier | None = Field(default=None, validation_alias="schema", serialization_alias="schema")
+    name: Identifier | None = None
+
+
+class ColumnOptions(_Body):
+    """How a column is held on the target."""
+
+    map_as: Literal["text"] = Field(description="`text`: as the source prints the value.")
+
+
+class TableOptions(_Body):
+    """What can be said of a table, and changed later."""
+
+    key: list[Identifier] | None = Field(
+        default=None, max_length=32, description="Columns that identify a row, where the table has no key of its own."
+    )
+    operations: list[Operation] | None = Field(
+        default=None, max_length=4, description="Follow only these; by default all four."
+    )
+    where: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] | None = Field(
+        default=None, description="Replicate only rows for which this condition of the source's SQL holds."
+    )
+    insert_only: bool = Field(
+        default=False,
+        description="Consent to follow only inserts and truncates of a table that has no replica identity; on a pattern it "
+        "counts for the tables without one.",
+    )
+    columns: dict[Identifier, ColumnOptions] = Field(default_factory=dict, description="Options by column name.")
+
+    @field_validator("key", "operations")
+    @classmethod
+    def _some_once(cls, value: list[Any] | None) -> list[Any] | None:
+        if value is not None and not value:
+            raise ValueError("leave it out, or name at least one")
+        if value is not None and len(set(value)) < len(value):
+            raise ValueError("each may be named once")
+        return value
+
+    @model_validator(mode="after")
+    def _insert_only_is_that(self) -> TableOptions:
+        if self.insert_only and set(self.operations or ()) & {Operation.UPDATE, Operation.DELETE}:
+            raise ValueError("insert_only follows no updates and deletes; take them out of operations")
+        return self
+
+    @property
+    def map_as(self) -> dict[str, str]:
+        return {name: options.map_as for name, options in self.columns.items()}
+
+
+class TableBody(TableOptions):
+    """A table to be replicated; with the name `*`, every table of the schema."""
+
+    schema_name: Identifier = Field(validation_alias="schema", serialization_alias="schema")
+    name: Identifier
+    target: TargetName | None = None
+
+    @property
+    def is_pattern(self) -> bool:
+        return self.name == EVERY
+
+    @model_validator(mode="after")
+    def _pattern_is_plain(self) -> TableBody:
+        if not self.is_pattern:
+            return self
+        for field in ("key", "where", "columns"):
+            if getattr(self, field):
+                raise ValueError(f"a pattern takes no '{field}'; declare the table that needs it by its name as well")
+        if self.target is not None and self.target.name is not None:
+            raise ValueError("the tables of a pattern keep their names; only the target's schema can be another one")
+        return self
+
+    @property
+    def target_schema(self) -> str:
+        return (self.target.schema_name if self.target else None) or self.schema_name
+
+    @property
+    def target_name(self) -> str:
+        return (self.target.name if self.target else None) or self.name
+
+
+def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
+    """Declared tables as the engine takes them for a check, patterns left out; their ids mean nothing."""
+    named = [table for table in tables if not table.is_pattern]
+    return [
+        part(
+            f"t{number:012x}",
+            source=(table.schema_name, table.name),
+            target=(table.target_schema, table.target_name),
+            key=table.key or (),
+            operations=table.operations or (),
+            where=table.where,
+            insert_only=table.insert_only,
+            map_as=table.map_as,
+            paused=False,
+        )
+        for number, table in enumerate(named)
+    ]
+
+
+def part(
+    table: str,
+    *,
+    source: tuple[str, str],
+    target: tuple[str, str],
+    key: Sequence[str],
+    operations: Sequence[str],
+    where: str | None,
+    insert_only: bool,
+    map_as: dict[str, str],
+    paused: bool,
+) -> dict[str, Any]:
+    """A table as the engine takes it. No `operations` means all that its consent allows."""
+    followed = set(operations) or {operation.value for operation in Operation}
+    if insert_only:
+        followed -= {Operation.UPDATE.value, Operation.DELETE.value}
+    return {
+        "table": table,
+        "source": {"schema": source[0], "name": source[1]},
+        "target": {"schema": target[0], "name": target[1]},
+        "key": list(key),
+        "operations": sorted(followed),
+        "where": where,
+        "insert_only": insert_only,
+        "map_as": map_as,
+        "paused": paused,
+    }

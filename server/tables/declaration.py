@@ -1,0 +1,133 @@
+"""From what the user wrote to the tables that are meant: patterns expanded, names checked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from server.connections.kinds import Kind
+from server.errors import FieldError, InvalidRequest
+from server.tables.body import TableBody
+
+
+class PatternMatchesNothing(InvalidRequest):
+    code = "pattern_matches_nothing"
+    title = "A pattern matches no table"
+    default_remedy = "Check the schema's name; GET /connections/{name}/tables lists what the source has."
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One table as it is meant. `pointer` leads to its place in the request."""
+
+    schema: str
+    name: str
+    target_schema: str
+    target_name: str
+    key: tuple[str, ...]
+    operations: tuple[str, ...]
+    where: str | None
+    insert_only: bool
+    map_as: Mapping[str, str]
+    from_pattern: bool
+    pointer: str
+
+    @property
+    def source(self) -> tuple[str, str]:
+        return self.schema, self.name
+
+
+def declare(body: TableBody, pointer: str) -> Declaration:
+    """The table that `body` names."""
+    return Declaration(
+        schema=body.schema_name,
+        name=body.name,
+        target_schema=body.target_schema,
+        target_name=body.target_name,
+        key=tuple(body.key or ()),
+        operations=tuple(sorted(body.operations or ())),
+        where=body.where,
+        insert_only=body.insert_only,
+        map_as=body.map_as,
+        from_pattern=False,
+        pointer=pointer,
+    )
+
+
+def resolve(bodies: Sequence[TableBody], discovered: Sequence[Mapping[str, Any]], target: Kind) -> list[Declaration]:
+    """The tables that `bodies` mean; those declared by name take precedence over patterns.
+
+    `discovered`: the source's tables, as its discovery answers; looked at only where there are patterns.
+
+    Raises:
+        InvalidRequest: a table is named twice, or two would be one on the target; `errors` point at the places.
+        PatternMatchesNothing: a pattern finds no table.
+    """
+    named: dict[tuple[str, str], Declaration] = {}
+    errors = []
+    for number, body in enumerate(bodies):
+        if body.is_pattern:
+            continue
+        table = declare(body, f"/tables/{number}")
+        if table.source in named:
+            detail = f"The table '{body.schema_name}.{body.name}' is declared twice."
+            errors.append(FieldError(pointer=table.pointer, detail=detail))
+        named.setdefault(table.source, table)
+    if errors:
+        raise InvalidRequest("A table is declared more than once.", errors=errors)
+    for number, body in enumerate(bodies):
+        if body.is_pattern:
+            for table in _expand(body, f"/tables/{number}", discovered):
+                named.setdefault(table.source, table)
+    tables = list(named.values())
+    check_targets(tables, target, {})
+    return tables
+
+
+def check_targets(tables: Sequence[Declaration], target: Kind, taken: Mapping[tuple[str, str], str]) -> None:
+    """Refuse tables that cannot stand beside each other, or beside those that are there, on the target.
+
+    `taken`: folded target names of present tables, with their source names.
+
+    Raises:
+        InvalidRequest: what is said above.
+    """
+    seen = dict(taken)
+    errors = []
+    for table in tables:
+        if target.fold(table.target_schema) in target.own_schemas:
+            detail = f"The target's schema '{table.target_schema}' is reserved."
+            errors.append(FieldError(pointer=table.pointer, detail=detail))
+        folded = (target.fold(table.target_schema), target.fold(table.target_name))
+        other = seen.setdefault(folded, f"{table.schema}.{table.name}")
+        if other != f"{table.schema}.{table.name}":
+            detail = (
+                f"'{table.schema}.{table.name}' and '{other}' would be one table on the target: "
+                f"'{table.target_schema}.{table.target_name}'."
+            )
+            errors.append(FieldError(pointer=table.pointer, detail=detail))
+    if errors:
+        raise InvalidRequest(errors[0].detail, "Give one of them another target name or schema.", errors=errors)
+
+
+def _expand(body: TableBody, pointer: str, discovered: Sequence[Mapping[str, Any]]) -> list[Declaration]:
+    found = [table for table in discovered if table["schema"] == body.schema_name]
+    if not found:
+        detail = f"The source has no table in the schema '{body.schema_name}'."
+        raise PatternMatchesNothing(detail, errors=[FieldError(pointer=pointer, detail=detail)])
+    pattern = declare(body, pointer)
+    return [
+        replace(
+            pattern,
+            name=table["name"],
+            target_name=table["name"],
+            insert_only=pattern.insert_only and not _has_identity(table),
+            from_pattern=True,
+        )
+        for table in sorted(found, key=lambda table: str(table["name"]))
+    ]
+
+
+def _has_identity(table: Mapping[str, Any]) -> bool:
+    return bool(table.get("key")) or table.get("identity") == "full"

@@ -1,0 +1,125 @@
+"""Tables of a subscription: add, list, inspect, pause, remove, while it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from engine.model.table_state import TableState
+from server.connections.kinds import KINDS
+from server.connections.repository import by_ids
+from server.db.dependencies import Reading, Writing
+from server.errors import InvalidRequest, NotFound, PreconditionFailed, responses
+from server.etags import IfMatch, etag_of, set_etag
+from server.idempotency import IdempotencyKeyReused, Idempotent
+from server.naming import NamePath
+from server.paging import Page, PageTokenInvalid, Paging
+from server.security.principal import Role
+from server.security.require import needs
+from server.subscriptions import lookup
+from server.subscriptions.lookup import SubscriptionDeleting
+from server.tables import repository, service
+from server.tables.body import TableBody
+from server.tables.declaration import declare
+from server.tables.schemas import TablePatch, TableView
+from server.tables.service import TableExists, TableRemoved, TransitionRefused
+
+router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
+TableIdPath = Annotated[str, Path(max_length=64, description="The table's id; names may hold any character.")]
+
+
+@router.get("", operation_id="tables_list", summary="List tables", responses=responses(NotFound, PageTokenInvalid))
+def list_tables(
+    session: Reading,
+    paging: Paging,
+    name: NamePath,
+    schema_name: Annotated[str | None, Query(alias="schema", description="Only those of this source schema.")] = None,
+    table_name: Annotated[str | None, Query(alias="name", description="Only those of this source name.")] = None,
+    state: Annotated[
+        TableState | None, Query(description="Only those in this state; removed ones are listed only so.")
+    ] = None,
+) -> Page[TableView]:
+    """By schema and name."""
+    subscription = lookup.get(session, name)
+    rows = repository.page(
+        session,
+        subscription.id or 0,
+        after=(str(paging.after[0]), str(paging.after[1]), str(paging.after[2])) if paging.after else None,
+        limit=paging.limit,
+        schema=schema_name,
+        name=table_name,
+        state=state.value if state else None,
+    )
+    shown, more = paging.split(rows)
+    last = shown[-1] if more else None
+    return Page(
+        items=[service.view(row) for row in shown],
+        next_page_token=paging.token([last.schema_name, last.name, last.id]) if last else None,
+    )
+
+
+@router.post(
+    "",
+    operation_id="tables_add",
+    summary="Add a table",
+    status_code=201,
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(NotFound, TableExists, SubscriptionDeleting, IdempotencyKeyReused),
+)
+def add_table(
+    session: Writing, idempotency: Idempotent, response: Response, name: NamePath, body: TableBody
+) -> TableView:
+    """It is copied while the others go on. Patterns belong into the subscription itself."""
+    if body.is_pattern:
+        raise InvalidRequest.at("/name", "A pattern cannot be added.", "PUT the subscription with the pattern.")
+    target = by_ids(session, [lookup.get(session, name).target_id])
+    kind = KINDS[next(iter(target.values())).kind]
+    row = service.add(session, name, declare(body, ""), kind)
+    answer = service.view(row)
+    headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
+    response.headers.update(headers)
+    idempotency.remember(201, answer, headers)
+    return answer
+
+
+@router.get("/{table_id}", operation_id="tables_get", summary="Get a table", responses=responses(NotFound))
+def get_table(session: Reading, response: Response, name: NamePath, table_id: TableIdPath) -> TableView:
+    """Its declaration, state, and how far its copy is."""
+    row = service.get(session, name, table_id)
+    set_etag(response, row)
+    return service.view(row)
+
+
+@router.patch(
+    "/{table_id}",
+    operation_id="tables_patch",
+    summary="Change, pause or resume a table",
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(NotFound, TransitionRefused, TableRemoved, SubscriptionDeleting, PreconditionFailed),
+)
+def patch_table(
+    session: Writing,
+    response: Response,
+    name: NamePath,
+    table_id: TableIdPath,
+    body: TablePatch,
+    if_match: IfMatch = None,
+) -> TableView:
+    """`desired_state` pauses and resumes. A changed key, condition or mapping holds for all rows after the next reload."""
+    row = service.patch(session, name, table_id, body, if_match)
+    set_etag(response, row)
+    return service.view(row)
+
+
+@router.delete(
+    "/{table_id}",
+    operation_id="tables_remove",
+    summary="Remove a table",
+    status_code=204,
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(NotFound, TableRemoved, SubscriptionDeleting, PreconditionFailed),
+)
+def remove_table(session: Writing, name: NamePath, table_id: TableIdPath, if_match: IfMatch = None) -> None:
+    """It is no longer replicated; its rows stay on the target, its history stays readable."""
+    service.remove(session, name, table_id, if_match)

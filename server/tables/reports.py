@@ -1,0 +1,91 @@
+"""What the engine reports of tables, put into their rows."""
+
+from __future__ import annotations
+
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.session import WriteSession
+from server.events.service import record_event
+from server.schema_versions import service as versions
+
+
+def set_state(
+    session: WriteSession,
+    table_id: str,
+    state: TableState,
+    *,
+    code: str | None = None,
+    reason: str | None = None,
+    remedy: str | None = None,
+    position: Lsn | None = None,
+) -> bool:
+    """The table is in this state. Records history and an event where that is new, and returns whether it was.
+
+    A table that the user removed stays removed, whatever an older report says; an unknown id is passed over.
+    """
+    row = session.get(TableRow, table_id, with_for_update=True)
+    if row is None or row.state == TableState.REMOVED:
+        return False
+    if (row.state, row.code, row.reason) == (state.value, code, reason):
+        return False
+    row.state, row.code, row.reason, row.remedy = state.value, code, reason, remedy
+    row.state_position = position
+    row.state_at = session.now()
+    if state in (TableState.COPYING, TableState.RELOADING):
+        row.copied_rows = row.copied_bytes = 0
+        row.copied_percent = row.copied_eta_seconds = None
+    if state in (TableState.CATCHING_UP, TableState.LIVE) and row.copied_rows is not None:
+        row.copied_percent, row.copied_eta_seconds = 100.0, 0.0
+    session.add(row)
+    versions.record_state(session, table_id, state, position=position, code=code, reason=reason)
+    _tell(session, row, state)
+    return True
+
+
+def set_copy_progress(
+    session: WriteSession,
+    table_id: str,
+    *,
+    rows: int,
+    size_bytes: int,
+    percent: float | None,
+    eta_seconds: float | None,
+) -> None:
+    """How far the table's copy is. An unknown id is passed over."""
+    row = session.get(TableRow, table_id)
+    if row is None:
+        return
+    row.copied_rows, row.copied_bytes, row.copied_percent, row.copied_eta_seconds = (
+        rows,
+        size_bytes,
+        percent,
+        eta_seconds,
+    )
+    session.add(row)
+    _touch(session, row)
+
+
+def _touch(session: WriteSession, row: TableRow) -> str | None:
+    subscription = session.get(SubscriptionRow, row.subscription_id)
+    if subscription is None:
+        return None
+    session.touch(subscription.name)
+    return subscription.name
+
+
+def _tell(session: WriteSession, row: TableRow, state: TableState) -> None:
+    subject = f"{row.schema_name}.{row.name}"
+    parked = state is TableState.PARKED
+    record_event(
+        session,
+        kind=(row.code or "table_parked") if parked else f"table_{state.value}",
+        severity="error" if parked else "info",
+        subscription=_touch(session, row),
+        subject=subject,
+        detail=f"The table '{subject}' is parked: {row.reason}"
+        if parked
+        else f"The table '{subject}' is {state.value}.",
+        remedy=row.remedy,
+    )

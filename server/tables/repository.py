@@ -1,0 +1,84 @@
+"""Reads tables of subscriptions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sqlmodel import and_, col, func, or_, select
+
+from engine.model.table_state import TableState
+from server.db.models.table import TableRow
+from server.db.session import ReadSession
+
+_REMOVED = TableState.REMOVED.value
+
+
+def present(session: ReadSession, subscription_id: int) -> list[TableRow]:
+    """All tables but removed ones, by schema and name."""
+    query = select(TableRow).where(TableRow.subscription_id == subscription_id, TableRow.state != _REMOVED)
+    return list(session.exec(query.order_by(col(TableRow.schema_name), col(TableRow.name))))
+
+
+def present_of_many(session: ReadSession, subscription_ids: Iterable[int]) -> dict[int, list[TableRow]]:
+    """The same for several subscriptions at once."""
+    ids = set(subscription_ids)
+    query = select(TableRow).where(col(TableRow.subscription_id).in_(ids), TableRow.state != _REMOVED)
+    found: dict[int, list[TableRow]] = {subscription_id: [] for subscription_id in ids}
+    for row in session.exec(query.order_by(col(TableRow.schema_name), col(TableRow.name))):
+        found[row.subscription_id].append(row)
+    return found
+
+
+def find(session: ReadSession, subscription_id: int, table_id: str, *, for_update: bool = False) -> TableRow | None:
+    """The table of this id, also a removed one."""
+    query = select(TableRow).where(TableRow.subscription_id == subscription_id, TableRow.id == table_id)
+    return session.exec(query.with_for_update() if for_update else query).first()
+
+
+def find_by_name(session: ReadSession, subscription_id: int, schema: str, name: str) -> TableRow | None:
+    """The present table of this name on the source."""
+    query = select(TableRow).where(
+        TableRow.subscription_id == subscription_id,
+        TableRow.schema_name == schema,
+        TableRow.name == name,
+        TableRow.state != _REMOVED,
+    )
+    return session.exec(query).first()
+
+
+def page(
+    session: ReadSession,
+    subscription_id: int,
+    *,
+    after: tuple[str, str, str] | None,
+    limit: int,
+    schema: str | None,
+    name: str | None,
+    state: str | None,
+) -> list[TableRow]:
+    """Tables by schema, name and id; removed ones only where asked for by `state`."""
+    query = select(TableRow).where(TableRow.subscription_id == subscription_id)
+    query = query.where(TableRow.state == state) if state is not None else query.where(TableRow.state != _REMOVED)
+    if schema is not None:
+        query = query.where(TableRow.schema_name == schema)
+    if name is not None:
+        query = query.where(TableRow.name == name)
+    a, b, c = col(TableRow.schema_name), col(TableRow.name), col(TableRow.id)
+    if after is not None:
+        x, y, z = after
+        query = query.where(or_(a > x, and_(a == x, b > y), and_(a == x, b == y, c > z)))
+    return list(session.exec(query.order_by(a, b, c).limit(limit)))
+
+
+def count_states(session: ReadSession, subscription_ids: Iterable[int]) -> dict[int, Counter[str]]:
+    """How many tables are in which state, by subscription."""
+    query = (
+        select(TableRow.subscription_id, TableRow.state, func.count())
+        .where(col(TableRow.subscription_id).in_(set(subscription_ids)), TableRow.state != _REMOVED)
+        .group_by(col(TableRow.subscription_id), col(TableRow.state))
+    )
+    counts: dict[int, Counter[str]] = {}
+    for subscription_id, state, number in session.exec(query):
+        counts.setdefault(subscription_id, Counter())[state] = number
+    return counts

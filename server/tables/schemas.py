@@ -1,0 +1,101 @@
+"""Bodies of the table endpoints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.model.table_state import TableState
+from server.tables.body import ColumnOptions, Identifier, Operation
+
+
+class TableDesiredState(StrEnum):
+    """What the user wants of a table."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class TablePatch(BaseModel):
+    """What to change of a table; what is left out stays, null goes back to the default. `columns` is merged by name."""
+
+    model_config = ConfigDict(
+        extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [{"desired_state": "paused"}]}
+    )
+
+    desired_state: TableDesiredState | None = None
+    key: list[Identifier] | None = None
+    operations: list[Operation] | None = None
+    where: str | None = None
+    insert_only: bool | None = None
+    columns: dict[Identifier, ColumnOptions | None] | None = None
+
+
+class Copied(BaseModel):
+    """How far the copy is; null where it is not known."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    percent: float | None = None
+    eta_seconds: float | None = None
+
+
+class TableTarget(BaseModel):
+    """Where the table stands on the target."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+
+
+class TableView(BaseModel):
+    """A table of a subscription."""
+
+    model_config = ConfigDict(
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "t3f2a9c81d07e",
+                    "schema": "public",
+                    "name": "orders",
+                    "target": {"schema": "public", "name": "orders"},
+                    "state": "copying",
+                    "reason": None,
+                    "remedy": None,
+                    "desired_state": "running",
+                    "copied": {"rows": 120000, "bytes": 14000000, "percent": 41.5, "eta_seconds": 12.0},
+                    "key": [],
+                    "operations": ["delete", "insert", "truncate", "update"],
+                    "where": None,
+                    "insert_only": False,
+                    "columns": {},
+                    "created_at": "2026-05-04T10:00:00Z",
+                }
+            ]
+        },
+    )
+
+    id: str
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+    target: TableTarget
+    state: TableState
+    state_since: datetime | None = None
+    code: str | None = Field(default=None, description="Stable name of the reason.")
+    reason: str | None = None
+    remedy: str | None = None
+    desired_state: TableDesiredState
+    copied: Copied
+    key: list[str] = Field(description="The declared key; empty where the source's own is used.")
+    operations: list[Operation]
+    where: str | None = None
+    insert_only: bool
+    columns: dict[str, ColumnOptions]
+    from_pattern: bool = Field(default=False, description="A pattern of the subscription brought it in.")
+    created_at: datetime

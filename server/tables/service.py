@@ -1,0 +1,305 @@
+"""The tables of a subscription: added, changed, paused and removed while it runs."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from engine.model.table_state import Refused, TableEvent, TableState, next_state
+from server.connections.kinds import Kind
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.outbox import enqueue
+from server.db.session import ReadSession, WriteSession
+from server.error_handlers import field_errors
+from server.errors import Conflict, InvalidRequest, NotFound
+from server.etags import check_if_match, new_stamp
+from server.events.service import record_event
+from server.schema_versions import service as versions
+from server.subscriptions import lookup
+from server.tables import repository
+from server.tables.body import ColumnOptions, Operation, TableOptions
+from server.tables.declaration import Declaration, check_targets
+from server.tables.schemas import Copied, TableDesiredState, TablePatch, TableTarget, TableView
+
+
+class TableExists(Conflict):
+    code = "table_exists"
+    title = "The subscription has this table"
+    default_remedy = "PATCH the table to change it, or DELETE it first to begin anew."
+
+
+class TableTargetFixed(Conflict):
+    code = "table_target_fixed"
+    title = "The place on the target does not change"
+    default_remedy = "Remove the table and add it again with the other target."
+
+
+class TransitionRefused(Conflict):
+    code = "transition_refused"
+    title = "Not possible in this state"
+    default_remedy = "Wait until it is in another state; GET shows it."
+
+
+class TableRemoved(Conflict):
+    code = "table_removed"
+    title = "The table was removed"
+    default_remedy = "Add it again; it gets a new id and is copied anew."
+
+
+def get(session: ReadSession, name: str, table_id: str) -> TableRow:
+    """The table of this id in the subscription `name`, also a removed one.
+
+    Raises:
+        NotFound: there is no such subscription, or no such table in it.
+    """
+    return _found(session, lookup.get(session, name), table_id)
+
+
+def _found(session: ReadSession, subscription: SubscriptionRow, table_id: str, *, for_update: bool = False) -> TableRow:
+    row = repository.find(session, subscription.id or 0, table_id, for_update=for_update)
+    if row is None:
+        raise NotFound(
+            f"The subscription '{subscription.name}' has no table with the id '{table_id}'.",
+            f"GET /api/v1/subscriptions/{subscription.name}/tables lists them.",
+        )
+    return row
+
+
+def view(row: TableRow) -> TableView:
+    return TableView(
+        id=row.id,
+        schema_name=row.schema_name,
+        name=row.name,
+        target=TableTarget(schema_name=row.target_schema, name=row.target_name),
+        state=TableState(row.state),
+        state_since=row.state_at,
+        code=row.code,
+        reason=row.reason,
+        remedy=row.remedy,
+        desired_state=TableDesiredState(row.desired_state),
+        copied=Copied(
+            rows=row.copied_rows,
+            bytes=row.copied_bytes,
+            percent=row.copied_percent,
+            eta_seconds=row.copied_eta_seconds,
+        ),
+        key=row.key,
+        operations=[Operation(operation) for operation in row.operations or sorted(Operation)],
+        where=row.where,
+        insert_only=row.insert_only,
+        columns={name: ColumnOptions(map_as="text") for name in row.map_as},
+        from_pattern=row.from_pattern,
+        created_at=row.created_at,
+    )
+
+
+def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> TableRow:
+    """Add one table to a subscription; its copy begins when the engine hears of it.
+
+    Raises:
+        TableExists: it is there.
+        InvalidRequest: it cannot stand beside the others on the target.
+    """
+    subscription = lookup.get_changeable(session, name)
+    present = repository.present(session, subscription.id or 0)
+    for row in present:
+        if (row.schema_name, row.name) == table.source:
+            raise TableExists(f"'{row.schema_name}.{row.name}' is in '{name}' already, with the id {row.id}.")
+    check_targets([table], target, _taken(present, target))
+    row = _insert(session, subscription, table)
+    enqueue(session, name, "table", {"table": row.id, "removed": False})
+    return row
+
+
+def _taken(present: Sequence[TableRow], target: Kind) -> dict[tuple[str, str], str]:
+    return {
+        (target.fold(row.target_schema), target.fold(row.target_name)): f"{row.schema_name}.{row.name}"
+        for row in present
+    }
+
+
+def reconcile(session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration]) -> bool:
+    """Make the subscription's tables those of `tables`: add, change, remove. Returns whether anything changed.
+
+    Raises:
+        TableTargetFixed: a table that is there is to stand elsewhere on the target.
+    """
+    wanted = {table.source: table for table in tables}
+    present = {(row.schema_name, row.name): row for row in repository.present(session, subscription.id or 0)}
+    changed = False
+    for source, row in present.items():
+        if source not in wanted:
+            _remove(session, subscription, row)
+            changed = True
+    # A removed table's name must be free on the target before another takes it.
+    session.flush()
+    for source, table in wanted.items():
+        found = present.get(source)
+        if found is None:
+            _insert(session, subscription, table)
+            changed = True
+        else:
+            changed |= _redeclare(session, found, table)
+    return changed
+
+
+def patch(session: WriteSession, name: str, table_id: str, body: TablePatch, if_match: str | None) -> TableRow:
+    """Change what `body` names.
+
+    Raises:
+        TransitionRefused: the desired state cannot be reached from the present one.
+    """
+    subscription = lookup.get_changeable(session, name)
+    row = _present(session, subscription, table_id)
+    check_if_match(if_match, row)
+    changed = _apply_options(row, _merged_options(row, body))
+    if body.desired_state is not None and body.desired_state.value != row.desired_state:
+        _check_transition(row, body.desired_state)
+        row.desired_state = body.desired_state.value
+        changed = True
+    if changed:
+        _changed(session, row)
+        enqueue(session, name, "table", {"table": row.id, "removed": False})
+        session.touch(name)
+    return row
+
+
+def remove(session: WriteSession, name: str, table_id: str, if_match: str | None) -> None:
+    """Take the table out of the subscription; what it has on the target stays."""
+    subscription = lookup.get_changeable(session, name)
+    row = _present(session, subscription, table_id)
+    check_if_match(if_match, row)
+    _remove(session, subscription, row)
+    enqueue(session, name, "table", {"table": row.id, "removed": True})
+
+
+def _present(session: WriteSession, subscription: SubscriptionRow, table_id: str) -> TableRow:
+    row = _found(session, subscription, table_id, for_update=True)
+    if row.state == TableState.REMOVED:
+        raise TableRemoved(
+            f"'{row.schema_name}.{row.name}' with the id {row.id} was removed from '{subscription.name}'."
+        )
+    return row
+
+
+def _insert(session: WriteSession, subscription: SubscriptionRow, table: Declaration) -> TableRow:
+    now = session.now()
+    row = TableRow(
+        id="t" + secrets.token_hex(6),
+        subscription_id=subscription.id or 0,
+        schema_name=table.schema,
+        name=table.name,
+        target_schema=table.target_schema,
+        target_name=table.target_name,
+        key=list(table.key),
+        operations=list(table.operations),
+        where=table.where,
+        insert_only=table.insert_only,
+        map_as=dict(table.map_as),
+        from_pattern=table.from_pattern,
+        desired_state=TableDesiredState.RUNNING.value,
+        state=TableState.REGISTERED.value,
+        state_at=now,
+        stamp=new_stamp(),
+        created_at=now,
+    )
+    session.add(row)
+    session.flush()
+    versions.record_state(session, row.id, TableState.REGISTERED)
+    _event(session, subscription, row, "table_added", "was added")
+    return row
+
+
+def _remove(session: WriteSession, subscription: SubscriptionRow, row: TableRow) -> None:
+    row.state = TableState.REMOVED.value
+    row.state_at = session.now()
+    row.code = row.reason = row.remedy = None
+    _changed(session, row)
+    versions.record_state(session, row.id, TableState.REMOVED)
+    _event(session, subscription, row, "table_removed", "was removed; its rows stay on the target")
+
+
+def _event(session: WriteSession, subscription: SubscriptionRow, row: TableRow, kind: str, what: str) -> None:
+    subject = f"{row.schema_name}.{row.name}"
+    record_event(
+        session, kind=kind, subscription=subscription.name, subject=subject, detail=f"The table '{subject}' {what}."
+    )
+    session.touch(subscription.name)
+
+
+def _changed(session: WriteSession, row: TableRow) -> None:
+    row.revision += 1
+    session.add(row)
+
+
+def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool:
+    if (row.target_schema, row.target_name) != (table.target_schema, table.target_name):
+        raise TableTargetFixed(
+            f"'{row.schema_name}.{row.name}' stands at '{row.target_schema}.{row.target_name}' on the target already."
+        )
+    # What a pattern found of a table's identity when it brought it in stays: it decided how its changes are followed.
+    keep = table.from_pattern and row.from_pattern
+    options = (
+        list(table.key),
+        list(table.operations),
+        table.where,
+        row.insert_only if keep else table.insert_only,
+        dict(table.map_as),
+    )
+    changed = _apply_options(row, options)
+    if row.from_pattern != table.from_pattern:
+        row.from_pattern = table.from_pattern
+        changed = True
+    if changed:
+        _changed(session, row)
+    return changed
+
+
+Options = tuple[list[str], list[str], str | None, bool, dict[str, str]]
+
+
+def _apply_options(row: TableRow, options: Options) -> bool:
+    if options == (row.key, row.operations, row.where, row.insert_only, row.map_as):
+        return False
+    row.key, row.operations, row.where, row.insert_only, row.map_as = options
+    return True
+
+
+def _merged_options(row: TableRow, body: TablePatch) -> Options:
+    columns: dict[str, object] = {name: {"map_as": kind} for name, kind in row.map_as.items()}
+    given = body.model_dump(exclude_unset=True, exclude={"desired_state", "columns"}, mode="json")
+    for name, options in (body.columns or {}).items():
+        if options is None:
+            columns.pop(name, None)
+        else:
+            columns[name] = options
+    merged = {
+        "key": row.key or None,
+        "operations": row.operations or None,
+        "where": row.where,
+        "insert_only": row.insert_only,
+        **given,
+        "columns": {} if "columns" in body.model_fields_set and body.columns is None else columns,
+    }
+    merged["insert_only"] = bool(merged["insert_only"])
+    try:
+        valid = TableOptions.model_validate(merged)
+    except ValidationError as error:
+        found = field_errors(error.errors(include_input=False, include_url=False))
+        raise InvalidRequest("The changed table would not be valid.", errors=found) from None
+    return list(valid.key or ()), sorted(valid.operations or ()), valid.where, valid.insert_only, valid.map_as
+
+
+def _check_transition(row: TableRow, desired: TableDesiredState) -> None:
+    state = TableState(row.state)
+    if desired is TableDesiredState.PAUSED and state is not TableState.PAUSED:
+        outcome = next_state(state, TableEvent.PAUSE)
+        if isinstance(outcome, Refused):
+            raise TransitionRefused(f"'{row.schema_name}.{row.name}' cannot be paused now: {outcome.reason}.")
+    if desired is TableDesiredState.RUNNING and state is TableState.PARKED:
+        raise TransitionRefused(
+            f"'{row.schema_name}.{row.name}' is parked: {row.reason or 'see its events'}", row.remedy or "Reload it."
+        )

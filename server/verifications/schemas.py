@@ -1,0 +1,57 @@
+"""Bodies of verifications."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.engines.work import WorkState
+from server.freshness.schemas import TableRef
+
+
+class VerificationRequest(BaseModel):
+    """What to compare."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{}, {"tables": [{"schema": "public", "name": "orders"}]}]}
+    )
+
+    tables: list[TableRef] | None = Field(
+        default=None, max_length=10_000, description="Tables to compare; without it, every live one."
+    )
+
+
+class DifferenceView(BaseModel):
+    key: list[str | None]
+    kind: str = Field(description="`missing` on the target, `extra` on the target, or `different`.")
+
+
+class VerifiedTableView(BaseModel):
+    """The result for one table."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    id: str
+    schema_name: str | None = Field(alias="schema")
+    name: str | None
+    equal: bool
+    source_rows: int
+    target_rows: int
+    differing: list[DifferenceView] = Field(description="At most 100 keys that differ.")
+
+
+class VerificationView(BaseModel):
+    """A comparison of tables with their source, both read at one position."""
+
+    id: str
+    state: WorkState
+    position: str | None = Field(description="Where both sides were compared.")
+    equal: bool | None = Field(description="Whether all tables were equal; null until it has succeeded.")
+    tables_done: int
+    tables_total: int | None
+    tables: list[VerifiedTableView]
+    problem: dict[str, Any] | None
+    created_at: datetime
+    ended_at: datetime | None

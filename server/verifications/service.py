@@ -1,0 +1,146 @@
+"""Verifications: begun here, done by the engine, shown here."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.models.verification import VerificationRow
+from server.db.outbox import enqueue
+from server.db.session import ReadSession, WriteSession
+from server.engines.work import UNENDED, WorkState
+from server.errors import Conflict, FieldError, InvalidRequest, NotFound
+from server.freshness.picture import STANDING_STILL
+from server.subscriptions import lookup
+from server.verifications.schemas import (
+    VerificationRequest,
+    VerificationView,
+    VerifiedTableView,
+)
+
+
+class SubscriptionNotRunning(Conflict):
+    code = "subscription_not_running"
+    title = "The subscription is not running"
+    default_remedy = "Set its desired_state to 'running' first."
+
+
+class VerificationRunning(Conflict):
+    code = "verification_running"
+    title = "A verification is running"
+    default_remedy = "Wait until it has ended, or DELETE it."
+
+
+class VerificationHasEnded(Conflict):
+    code = "verification_has_ended"
+    title = "The verification has ended"
+    default_remedy = "Begin a new one."
+
+
+def begin(session: WriteSession, name: str, request: VerificationRequest) -> VerificationRow:
+    """Ask the engine for a comparison.
+
+    Raises:
+        NotFound, SubscriptionNotRunning, VerificationRunning; InvalidRequest for an unknown table.
+    """
+    subscription = lookup.get(session, name)
+    if SubscriptionState(subscription.state) in STANDING_STILL:
+        raise SubscriptionNotRunning(f"Subscription '{name}' is {subscription.state}.", subscription.remedy)
+    running = session.exec(_unended(subscription)).first()
+    if running is not None:
+        raise VerificationRunning(
+            f"Verification '{running.id}' of '{name}' is {running.state}.", extra={"running": running.id}
+        )
+    row = VerificationRow(
+        id=f"v{uuid.uuid4().hex}",
+        subscription_id=subscription.id or 0,
+        state=WorkState.QUEUED.value,
+        asked=_asked(session, subscription, request),
+        created_at=session.now(),
+    )
+    session.add(row)
+    session.flush()
+    enqueue(session, name, "verify", {"id": row.id})
+    return row
+
+
+def _unended(subscription: SubscriptionRow) -> SelectOfScalar[VerificationRow]:
+    return select(VerificationRow).where(
+        VerificationRow.subscription_id == subscription.id, col(VerificationRow.state).in_(UNENDED)
+    )
+
+
+def _asked(session: ReadSession, subscription: SubscriptionRow, request: VerificationRequest) -> list[str] | None:
+    if not request.tables:
+        return None
+    rows = session.exec(select(TableRow).where(TableRow.subscription_id == subscription.id))
+    known = {(row.schema_name, row.name): row for row in rows if row.state != TableState.REMOVED.value}
+    wrong = []
+    for i, ref in enumerate(request.tables):
+        row = known.get((ref.schema_name, ref.name))
+        if row is None or row.state != TableState.LIVE.value:
+            what = "has no table" if row is None else f"is not ready to compare, being {row.state}, table"
+            detail = f"Subscription '{subscription.name}' {what} {ref.schema_name}.{ref.name}."
+            wrong.append(FieldError(pointer=f"/tables/{i}", detail=detail))
+    if wrong:
+        raise InvalidRequest(wrong[0].detail, "Name tables that are live.", errors=wrong)
+    return sorted({known[ref.schema_name, ref.name].id for ref in request.tables})
+
+
+def get(session: ReadSession, name: str, verification_id: str) -> VerificationRow:
+    """A verification of a subscription; NotFound where there is none of this id."""
+    subscription = lookup.get(session, name)
+    row = session.get(VerificationRow, verification_id)
+    if row is None or row.subscription_id != subscription.id:
+        raise NotFound(f"Subscription '{name}' has no verification '{verification_id}'.")
+    return row
+
+
+def cancel(session: WriteSession, name: str, verification_id: str) -> None:
+    """End a verification before its time; VerificationHasEnded where that is too late."""
+    row = get(session, name, verification_id)
+    if row.state not in UNENDED:
+        raise VerificationHasEnded(f"Verification '{verification_id}' has {row.state}.")
+    row.state = WorkState.CANCELLED.value
+    row.ended_at = session.now()
+    session.add(row)
+    enqueue(session, name, "cancel", {"id": row.id})
+
+
+def view(session: ReadSession, row: VerificationRow) -> VerificationView:
+    """As REST shows it."""
+    ids = [result["table"] for result in row.results]
+    found = session.exec(select(TableRow).where(col(TableRow.id).in_(ids))) if ids else ()
+    tables = {table.id: table for table in found}
+    results = [_result(result, tables.get(result["table"])) for result in row.results]
+    done = row.state == WorkState.SUCCEEDED.value
+    return VerificationView(
+        id=row.id,
+        state=WorkState(row.state),
+        position=None if row.position is None else str(row.position),
+        equal=all(result.equal for result in results) if done else None,
+        tables_done=len(results),
+        tables_total=row.total if row.total is not None else (len(row.asked) if row.asked else None),
+        tables=results,
+        problem=row.problem,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+    )
+
+
+def _result(result: dict[str, Any], table: TableRow | None) -> VerifiedTableView:
+    return VerifiedTableView.model_validate(
+        {
+            **result,
+            "id": result["table"],
+            "schema": table.schema_name if table else None,
+            "name": table.name if table else None,
+        }
+    )

@@ -1,0 +1,1 @@
+"""The tests: unit, with a real PostgreSQL, with Spark, of the server."""

@@ -1,0 +1,191 @@
+"""Kills everything there is, again and again, under load, and looks whether anybody can tell from the copy.
+
+A round kills each kind once, in a random order. A kill counts only if a batch has been committed since the one before.
+Readers ask the copy for its sums all the time; at cuts in between and at the end every row of every table is compared
+with the source. Prints a JSON summary; a failure leaves the seed and the list of events in a file and exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from engine.model.position import ZERO, Lsn
+from tests.chaos import bank
+from tests.chaos.killer import KINDS, Killer, Kind, NothingToKillError
+from tests.chaos.reader import Readers
+from tests.fixtures.rig import Rig
+
+_SETTINGS = {"logical_decoding_work_mem": "'64kB'", "log_min_messages": "warning"}
+_CUT_EVERY_S = 60.0
+_FOUND_S = 30.0
+
+
+class Run:
+    """One run of a seed. `summary` at any time."""
+
+    def __init__(self, rig: Rig, seed: int, seconds: float) -> None:
+        self.kills: Counter[str] = Counter()
+        self.uncounted: Counter[str] = Counter()
+        self.failpoints: Counter[str] = Counter()
+        self.cuts = 0
+        self.unequal: list[Any] = []
+        self.events: list[dict[str, Any]] = []
+        self._rng = random.Random(seed)
+        self._seed = seed
+        self._seconds = seconds
+        self._rig = rig
+        self._bank = bank.Bank(rig.connect, seed)
+        self._readers = Readers(rig)
+        self._killer = Killer(rig, self._rng)
+        self._began = monotonic()
+        self._pause = threading.Event()
+        self._last_cut = 0.0
+
+    def go(self) -> None:
+        """AssertionError as soon as something is found."""
+        with self._rig.connect() as connection:
+            bank.create(connection)
+        self._bank.start()
+        self._rig.declare(bank.subscription_tables(), batch={"small_rows": 40})
+        self._rig.wait_live(len(bank.TABLES))
+        self._note("live")
+        self._readers.start()
+        self._began = monotonic()
+        try:
+            self._kill_for(self._seconds)
+        finally:
+            self._bank.stop()
+            self._readers.stop()
+        self._cut()
+        self._look()
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "seed": self._seed,
+            "seconds": round(monotonic() - self._began, 1),
+            "kills": {kind: self.kills[kind] for kind in KINDS},
+            "uncounted_kills": dict(self.uncounted),
+            "failpoints_hit": dict(self.failpoints),
+            "cuts": self.cuts,
+            "unequal_cuts": len(self.unequal),
+            "moves": self._bank.moves,
+            "sum_checks": self._readers.checks,
+            "own_writes_seen": self._readers.waits,
+            "unanswered": self._readers.unanswered,
+            "violations": len(self._readers.violations),
+        }
+
+    def _kill_for(self, seconds: float) -> None:
+        applied = self._killer.wait_for_progress(ZERO)
+        while True:
+            kinds = list(KINDS)
+            self._rng.shuffle(kinds)
+            for kind in kinds:
+                if self._elapsed >= seconds:
+                    return
+                applied = self._kill(kind, applied)
+                self._look()
+                if self._elapsed - self._last_cut > _CUT_EVERY_S:
+                    self._cut()
+
+    def _kill(self, kind: Kind, applied: Lsn) -> Lsn:
+        """Wait for a batch after `applied`, then kill at a random moment. Returns where the copy stood before."""
+        applied = self._killer.wait_for_progress(applied)
+        self._pause.wait(self._rng.uniform(0.0, 1.5))
+        deadline = monotonic() + _FOUND_S
+        while True:
+            try:
+                what = self._killer.kill(kind)
+                break
+            except NothingToKillError:
+                if monotonic() > deadline:
+                    self.uncounted[kind] += 1
+                    self._note("nothing to kill", kind=kind)
+                    return applied
+                self._pause.wait(0.1)
+        self._note("killed", kind=kind, **what)
+        if kind != "failpoint" or what["hit"]:
+            self.kills[kind] += 1
+        else:
+            self.uncounted[kind] += 1
+        if kind == "failpoint" and what["hit"]:
+            self.failpoints[what["failpoint"]] += 1
+        return applied
+
+    def _cut(self) -> None:
+        answers: list[dict[str, Any]] = []
+
+        def compared() -> bool:
+            _, answer = self._rig.verify()
+            answers.append(answer)
+            return bool(answer["state"] == "succeeded")  # a verification may fall victim to the kill before it
+
+        self._rig.until(compared, 240, "a verification ended")
+        answer = answers[-1]
+        complete = len(answer["tables"]) == len(bank.TABLES)
+        self.cuts += 1
+        self._last_cut = self._elapsed
+        self._note("cut", position=answer["position"], equal=answer["equal"])
+        if not (answer["equal"] and complete):
+            self.unequal.append(answer)
+            self._note("difference", answer=answer)
+        assert not self.unequal, "source and copy differ at a cut"
+
+    def _look(self) -> None:
+        for failure in (self._bank.failure, self._readers.failure):
+            if failure is not None:
+                raise AssertionError(f"a thread ended: {failure!r}") from failure
+        if self._readers.violations:
+            self._note("violations", found=self._readers.violations[:20])
+        assert not self._readers.violations, f"seen on the copy: {self._readers.violations[0]}"
+
+    @property
+    def _elapsed(self) -> float:
+        return monotonic() - self._began
+
+    def _note(self, event: str, **more: Any) -> None:
+        entry = {"at_s": round(self._elapsed, 2), "event": event, **more}
+        self.events.append(entry)
+        sys.stderr.write(json.dumps(entry, default=str)[:400] + "\n")
+
+
+def _save(folder: Path, run: Run, error: BaseException) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"seed-{run.summary()['seed']}.json"
+    content = {"error": repr(error), "summary": run.summary(), "events": run.events}
+    file.write_text(json.dumps(content, indent=2, default=str) + "\n")
+    return file
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="chaos", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
+    parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and transactions (1)")
+    parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
+    options = parser.parse_args()
+    run: Run | None = None
+    try:
+        with Rig(durable=False, settings=_SETTINGS) as rig:
+            run = Run(rig, options.seed, options.seconds)
+            run.go()
+    except Exception as error:
+        notes = "; ".join(getattr(error, "__notes__", []))
+        sys.stderr.write(f"FAILED: {error!r} {notes}\n")
+        if run is not None:
+            sys.stderr.write(f"events: {_save(options.failures, run, error)}\n")
+            sys.stdout.write(json.dumps({**run.summary(), "found": str(error)}, indent=2) + "\n")
+        return 1
+    sys.stdout.write(json.dumps(run.summary(), indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

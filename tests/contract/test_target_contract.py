@@ -1,0 +1,604 @@
+"""What every target must do, whatever database it is. A new target is one line in TARGETS."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.apply.duckdb import DuckDbTarget
+from engine.model.batch import TableFault
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import Column, KeyMode, SourceType
+from engine.model.target import QueryRefused, TableCommit, Target
+from tests.contract.target_material import (
+    SLOT,
+    SUBSCRIPTION,
+    SYSTEM,
+    Pipeline,
+    changes,
+    images,
+    inserts,
+    keys,
+    partials,
+    source_type,
+    structure,
+)
+
+TARGETS: dict[str, Callable[[Path], Target]] = {"duckdb": lambda folder: DuckDbTarget(folder / "mart.duckdb")}
+
+ORDERS = TableId("t0a")
+ITEMS = TableId("t0b")
+LOGS = TableId("t0c")
+orders = structure(TableName("public", "orders"), {"id": "int4", "state": "text", "note": "text"}, ["id"])
+items = structure(
+    TableName("public", "items"), {"order_id": "int4", "n": "int4", "price": "numeric(10,2)"}, ["order_id", "n"]
+)
+logs = structure(TableName("public", "logs"), {"word": "text", "x": "float8", "n": "int4"}, mode=KeyMode.BAG)
+
+
+@pytest.fixture(params=sorted(TARGETS))
+def target_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def target(target_kind: str, tmp_path: Path) -> Iterator[Target]:
+    made = TARGETS[target_kind](tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def pipeline(target: Target) -> Pipeline:
+    return Pipeline(target).claim()
+
+
+def fault_of(call: Callable[[], object]) -> EngineFault:
+    with pytest.raises(EngineFault) as caught:
+        call()
+    return caught.value
+
+
+# Progress and the fence
+
+
+def test_an_unknown_subscription_has_no_progress(target: Target) -> None:
+    assert target.progress(SUBSCRIPTION) is None
+
+
+def test_a_claim_records_where_replication_starts(pipeline: Pipeline) -> None:
+    progress = pipeline.target.progress(SUBSCRIPTION)
+    assert progress is not None
+    assert (progress.epoch, progress.batch, progress.end) == (1, 0, Lsn(1000))
+    assert (progress.system_id, progress.timeline, progress.slot, dict(progress.tables)) == (SYSTEM, 1, SLOT, {})
+
+
+def test_a_take_over_keeps_the_position_and_raises_the_epoch(pipeline: Pipeline) -> None:
+    end = pipeline.commit()
+    pipeline.target.claim(SUBSCRIPTION, 5, SYSTEM, 2, "shop_new", Lsn(7))  # type: ignore[arg-type]
+    progress = pipeline.target.progress(SUBSCRIPTION)
+    assert progress is not None
+    assert (progress.epoch, progress.end, progress.timeline, progress.slot) == (5, end, 2, "shop_new")
+
+
+def test_an_older_epoch_neither_claims_nor_commits(pipeline: Pipeline) -> None:
+    newer = Pipeline(pipeline.target, epoch=2).claim()
+    assert fault_of(pipeline.commit).kind is FaultKind.EPOCH_LOST
+    assert fault_of(pipeline.claim).kind is FaultKind.EPOCH_LOST
+    newer.commit()
+
+
+def test_progress_of_another_cluster_is_foreign(pipeline: Pipeline) -> None:
+    claim = lambda: pipeline.target.claim(SUBSCRIPTION, pipeline.epoch, "other", 1, SLOT, Lsn(1))  # noqa: E731
+    assert fault_of(claim).kind is FaultKind.TARGET_FOREIGN
+
+
+def test_a_batch_without_tables_moves_only_the_position(pipeline: Pipeline) -> None:
+    end = pipeline.commit()
+    progress = pipeline.target.progress(SUBSCRIPTION)
+    assert progress is not None
+    assert (progress.batch, progress.end) == (1, end)
+
+
+def test_a_batch_behind_the_position_is_refused(pipeline: Pipeline) -> None:
+    pipeline.commit()
+    pipeline.end = 500
+    assert fault_of(pipeline.commit).kind is FaultKind.INTERNAL
+
+
+# Copies and hand-over
+
+
+def test_a_copy_is_invisible_until_it_is_handed_over(pipeline: Pipeline) -> None:
+    target = pipeline.target
+    target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders)
+    assert target.append_copy(ORDERS, inserts(orders, [(1, "new", None), (2, "old", "x")])) == 2
+    with pytest.raises(QueryRefused):
+        pipeline.select("SELECT * FROM public.orders")
+    end = pipeline.commit(TableCommit(ORDERS, orders, orders.name, handover=True))
+    assert pipeline.rows(orders) == [(1, "new", None), (2, "old", "x")]
+    record = target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    assert (record.ready, record.schema, record.target, record.applied) == (True, orders, orders.name, end)
+
+
+def test_changes_made_during_the_copy_arrive_with_the_hand_over(pipeline: Pipeline) -> None:
+    target = pipeline.target
+    target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders)
+    target.append_copy(ORDERS, inserts(orders, [(1, "new", "long")]))
+    late = changes(
+        ORDERS, delete=keys(orders, [(1,)]), partial=partials(orders, [((1,), (1, "paid", None), frozenset({2}))])
+    )
+    pipeline.commit(TableCommit(ORDERS, orders, orders.name, (late,), handover=True))
+    assert pipeline.rows(orders) == [(1, "paid", "long")]
+
+
+def test_a_reload_keeps_the_old_rows_readable_until_the_swap(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    wider = structure(orders.name, {"id": "int8", "state": "text", "total": "numeric(8,2)"}, ["id"])
+    pipeline.target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, wider)
+    pipeline.target.append_copy(ORDERS, inserts(wider, [(7, "done", Decimal("1.50"))]))
+    assert pipeline.rows(orders) == [(1, "new", None)]
+    pipeline.commit(TableCommit(ORDERS, wider, wider.name, handover=True))
+    assert pipeline.rows(wider) == [(7, "done", Decimal("1.50"))]
+
+
+def test_a_copy_begun_again_starts_empty(pipeline: Pipeline) -> None:
+    target = pipeline.target
+    target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    for row in ((1, "a", None), (2, "b", None)):
+        target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders)
+        target.append_copy(ORDERS, inserts(orders, [row]))
+    pipeline.commit(TableCommit(ORDERS, orders, orders.name, handover=True))
+    assert pipeline.rows(orders) == [(2, "b", None)]
+
+
+@pytest.mark.parametrize("end_it", ["discard", "claim", "remove"])
+def test_an_unfinished_copy_goes_without_a_trace(pipeline: Pipeline, end_it: str) -> None:
+    target = pipeline.target
+    target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders)
+    target.append_copy(ORDERS, inserts(orders, [(1, "a", None)]))
+    if end_it == "discard":
+        target.discard_copy(ORDERS)
+    elif end_it == "claim":
+        pipeline.claim()
+    else:
+        pipeline.commit(removed=[ORDERS])
+    assert fault_of(lambda: target.append_copy(ORDERS, inserts(orders, [(2, "b", None)]))).kind is FaultKind.COPY_FAILED
+    hand_over = lambda: pipeline.commit(TableCommit(ORDERS, orders, orders.name, handover=True))  # noqa: E731
+    assert fault_of(hand_over).subject == ORDERS
+    assert pipeline.select("SELECT table_name FROM information_schema.tables WHERE table_name LIKE '%copy%'") == []
+
+
+# Changes
+
+
+def test_insert_update_and_delete(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", "a"), (2, "new", "b"), (3, "new", "c")])
+    bucket = changes(
+        ORDERS, delete=keys(orders, [(1,), (2,)]), insert=inserts(orders, [(2, "paid", None), (4, "new", "d")])
+    )
+    end = pipeline.change(ORDERS, orders, bucket)
+    assert pipeline.rows(orders) == [(2, "paid", None), (3, "new", "c"), (4, "new", "d")]
+    assert pipeline.target.progress(SUBSCRIPTION).tables[ORDERS].applied == end  # type: ignore[union-attr]
+
+
+def test_composite_keys(pipeline: Pipeline) -> None:
+    pipeline.load(ITEMS, items, [(1, 1, Decimal("1.00")), (1, 2, Decimal("2.00")), (2, 1, None)])
+    pipeline.change(ITEMS, items, changes(ITEMS, delete=keys(items, [(1, 2), (2, 1)])))
+    assert pipeline.rows(items) == [(1, 1, Decimal("1.00"))]
+
+
+def test_unset_columns_keep_what_the_row_holds(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", "big"), (2, "old", None)])
+    rows = [((1,), (1, "paid", None), frozenset({2})), ((2,), (2, None, "set"), frozenset({1}))]
+    pipeline.change(ORDERS, orders, changes(ORDERS, delete=keys(orders, [(1,), (2,)]), partial=partials(orders, rows)))
+    assert pipeline.rows(orders) == [(1, "paid", "big"), (2, "old", "set")]
+
+
+def test_a_row_that_moves_to_another_key_takes_its_unset_columns_along(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "one", "big one"), (2, "two", "big two")])
+    swap = [((1,), (2, "one", None), frozenset({2})), ((2,), (1, "two", None), frozenset({2}))]
+    bucket = changes(ORDERS, delete=keys(orders, [(1,), (2,)]), partial=partials(orders, swap))
+    pipeline.change(ORDERS, orders, bucket)
+    assert pipeline.rows(orders) == [(1, "two", "big two"), (2, "one", "big one")]
+
+
+def test_buckets_do_not_depend_on_their_order(pipeline: Pipeline) -> None:
+    """A key that one bucket vacates and another fills, with an unset column that is read from a row a third deletes."""
+    pipeline.load(ORDERS, orders, [(1, "one", "big one"), (2, "two", "big two")])
+    buckets = (
+        changes(ORDERS, insert=inserts(orders, [(1, "fresh", "n")])),
+        changes(ORDERS, partial=partials(orders, [((1,), (9, "one", None), frozenset({2}))])),
+        changes(ORDERS, partial=partials(orders, [((2,), (2, None, "x"), frozenset({1}))])),
+        changes(ORDERS, delete=keys(orders, [(1,), (2,)])),
+    )
+    pipeline.change(ORDERS, orders, *buckets)
+    assert pipeline.rows(orders) == [(1, "fresh", "n"), (2, "two", "x"), (9, "one", "big one")]
+
+
+def test_truncate_clears_once_and_before_the_inserts(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None), (2, "new", None)])
+    buckets = (
+        changes(ORDERS, truncated=True, insert=inserts(orders, [(1, "again", None)])),
+        changes(ORDERS, truncated=True, insert=inserts(orders, [(3, "new", None)])),
+    )
+    pipeline.change(ORDERS, orders, *buckets)
+    assert pipeline.rows(orders) == [(1, "again", None), (3, "new", None)]
+
+
+def test_equal_rows_without_a_key_go_by_count(pipeline: Pipeline) -> None:
+    nan = float("nan")
+    rows = [("a", 1.0, 1)] * 3 + [(None, nan, None)] * 2 + [("z", 0.0, 0), ("z", -0.0, 0)]
+    pipeline.load(LOGS, logs, rows)
+    gone = {("a", 1.0, 1): 2, (None, nan, None): 1, ("z", -0.0, 0): 1}
+    pipeline.change(LOGS, logs, changes(LOGS, delete=images(logs, gone), insert=inserts(logs, [("b", None, 2)])))
+    assert [tuple(map(str, row)) for row in pipeline.rows(logs)] == [
+        ("None", "nan", "None"),
+        ("a", "1.0", "1"),
+        ("b", "None", "2"),
+        ("z", "0.0", "0"),
+    ]
+
+
+def test_a_table_without_identity_takes_inserts(pipeline: Pipeline) -> None:
+    history = structure(TableName("public", "history"), {"n": "int4"}, mode=KeyMode.APPEND)
+    pipeline.load(LOGS, history, [(1,)])
+    pipeline.change(LOGS, history, changes(LOGS, insert=inserts(history, [(1,), (2,)])))
+    assert pipeline.rows(history) == [(1,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("what", ["delete", "partial", "image"])
+def test_a_row_that_is_not_there_stops_the_batch(pipeline: Pipeline, what: str) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.load(LOGS, logs, [("a", 1.0, 1)])
+    if what == "delete":
+        commit = TableCommit(ORDERS, orders, orders.name, (changes(ORDERS, delete=keys(orders, [(1,), (2,)])),))
+    elif what == "partial":
+        lost = partials(orders, [((2,), (2, "x", None), frozenset({2}))])
+        commit = TableCommit(ORDERS, orders, orders.name, (changes(ORDERS, partial=lost),))
+    else:
+        lost = images(logs, {("a", 1.0, 1): 2})
+        commit = TableCommit(LOGS, logs, logs.name, (changes(LOGS, delete=lost),))
+    fault = fault_of(lambda: pipeline.commit(commit))
+    assert (fault.kind, fault.subject) == (FaultKind.NET_CHANGE_ANOMALY, commit.table)
+    assert pipeline.rows(orders) == [(1, "new", None)]
+    assert pipeline.rows(logs) == [("a", 1.0, 1)]
+
+
+def test_a_fault_of_one_table_leaves_nothing_of_the_batch(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.load(ITEMS, items, [])
+    before = pipeline.target.progress(SUBSCRIPTION)
+    good = TableCommit(ORDERS, orders, orders.name, (changes(ORDERS, insert=inserts(orders, [(2, "b", None)])),))
+    bad = TableCommit(ITEMS, items, items.name, (changes(ITEMS, delete=keys(items, [(1, 1)])),))
+    assert fault_of(lambda: pipeline.commit(good, bad)).subject == ITEMS
+    assert pipeline.rows(orders) == [(1, "new", None)]
+    assert pipeline.target.progress(SUBSCRIPTION) == before
+    pipeline.commit(good)
+    assert pipeline.rows(orders) == [(1, "new", None), (2, "b", None)]
+
+
+def test_a_fault_found_while_netting_is_raised_as_it_is(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [])
+    found = dataclasses.replace(changes(ORDERS), fault=TableFault("value_out_of_domain", "column note"))
+    fault = fault_of(lambda: pipeline.change(ORDERS, orders, found))
+    assert (fault.kind, fault.subject, fault.detail) == (FaultKind.VALUE_OUT_OF_DOMAIN, ORDERS, "column note")
+
+
+def test_staged_columns_of_another_type_are_not_converted(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [])
+    odd = structure(orders.name, {"id": "int8", "state": "text", "note": "text"}, ["id"])
+    bucket = changes(ORDERS, insert=inserts(odd, [(1, "a", None)]))
+    assert fault_of(lambda: pipeline.change(ORDERS, orders, bucket)).subject == ORDERS
+
+
+# Structure
+
+
+def with_columns(base: Any, *columns: Column) -> Any:
+    return dataclasses.replace(base, columns=columns)
+
+
+def test_columns_come_and_go_with_the_changes_that_know_them(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", "a"), (2, "new", "b")])
+    fresh = Column("total", source_type("numeric(10,2)"), 4, fill="9.50")
+    changed = with_columns(orders, orders.columns[0], orders.columns[2], fresh)
+    bucket = changes(
+        ORDERS,
+        delete=keys(changed, [(1,)]),
+        insert=inserts(changed, [(3, "c", None)]),
+        partial=partials(changed, [((1,), (1, "A", None), frozenset({2}))]),
+    )
+    pipeline.change(ORDERS, changed, bucket)
+    assert pipeline.rows(changed) == [(1, "A", Decimal("9.50")), (2, "b", Decimal("9.50")), (3, "c", None)]
+    assert pipeline.target.progress(SUBSCRIPTION).tables[ORDERS].schema == changed  # type: ignore[union-attr]
+
+
+def test_a_column_replaced_under_its_own_name_loses_its_old_values(pipeline: Pipeline) -> None:
+    single = structure(TableName("public", "single"), {"v": "text"}, mode=KeyMode.APPEND)
+    pipeline.load(LOGS, single, [("old",)])
+    pipeline.change(LOGS, with_columns(single, Column("V", source_type("int4"), 2, fill="5")))
+    assert pipeline.rows(single) == [(5,)]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (Column("id", source_type("int4"), 1), Column("status", source_type("text"), 2), orders.columns[2]),
+        (Column("id", source_type("int8"), 1), *orders.columns[1:]),
+        (orders.columns[0], Column("state", source_type("text"), 2, map_as="text"), orders.columns[2]),
+        (),
+    ],
+    ids=["renamed", "retyped", "remapped", "no columns"],
+)
+def test_any_other_change_of_structure_is_refused(pipeline: Pipeline, columns: tuple[Column, ...]) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", "a")])
+    fault = fault_of(lambda: pipeline.change(ORDERS, with_columns(orders, *columns)))
+    assert (fault.kind, fault.subject) == (FaultKind.TABLE_STRUCTURE_CHANGED, ORDERS)
+    assert pipeline.rows(orders) == [(1, "new", "a")]
+
+
+def test_another_key_is_refused(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [])
+    rekeyed = dataclasses.replace(orders, key=("state",))
+    assert fault_of(lambda: pipeline.change(ORDERS, rekeyed)).kind is FaultKind.TABLE_STRUCTURE_CHANGED
+
+
+def test_what_does_not_concern_the_target_changes_freely(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", "a")])
+    strict = tuple(dataclasses.replace(column, nullable=False) for column in orders.columns)
+    changed = dataclasses.replace(with_columns(orders, *strict), relfilenode=99)
+    pipeline.change(ORDERS, changed)
+    assert pipeline.target.progress(SUBSCRIPTION).tables[ORDERS].schema == changed  # type: ignore[union-attr]
+    assert pipeline.rows(orders) == [(1, "new", "a")]
+
+
+# Parking and removal
+
+
+def test_a_parked_table_is_recorded_and_keeps_its_rows(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    loaded = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    changed = with_columns(orders, orders.columns[0])
+    pipeline.commit(TableCommit(ORDERS, changed, orders.name, parked="value_out_of_domain"))
+    parked = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    assert parked == dataclasses.replace(loaded, parked="value_out_of_domain")
+    assert pipeline.rows(orders) == [(1, "new", None)]
+
+
+def test_a_table_parked_before_its_copy_is_not_ready(pipeline: Pipeline) -> None:
+    pipeline.target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    pipeline.commit(TableCommit(ORDERS, orders, orders.name, parked="copy_failed"))
+    record = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    assert (record.ready, record.parked) == (False, "copy_failed")
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    assert pipeline.target.progress(SUBSCRIPTION).tables[ORDERS].parked is None  # type: ignore[union-attr]
+
+
+def test_a_removed_table_stays_for_readers_and_may_come_back(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.commit(removed=[ORDERS])
+    assert dict(pipeline.target.progress(SUBSCRIPTION).tables) == {}  # type: ignore[union-attr]
+    assert pipeline.rows(orders) == [(1, "new", None)]
+    assert fault_of(lambda: pipeline.change(ORDERS, orders)).subject == ORDERS
+    pipeline.load(TableId("t0ff"), orders, [(2, "x", None)])
+    assert pipeline.rows(orders) == [(2, "x", None)]
+
+
+# Names
+
+
+def test_a_name_is_reserved_for_one_table(pipeline: Pipeline) -> None:
+    pipeline.target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    pipeline.target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    fault = fault_of(lambda: pipeline.target.adopt(SUBSCRIPTION, ITEMS, orders.name))
+    assert (fault.kind, fault.subject) == (FaultKind.TABLE_NAME_COLLISION, ITEMS)
+
+
+def test_two_subscriptions_share_a_target_but_no_table(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "a", None)])
+    other = Pipeline(pipeline.target, subscription="crm").claim()  # type: ignore[arg-type]
+    fault = fault_of(lambda: pipeline.target.adopt(other.subscription, ITEMS, orders.name))
+    assert fault.kind is FaultKind.TABLE_NAME_COLLISION
+    other.load(ITEMS, items, [(1, 1, None)])
+    pipeline.commit(removed=[ORDERS])
+    assert fault_of(lambda: pipeline.target.adopt(other.subscription, LOGS, orders.name)).subject == LOGS
+    assert list(pipeline.target.progress(other.subscription).tables) == [ITEMS]  # type: ignore[union-attr]
+
+
+AWKWARD = [
+    TableName("public", "MixedCase"),
+    TableName("Sales.2024/Q1", 'quo"ted'),
+    TableName("größe", "日本語 таблица"),
+    TableName("public", "select"),
+    TableName("public", "a.b/c;--'\\"),
+    TableName("public", "x" * 63),
+    TableName("public", " "),
+]
+
+
+@pytest.mark.parametrize("name", AWKWARD, ids=range(len(AWKWARD)))
+def test_any_name_works(pipeline: Pipeline, name: TableName) -> None:
+    columns = {
+        "Id": "int4",
+        "rowid": "text",
+        'a "b".c': "text",
+        "c0": "text",
+        "k0": "text",
+        "группа": "text",
+        "end": "text",
+    }
+    schema = structure(name, columns, ["Id"])
+    first = (1, "a", "b", "c", "d", "e", "f")
+    pipeline.load(ORDERS, schema, [first])
+    moved = partials(schema, [((1,), (2, "A", None, None, None, None, None), frozenset({2, 3, 4, 5, 6}))])
+    pipeline.change(ORDERS, schema, changes(ORDERS, delete=keys(schema, [(1,)]), partial=moved))
+    assert pipeline.rows(schema) == [(2, "A", "b", "c", "d", "e", "f")]
+    wider = with_columns(schema, *schema.columns[:2], Column('n"w', source_type("text"), 8, fill="it's"))
+    pipeline.change(ORDERS, wider)
+    assert pipeline.rows(schema) == [(2, "A", "it's")]
+
+
+def test_rows_without_a_key_go_by_count_whatever_their_columns_are_called(pipeline: Pipeline) -> None:
+    schema = structure(TableName("public", "bag"), {"RowId": "int4", "n": "int4", "image": "text"}, mode=KeyMode.BAG)
+    pipeline.load(LOGS, schema, [(1, 5, "a"), (1, 5, "a"), (2, 6, None)])
+    table = inserts(schema, [(1, 5, "a"), (2, 6, None)])
+    both = table.append_column("n", images(schema, {(1, 5, "a"): 1, (2, 6, None): 1})["n"])
+    pipeline.change(LOGS, schema, changes(LOGS, delete=both, insert=inserts(schema, [(3, 7, "c")])))
+    assert pipeline.rows(schema) == [(1, 5, "a"), (3, 7, "c")]
+
+
+# Values
+
+EXTREMES: dict[str, list[Any]] = {
+    "bool": [True, False],
+    "int2": [-(2**15), 2**15 - 1],
+    "int4": [-(2**31), 2**31 - 1],
+    "int8": [-(2**63), 2**63 - 1],
+    "oid": [0, 2**32 - 1],
+    "float4": [float("inf"), -0.0, 1.401298464324817e-45],
+    "float8": [float("-inf"), -0.0, 5e-324, 1.7976931348623157e308],
+    "numeric(38,0)": [Decimal(10**38 - 1), Decimal(-(10**38) + 1)],
+    "numeric(38,38)": [Decimal("0." + "9" * 38)],
+    "text": ["", "NULL", "\x01 ' \" \\ \n\t", "𝔘𝔫𝔦 é e\u0301"],
+    "bytea": [b"", b"\x00\xff\\"],
+    "date": [2**31 - 1, -(2**31 - 1), 0, -2_451_545, 2_932_897],
+    "timestamp": [2**63 - 1, -(2**63 - 1), 0, -210_866_803_200_000_000, 253_402_300_800_000_000],
+    "timestamptz": [2**63 - 1, -(2**63 - 1), 0, -1],
+    "time": [0, 86_399_999_999, 86_400_000_000],
+    "uuid": ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"],
+    "int4[]": [[], [1, None, -(2**31)], [None]],
+    "text[]": [["", "NULL", None, 'a,b{}"\\']],
+    "uuid[]": [["ffffffff-ffff-ffff-ffff-ffffffffffff", None], []],
+    "numeric(5,2)[]": [[Decimal("999.99"), None]],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(EXTREMES))
+def test_values_arrive_exactly(pipeline: Pipeline, kind: str) -> None:
+    schema = structure(TableName("public", "v"), {"id": "int4", "v": kind}, ["id"])
+    rows = list(enumerate([*EXTREMES[kind], None]))
+    pipeline.load(ORDERS, schema, rows[:1])
+    pipeline.change(ORDERS, schema, changes(ORDERS, insert=inserts(schema, rows[1:])))
+    answer = pipeline.target.query("SELECT v FROM public.v ORDER BY id", 100, 10.0, SUBSCRIPTION)
+    expected = inserts(schema, rows)["c1"]
+    got = answer.table.column(0).cast(expected.type)
+    if "float" in kind:
+        assert [str(x) for x in got.to_pylist()] == [str(x) for x in expected.to_pylist()]
+    else:
+        assert got.equals(expected)
+    record = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    with pipeline.target.pin(SUBSCRIPTION) as reader:
+        assert reader.compare(record, inserts(schema, rows).to_batches(), 10) == (len(rows), len(rows), [])
+
+
+# Reading
+
+
+def test_an_answer_names_the_batch_it_saw(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "a", None), (2, "b", None), (3, "c", None)])
+    end = pipeline.commit()
+    answer = pipeline.target.query("SELECT id FROM public.orders ORDER BY id", 2, 10.0, SUBSCRIPTION)
+    assert (answer.position, answer.truncated, answer.table.to_pydict()) == (end, True, {"id": [1, 2]})
+    whole = pipeline.target.query("SELECT id FROM public.orders ORDER BY id", 3, 10.0, SUBSCRIPTION)
+    assert (whole.truncated, whole.table.num_rows) == (False, 3)
+
+
+def test_a_pinned_reader_stays_where_it_is(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "a", None)])
+    record = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    end = Lsn(pipeline.end)
+    with pipeline.target.pin(SUBSCRIPTION) as reader:
+        wider = with_columns(orders, *orders.columns, Column("more", source_type("int4"), 4, fill="1"))
+        pipeline.change(
+            ORDERS, wider, changes(ORDERS, delete=keys(wider, [(1,)]), insert=inserts(wider, [(2, "b", None, 3)]))
+        )
+        assert reader.position == end
+        assert reader.compare(record, inserts(orders, [(1, "a", None)]).to_batches(), 10) == (1, 1, [])
+    assert pipeline.rows(wider) == [(2, "b", None, 3)]
+
+
+def test_comparison_names_the_keys_that_differ(pipeline: Pipeline) -> None:
+    pipeline.load(ITEMS, items, [(1, 1, Decimal("1.00")), (1, 2, None), (2, 1, Decimal("3.00")), (3, 1, Decimal(0))])
+    record = pipeline.target.progress(SUBSCRIPTION).tables[ITEMS]  # type: ignore[union-attr]
+    source = [(1, 1, Decimal("1.00")), (1, 2, Decimal(0)), (2, 2, Decimal("3.00")), (3, 1, Decimal(0))]
+    expected = [
+        {"key": ["1", "2"], "kind": "different"},
+        {"key": ["2", "1"], "kind": "extra"},
+        {"key": ["2", "2"], "kind": "missing"},
+    ]
+    with pipeline.target.pin(SUBSCRIPTION) as reader:
+        assert reader.compare(record, inserts(items, source).to_batches(max_chunksize=1), 10) == (4, 4, expected)
+        assert reader.compare(record, inserts(items, source).to_batches(), 2) == (4, 4, expected[:2])
+        assert reader.compare(record, iter(()), 1) == (0, 4, [{"key": ["1", "1"], "kind": "extra"}])
+
+
+def test_comparison_without_a_key_counts_copies(pipeline: Pipeline) -> None:
+    pipeline.load(LOGS, logs, [("a", -0.0, 1), ("a", -0.0, 1), (None, float("nan"), None)])
+    record = pipeline.target.progress(SUBSCRIPTION).tables[LOGS]  # type: ignore[union-attr]
+    source = [("a", -0.0, 1), (None, float("nan"), None), ("a", 0.0, 1)]
+    with pipeline.target.pin(SUBSCRIPTION) as reader:
+        rows, held, differences = reader.compare(record, inserts(logs, source).to_batches(), 10)
+    assert (rows, held) == (3, 3)
+    assert sorted((d["kind"], d["copies"]) for d in differences) == [("extra", 1), ("missing", 1)]
+    assert all(d["key"][0] == "a" for d in differences)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "",
+        "SELECT 1; SELECT 2",
+        "INSERT INTO public.orders VALUES (9)",
+        "DELETE FROM public.orders",
+        "DROP TABLE public.orders",
+        "CREATE TABLE public.mine (a int)",
+        "BEGIN; SELECT 1",
+        "WITH gone AS (DELETE FROM public.orders RETURNING *) SELECT * FROM gone",
+        "SELECT * FROM public.nothing",
+        "SELEC",
+    ],
+)
+def test_anything_but_one_read_is_refused(pipeline: Pipeline, sql: str) -> None:
+    pipeline.load(ORDERS, orders, [(1, "a", None)])
+    with pytest.raises(QueryRefused) as caught:
+        pipeline.select(sql)
+    assert caught.value.code in {"query_not_a_read", "query_invalid"}
+    assert pipeline.rows(orders) == [(1, "a", None)]
+
+
+# Keeping
+
+
+def test_all_is_still_there_when_the_target_is_opened_again(target_kind: str, tmp_path: Path) -> None:
+    first = TARGETS[target_kind](tmp_path)
+    pipeline = Pipeline(first).claim()
+    pipeline.load(ORDERS, orders, [(1, "a", None)])
+    odd = dataclasses.replace(
+        logs, columns=(*logs.columns, Column("e", SourceType("mood", category="e", oid=7), 9, False, "sad", "text"))
+    )
+    pipeline.load(LOGS, odd, [])
+    before = first.progress(SUBSCRIPTION)
+    first.close()
+    second = TARGETS[target_kind](tmp_path)
+    assert second.progress(SUBSCRIPTION) == before
+    assert Pipeline(second).rows(orders) == [(1, "a", None)]
+    second.close()
+
+
+def test_preflight_finds_names_that_cannot_stand_beside_each_other(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [])
+    findings = pipeline.target.check([TableName("public", "fresh"), orders.name])
+    assert [f for f in findings if f[0] == "error"] == []
+    twice = pipeline.target.check([TableName("public", "fresh"), TableName("public", "fresh")])
+    assert [(f[0], f[1]) for f in twice if f[0] == "error"] == [("error", "table_name_collision")]

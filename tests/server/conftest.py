@@ -1,0 +1,91 @@
+"""The application under test: a control database of its own, an administrator's token, and a gateway that plays the engine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from server.app import create_app
+from server.security import tokens
+from server.security.principal import Role
+from server.settings import Settings, load_settings
+
+with warnings.catch_warnings():
+    # It asks for a successor of httpx; what is here of it works with httpx.
+    warnings.simplefilter("ignore")
+    from fastapi.testclient import TestClient
+
+ADMIN = "test-admin-token-0123456789"
+
+
+class PlayedEngine:
+    """Answers by kind of command and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.connected = True
+        self.answers: dict[str, dict[str, Any] | Exception] = {}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        self.asked.append((kind, dict(payload)))
+        answer = self.answers[kind]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for name in ("ADMIN_TOKEN", "ENGINE_TOKEN", "DATABASE_URL", "SECRET_KEYS", "HOME", "HOST", "PORT"):
+        monkeypatch.delenv(f"PENSTOCK_{name}", raising=False)
+    return load_settings(home=tmp_path / "home", admin_token=ADMIN, log_level="error")
+
+
+@pytest.fixture
+def app(settings: Settings) -> FastAPI:
+    return create_app(settings)
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    """An administrator's client of the running application."""
+    with TestClient(app, headers={"Authorization": f"Bearer {ADMIN}"}, raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def engine(client: TestClient, app: FastAPI) -> PlayedEngine:
+    """In the place of the engine's channel."""
+    played = PlayedEngine()
+    app.state.engine_gateway = played
+    return played
+
+
+@pytest.fixture
+def as_role(client: TestClient, app: FastAPI) -> Callable[[Role], dict[str, str]]:
+    """Headers of a new token with this role."""
+
+    def headers(role: Role) -> dict[str, str]:
+        with app.state.database.write() as session:
+            _, token = tokens.create(session, f"a-{role.value}", role)
+        return {"Authorization": f"Bearer {token}"}
+
+    return headers
+
+
+@pytest.fixture
+def connections(client: TestClient) -> None:
+    """`shop`, a PostgreSQL source, and `mart`, a DuckDB target."""
+    shop = {
+        "kind": "postgres",
+        "settings": {"host": "db", "database": "shop", "user": "penstock"},
+        "secrets": {"password": "hidden-word"},
+    }
+    assert client.put("/api/v1/connections/shop", json=shop).status_code == 201
+    mart = {"kind": "duckdb", "settings": {"path": "/data/mart.duckdb"}}
+    assert client.put("/api/v1/connections/mart", json=mart).status_code == 201

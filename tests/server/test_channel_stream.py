@@ -1,0 +1,226 @@
+"""Engines on the control channel: assignments, epochs, restarts of either side, two engines at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine.link.messages import Desire, Forget, Forgotten, Table
+from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with running_server(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as found:
+        yield found
+
+
+@pytest.fixture
+def engine(server: RunningServer) -> Iterator[FakeEngine]:
+    found = FakeEngine(server.url)
+    yield found
+    found.close()
+
+
+def test_an_engine_gets_what_exists_with_secrets_and_what_comes_later(
+    server: RunningServer, client: httpx.Client
+) -> None:
+    declare(client)
+    engine = FakeEngine(server.url)
+    try:
+        assign = engine.assigned()
+        assert engine.commands[0].kind == "sync"
+        assert engine.synced().subscriptions == {"orders": 1}
+        assert assign.epoch == 1
+        assert assign.to_spec().source.secrets == {"password": "hunter2"}
+        assert [t.source.name for t in assign.tables] == ["lines", "orders"]
+        declare(client, "later")
+        assert engine.assigned("later").epoch == 1
+    finally:
+        engine.close()
+
+
+def test_changes_reach_the_engine_after_their_commit(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    engine.run()
+    assert client.patch("/subscriptions/orders", json={"desired_state": "paused"}).status_code == 200
+    assert engine.seen(Desire).desired == "paused"
+    added = client.post("/subscriptions/orders/tables", json={"schema": "public", "name": "stock"})
+    assert added.status_code == 201, added.text
+    assert engine.seen(Table).spec.source.name == "stock"
+
+
+def test_reports_show_in_the_resources(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run(applied="0/50")
+    engine.batch(assign, 1)
+    assert engine.link.flush(DEADLINE_S)
+    body = client.get("/subscriptions/orders").json()
+    assert body["state"] == "running"
+    assert {body["positions"][k] for k in ("source", "captured", "applied")} == {"0/50"}
+    tables = client.get("/subscriptions/orders/tables").json()["items"]
+    assert {t["state"] for t in tables} == {"live"}
+    batch = client.get("/subscriptions/orders/batches").json()["items"][0]
+    assert batch["rows"] == {"insert": 5, "update": 2}
+    assert batch["demanded"] is True
+
+
+def test_a_report_of_a_past_epoch_changes_nothing(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run(applied="0/50")
+    engine.progress(assign, "0/99", epoch=assign.epoch + 1)
+    assert engine.link.flush(DEADLINE_S)
+    assert client.get("/subscriptions/orders").json()["positions"]["applied"] == "0/50"
+    assert client.get("/subscriptions/orders/freshness").json()["positions"]["applied"] == "0/50"
+
+
+def test_the_same_engine_keeps_its_epoch_over_a_restart_of_the_server(tmp_path: Path) -> None:
+    first = RunningServer(tmp_path)
+    with first.client() as client:
+        declare(client)
+    engine = FakeEngine(first.url)
+    try:
+        assign = engine.run(applied="0/50")
+        first.stop()
+        engine.progress(assign, "0/60")  # Reported while nobody listens.
+        engine.table(assign, assign.tables[0].table, "parked", code="copy_failed", reason="r", remedy="m")
+        engine.commands.clear()
+        with running_server(tmp_path, port=first.port) as second, second.client() as client:
+            assert engine.assigned().epoch == assign.epoch
+            assert engine.link.flush(DEADLINE_S)
+            body = client.get("/subscriptions/orders").json()
+            assert body["positions"]["applied"] == "0/60"
+            states = {t["name"]: t["state"] for t in client.get("/subscriptions/orders/tables").json()["items"]}
+            assert sorted(states.values()) == ["live", "parked"]
+    finally:
+        engine.close()
+
+
+def test_only_one_of_two_engines_gets_a_subscription(server: RunningServer, client: httpx.Client) -> None:
+    declare(client)
+    first = FakeEngine(server.url, "one")
+    second = None
+    try:
+        first.run()
+        second = FakeEngine(server.url, "two")
+        assert second.synced().subscriptions == {}
+        assert client.get("/subscriptions/orders").json()["state"] == "running"
+        listed = {e["name"]: e for e in client.get("/engines").json()["items"]}
+        assert listed["one"]["subscriptions"] == ["orders"]
+        assert listed["two"]["subscriptions"] == []
+        assert listed["two"]["connected"]
+    finally:
+        first.close()
+        if second is not None:
+            second.close()
+
+
+def test_a_lost_engines_subscriptions_pass_to_another_in_a_new_epoch(tmp_path: Path) -> None:
+    with running_server(tmp_path, lease_s=0.3) as server, server.client() as client:
+        declare(client)
+        first = FakeEngine(server.url, "one")
+        second = FakeEngine(server.url, "two")
+        try:
+            owner, other = (
+                (first, second)
+                if first.synced().subscriptions or not second.synced().subscriptions
+                else (second, first)
+            )
+            old = owner.run()
+            assert other.synced().subscriptions == {}
+            owner.close()
+            taken = other.assigned()
+            assert taken.epoch == old.epoch + 1
+            kinds = [e["kind"] for e in client.get("/events?subscription=orders").json()["items"]]
+            assert "engine_lost" in kinds
+        finally:
+            first.close()
+            second.close()
+
+
+def test_a_restarted_engine_of_the_same_name_takes_over_at_once(server: RunningServer, client: httpx.Client) -> None:
+    declare(client)
+    first = FakeEngine(server.url)
+    old = first.run()
+    first.close()
+    second = FakeEngine(server.url)
+    try:
+        assert second.assigned().epoch == old.epoch + 1
+    finally:
+        second.close()
+
+
+def test_a_lost_engine_that_comes_back_takes_up_its_own_in_the_same_epoch(tmp_path: Path) -> None:
+    first = RunningServer(tmp_path, lease_s=0.2)
+    with first.client() as client:
+        declare(client)
+    engine = FakeEngine(first.url)
+    try:
+        assign = engine.run()
+        first.stop()
+        engine.commands.clear()
+        with running_server(tmp_path, port=first.port, lease_s=0.2):
+            assert engine.assigned().epoch == assign.epoch
+    finally:
+        engine.close()
+
+
+def test_deleting_tells_the_engine_and_ends_with_its_report(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run()
+    assert client.delete("/subscriptions/orders").status_code == 202
+    forget = engine.seen(Forget)
+    assert forget.assignment is not None
+    assert forget.assignment.slot == assign.slot
+    engine.link.report(Forgotten(subscription="orders", left=("the slot",)))
+    assert engine.link.flush(DEADLINE_S)
+    assert client.get("/subscriptions/orders").status_code == 404
+    assert client.get("/subscriptions/orders/freshness").status_code == 404
+    details = [e["detail"] for e in client.get("/events?subscription=orders").json()["items"]]
+    assert any("the slot" in detail for detail in details)
+
+
+def test_deleting_by_force_makes_the_engine_let_go(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    engine.run()
+    assert client.delete("/subscriptions/orders?force=true").status_code == 204
+    assert engine.seen(type(engine.synced()), lambda c: c.subscriptions == {}) is not None
+
+
+def test_users_tokens_do_not_open_the_engines_end(client: httpx.Client, server: RunningServer) -> None:
+    body = {"instance": "i", "name": "n", "version": "v"}
+    assert client.post("/engines", json=body).status_code == 403
+    with server.client(ENGINE) as as_engine:
+        assert as_engine.get("/subscriptions").status_code == 403
+        refused = as_engine.post("/engines", json={**body, "protocol": 99})
+        assert refused.status_code == 409
+        assert refused.json()["code"] == "engine_protocol"
+        assert as_engine.post("/engines/e0/reports", json={"sequence": 1, "reports": []}).status_code == 404
+
+
+def test_a_report_that_nobody_understands_spoils_only_itself(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run()
+    with httpx.Client(base_url=client.base_url, headers={"Authorization": f"Bearer {ENGINE}"}, trust_env=False) as raw:
+        engine_id = client.get("/engines").json()["items"][0]["id"]
+        good = {
+            "kind": "progress",
+            "subscription": "orders",
+            "epoch": assign.epoch,
+            "applied": "0/70",
+            "at": "2026-01-01T00:00:00Z",
+        }
+        body = {"sequence": 1000, "reports": [{"kind": "from_the_future"}, good]}
+        assert raw.post(f"/engines/{engine_id}/reports", json=body).status_code == 204
+        again = {"sequence": 1000, "reports": [{**good, "applied": "0/71"}]}
+        assert raw.post(f"/engines/{engine_id}/reports", json=again).status_code == 204
+    assert client.get("/subscriptions/orders").json()["positions"]["applied"] == "0/70"

@@ -1,0 +1,216 @@
+"""Connections over REST: declared, merged, checked, deleted; secrets go in and never come out."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from server.db.models.connection import ConnectionRow
+from server.db.models.outbox import OutboxRow
+from server.engines.gateway import EngineUnavailable
+from server.errors import ReportedProblem
+from tests.server.conftest import PlayedEngine
+
+URL = "/api/v1/connections"
+SHOP = {
+    "kind": "postgres",
+    "settings": {"host": "db", "database": "shop", "user": "penstock"},
+    "secrets": {"password": "hidden-word"},
+}
+
+
+def test_put_creates_then_repeats_without_change(client: TestClient) -> None:
+    first = client.put(f"{URL}/shop", json=SHOP)
+    again = client.put(f"{URL}/shop", json=SHOP)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.headers["ETag"] == again.headers["ETag"]
+    assert first.json()["settings"] == {
+        "host": "db",
+        "port": 5432,
+        "database": "shop",
+        "user": "penstock",
+        "sslmode": "prefer",
+    }
+
+
+def test_secrets_never_come_out(client: TestClient, app: FastAPI) -> None:
+    answers = [
+        client.put(f"{URL}/shop", json=SHOP),
+        client.get(f"{URL}/shop"),
+        client.get(URL),
+        client.get("/api/v1/events"),
+    ]
+    assert all("hidden-word" not in answer.text for answer in answers)
+    assert answers[1].json()["secrets_set"] == ["password"]
+    with app.state.database.read() as session:
+        row = session.exec(select(ConnectionRow)).one()
+    assert "hidden-word" not in str(row)
+    assert app.state.secret_box.open(row.secrets_sealed) == {"password": "hidden-word"}
+
+
+@pytest.mark.parametrize(
+    ("secrets", "left"),
+    [(None, ["password"]), ({}, ["password"]), ({"password": None}, []), ({"password": "other"}, ["password"])],
+)
+def test_left_out_secrets_stay_and_null_removes(client: TestClient, secrets: dict | None, left: list[str]) -> None:
+    client.put(f"{URL}/shop", json=SHOP)
+    body = {key: value for key, value in {**SHOP, "secrets": secrets}.items() if value is not None}
+    assert client.put(f"{URL}/shop", json=body).json()["secrets_set"] == left
+
+
+def test_patch_merges_and_null_is_the_default(client: TestClient) -> None:
+    client.put(f"{URL}/shop", json={**SHOP, "settings": {**SHOP["settings"], "port": 6000}})
+    changed = client.patch(f"{URL}/shop", json={"settings": {"host": "db2", "port": None}})
+    assert changed.status_code == 200
+    assert changed.json()["settings"]["host"] == "db2"
+    assert changed.json()["settings"]["port"] == 5432
+    assert changed.json()["secrets_set"] == ["password"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"kind": "oracle"}, "/kind"),
+        ({"settings": {"host": "db", "database": "shop"}}, "/settings/user"),
+        ({"settings": {**SHOP["settings"], "prot": 1}}, "/settings/prot"),
+        ({"settings": {**SHOP["settings"], "port": 70000}}, "/settings/port"),
+        ({"settings": {**SHOP["settings"], "sslmode": "maybe"}}, "/settings/sslmode"),
+        ({"secrets": {"pasword": "x"}}, "/secrets/pasword"),
+        ({"secrets": {"password": ""}}, "/secrets/password"),
+        ({"settings": 5}, "/settings"),
+        ({"colour": "red"}, "/colour"),
+    ],
+)
+def test_wrong_parts_are_pointed_at(client: TestClient, change: dict, pointer: str) -> None:
+    answer = client.put(f"{URL}/shop", json={**SHOP, **change})
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+    assert answer.json()["remedy"]
+
+
+def test_refusals_do_not_echo_what_was_sent(client: TestClient) -> None:
+    answer = client.put(f"{URL}/shop", json={**SHOP, "secrets": {"password": ["very-hidden"]}})
+    assert answer.status_code == 422
+    assert "very-hidden" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["-x", "a b", "ä", "x" * 64])
+def test_names_are_checked(client: TestClient, name: str) -> None:
+    answer = client.put(f"{URL}/{name}", json=SHOP)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["in"] == "path"
+
+
+def test_kind_is_fixed(client: TestClient) -> None:
+    client.put(f"{URL}/shop", json=SHOP)
+    answer = client.put(f"{URL}/shop", json={"kind": "duckdb", "settings": {"path": "x"}})
+    assert (answer.status_code, answer.json()["code"]) == (409, "connection_kind_fixed")
+
+
+def test_if_match(client: TestClient) -> None:
+    tag = client.put(f"{URL}/shop", json=SHOP).headers["ETag"]
+    fresh = client.patch(f"{URL}/shop", json={"settings": {"host": "b"}}, headers={"If-Match": tag})
+    stale = client.patch(f"{URL}/shop", json={"settings": {"host": "c"}}, headers={"If-Match": tag})
+    assert (fresh.status_code, stale.status_code) == (200, 412)
+    assert stale.headers["ETag"] == fresh.headers["ETag"] != tag
+    assert client.delete(f"{URL}/shop", headers={"If-Match": tag}).status_code == 412
+    assert client.put(f"{URL}/new", json=SHOP, headers={"If-Match": "*"}).status_code == 412
+    assert client.delete(f"{URL}/shop", headers={"If-Match": f'"x", {fresh.headers["ETag"]}'}).status_code == 204
+
+
+def test_a_tag_does_not_fit_the_next_one_of_the_same_name(client: TestClient) -> None:
+    tag = client.put(f"{URL}/shop", json=SHOP).headers["ETag"]
+    client.delete(f"{URL}/shop")
+    client.put(f"{URL}/shop", json=SHOP)
+    assert client.delete(f"{URL}/shop", headers={"If-Match": tag}).status_code == 412
+
+
+def test_used_connections_stay_and_changes_reach_the_engine(
+    client: TestClient, app: FastAPI, connections: None
+) -> None:
+    body = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
+    client.put("/api/v1/subscriptions/s", json=body)
+    answer = client.delete(f"{URL}/mart")
+    assert (answer.status_code, answer.json()["code"]) == (409, "connection_in_use")
+    assert "'s'" in answer.json()["detail"]
+    client.patch(f"{URL}/shop", json={"secrets": {"password": "new"}})
+    with app.state.database.read() as session:
+        sent = [(row.subscription, row.kind, row.payload) for row in session.exec(select(OutboxRow))]
+    assert sent == [("s", "assign", {}), ("s", "assign", {})]
+
+
+def test_unknown_one(client: TestClient) -> None:
+    for answer in (
+        client.get(f"{URL}/nope"),
+        client.patch(f"{URL}/nope", json={}),
+        client.delete(f"{URL}/nope"),
+        client.post(f"{URL}/nope/checks"),
+        client.get(f"{URL}/nope/tables"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_paging(client: TestClient) -> None:
+    for name in ("c", "a", "b", "B"):
+        client.put(f"{URL}/{name}", json=SHOP)
+    names, token, pages = [], None, 0
+    while token or not pages:
+        page = client.get(URL, params={"page_size": 3, **({"page_token": token} if token else {})}).json()
+        names += [item["name"] for item in page["items"]]
+        token, pages = page["next_page_token"], pages + 1
+    assert (names, pages) == (["B", "a", "b", "c"], 2)
+
+
+@pytest.mark.parametrize("token", ["x", "e30", "WyIiLDFd", "äö", "W10", "bnVsbA"])
+def test_made_up_page_tokens_are_refused(client: TestClient, token: str) -> None:
+    answer = client.get(URL, params={"page_token": token})
+    assert (answer.status_code, answer.json()["code"]) == (422, "page_token_invalid")
+
+
+def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEngine, connections: None) -> None:
+    finding = {"severity": "error", "code": "source_wal_level", "what": "wal_level is replica.", "remedy": "Set it."}
+    engine.answers["preflight"] = {"findings": [finding]}
+    answer = client.post(f"{URL}/shop/checks", json={"tables": [{"schema": "public", "name": "orders"}]})
+    assert answer.json() == {"ok": False, "findings": [finding]}
+    kind, payload = engine.asked[0]
+    assert kind == "preflight"
+    assert payload["connection"]["secrets"] == {"password": "hidden-word"}
+    assert payload["tables"][0]["source"] == {"schema": "public", "name": "orders"}
+    engine.answers["preflight"] = {"findings": []}
+    assert client.post(f"{URL}/shop/checks").json() == {"ok": True, "findings": []}
+
+
+def test_problems_of_the_engine_reach_the_user(client: TestClient, engine: PlayedEngine, connections: None) -> None:
+    engine.answers["preflight"] = EngineUnavailable("None.")
+    assert client.post(f"{URL}/shop/checks").status_code == 503
+    engine.answers["preflight"] = ReportedProblem(502, "source_unreachable", "No route to db:5432.", "Check the host.")
+    answer = client.post(f"{URL}/shop/checks")
+    assert (answer.status_code, answer.json()["code"]) == (502, "source_unreachable")
+
+
+def test_tables_of_a_source_are_paged(client: TestClient, engine: PlayedEngine, connections: None) -> None:
+    engine.answers["discover"] = {
+        "tables": [
+            {
+                "schema": "public",
+                "name": name,
+                "key": ["id"],
+                "identity": "default",
+                "partitioned": False,
+                "rows_estimate": 5,
+                "bytes": 8192,
+                "columns": [{"name": "id", "type": "bigint"}],
+                "problems": [],
+            }
+            for name in ("b", "a", "c")
+        ]
+    }
+    first = client.get(f"{URL}/shop/tables", params={"page_size": 2}).json()
+    assert [(item["schema"], item["name"]) for item in first["items"]] == [("public", "a"), ("public", "b")]
+    rest = client.get(f"{URL}/shop/tables", params={"page_size": 2, "page_token": first["next_page_token"]}).json()
+    assert [item["name"] for item in rest["items"]] == ["c"]
+    assert rest["next_page_token"] is None
+    assert client.get(f"{URL}/mart/tables").json()["code"] == "not_a_source"

@@ -1,0 +1,414 @@
+"""Freshness waits over HTTP: ended by progress, by deadlines, by states, by cancelling; many at once; over a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.link.messages import Assign, Demand, Now, Problem
+from engine.model.position import Lsn
+from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, RunningServer, declare, running_server
+
+_WAITS = "/subscriptions/orders/freshness-waits"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    with running_server(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as found:
+        declare(found)
+        yield found
+
+
+@pytest.fixture
+def engine(server: RunningServer, client: httpx.Client) -> Iterator[FakeEngine]:
+    found = FakeEngine(server.url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def assign(engine: FakeEngine) -> Assign:
+    return engine.run(applied="0/50")
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as found:
+        yield found
+
+
+def _begin(pool: ThreadPoolExecutor, client: httpx.Client, **body: Any) -> Future[httpx.Response]:
+    return pool.submit(client.post, _WAITS, json={"timeout_ms": 10_000, **body})
+
+
+def _demanded(engine: FakeEngine, position: str) -> None:
+    """The wait for this position is registered once it is demanded."""
+    engine.seen(Demand, lambda c: c.position == Lsn.parse(position))
+
+
+def test_a_position_that_is_applied_already_is_answered_without_demand(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    answer = client.post(_WAITS, json={"position": "0/50"})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body["status"] == "satisfied"
+    assert body["position"] == body["applied"] == "0/50"
+    assert body["receipt"]["on_arrival"] is True
+    assert [t["name"] for t in body["receipt"]["tables"]] == ["lines", "orders"]
+    assert body["receipt"]["left_out"] == []
+    assert engine.count(Demand) == 0
+    assert client.get(f"{_WAITS}/{body['id']}").json()["status"] == "satisfied"
+
+
+def test_a_wait_is_demanded_and_ends_with_the_progress_that_reaches_it(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    engine.progress(assign, "0/5F")
+    assert engine.link.flush(DEADLINE_S)
+    assert not waiting.done()
+    engine.progress(assign, "0/64")
+    body = waiting.result(DEADLINE_S).json()
+    assert body["status"] == "satisfied"
+    assert body["position"] == "0/60"
+    assert body["applied"] == "0/64"
+    assert body["receipt"]["on_arrival"] is False
+
+
+def test_without_a_position_the_source_is_asked_for_now(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    engine.now = "0/70"
+    waiting = _begin(pool, client)
+    _demanded(engine, "0/70")
+    engine.progress(assign, "0/70")
+    body = waiting.result(DEADLINE_S).json()
+    assert body["position"] == "0/70"
+    assert body["receipt"]["now_ms"] >= 0
+    assert engine.count(Now) == 1
+
+
+def test_the_deadline_ends_it_with_what_is_known(engine: FakeEngine, assign: Assign, client: httpx.Client) -> None:
+    answer = client.post(_WAITS, json={"position": "0/60", "timeout_ms": 50})
+    assert answer.status_code == 504
+    problem = answer.json()
+    assert problem["code"] == "freshness_timeout"
+    assert problem["applied"] == "0/50"
+    assert problem["position"] == "0/60"
+    assert "estimate_ms" in problem
+    assert problem["waited_ms"] >= 50
+    assert problem["remedy"]
+    assert client.get("/subscriptions/orders/freshness").json()["waits"] == 0
+
+
+def test_a_timeout_of_zero_only_looks(engine: FakeEngine, assign: Assign, client: httpx.Client) -> None:
+    assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0}).status_code == 200
+    assert client.post(_WAITS, json={"position": "0/51", "timeout_ms": 0}).status_code == 504
+
+
+@pytest.mark.parametrize("state", ["pausing", "paused", "stopping", "stopped", "failed"])
+def test_nothing_is_reached_in_a_subscription_that_stands_still(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
+) -> None:
+    engine.state(assign, state, code="log_gap", reason="The slot is gone.", remedy="Reload it.")
+    for body in ({"position": "0/60"}, {}):
+        answer = client.post(_WAITS, json=body)
+        assert answer.status_code == 409
+        assert answer.json()["code"] == "freshness_unreachable"
+        assert answer.json()["remedy"] == "Reload it."
+    assert engine.count(Now) == 0
+    assert client.post(_WAITS, json={"position": "0/50"}).status_code == 200
+
+
+def test_a_failure_ends_waits_at_once(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    engine.state(assign, "failed", code="log_gap", reason="The slot is gone.", remedy="Reload it.")
+    answer = waiting.result(DEADLINE_S)
+    assert answer.status_code == 409
+    assert "The slot is gone." in answer.json()["detail"]
+
+
+def test_pausing_by_the_user_ends_waits_at_once(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    client.patch("/subscriptions/orders", json={"desired_state": "paused"})
+    assert waiting.result(DEADLINE_S).status_code == 409
+
+
+def test_deleting_the_subscription_ends_waits(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    client.delete("/subscriptions/orders")
+    assert waiting.result(DEADLINE_S).status_code == 409
+
+
+@pytest.mark.parametrize("state", ["paused", "parked"])
+def test_a_table_that_does_not_follow_is_refused_by_name_and_left_out_otherwise(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
+) -> None:
+    lines = next(t.table for t in assign.tables if t.source.name == "lines")
+    engine.table(assign, lines, state, reason="A value does not fit.", remedy="Use map_as.")
+    assert engine.link.flush(DEADLINE_S)
+    named = client.post(_WAITS, json={"position": "0/50", "tables": [{"schema": "public", "name": "lines"}]})
+    assert named.status_code == 409
+    assert "A value does not fit." in named.json()["detail"]
+    every = client.post(_WAITS, json={"position": "0/50"})
+    assert every.status_code == 200
+    assert [t["name"] for t in every.json()["receipt"]["tables"]] == ["orders"]
+    assert [(t["name"], t["state"]) for t in every.json()["receipt"]["left_out"]] == [("lines", state)]
+
+
+def test_where_no_table_follows_there_is_nothing_to_wait_for(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    for table in assign.tables:
+        engine.table(assign, table.table, "parked")
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_WAITS, json={"position": "0/50"}).status_code == 409
+
+
+def test_a_table_that_parks_ends_the_waits_that_cover_it_and_no_others(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    lines = next(t.table for t in assign.tables if t.source.name == "lines")
+    hit = _begin(pool, client, position="0/60", tables=[{"schema": "public", "name": "lines"}])
+    spared = _begin(pool, client, position="0/61", tables=[{"schema": "public", "name": "orders"}])
+    _demanded(engine, "0/61")
+    engine.table(assign, lines, "parked")
+    assert hit.result(DEADLINE_S).status_code == 409
+    assert not spared.done()
+    engine.progress(assign, "0/61")
+    assert spared.result(DEADLINE_S).status_code == 200
+
+
+def test_a_table_that_is_still_copied_is_waited_for(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    lines = next(t.table for t in assign.tables if t.source.name == "lines")
+    engine.table(assign, lines, "reloading")
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    engine.progress(assign, "0/70")
+    engine.table(assign, lines, "catching_up")
+    assert engine.link.flush(DEADLINE_S)
+    assert not waiting.done()
+    engine.table(assign, lines, "live")
+    assert waiting.result(DEADLINE_S).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "pointer"),
+    [
+        ({"position": "yesterday"}, "invalid_request", "/position"),
+        ({"position": "0/16B3748x"}, "invalid_request", "/position"),
+        ({"tables": [{"schema": "public", "name": "nothing"}]}, "invalid_request", "/tables/0"),
+        ({"on_timeout": "source"}, "not_supported_yet", "/on_timeout"),
+        ({"timeout_ms": 600_001}, "invalid_request", "/timeout_ms"),
+        ({"timeout_ms": -1}, "invalid_request", "/timeout_ms"),
+        ({"patience": 1}, "invalid_request", "/patience"),
+    ],
+)
+def test_wrong_requests_say_what_is_wrong(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, body: dict[str, Any], code: str, pointer: str
+) -> None:
+    answer = client.post(_WAITS, json=body)
+    assert answer.status_code == 422
+    assert answer.json()["code"] == code
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_an_unknown_subscription_is_not_found(client: httpx.Client) -> None:
+    assert client.post("/subscriptions/nobody/freshness-waits", json={}).status_code == 404
+    assert client.get("/subscriptions/nobody/freshness").status_code == 404
+
+
+def test_what_the_source_says_instead_of_now_is_passed_on(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    engine.refusal = Problem(status=502, code="source_unreachable", detail="No route.", remedy="Start the database.")
+    answer = client.post(_WAITS, json={})
+    assert answer.status_code == 502
+    assert answer.json()["code"] == "source_unreachable"
+    assert answer.json()["remedy"] == "Start the database."
+
+
+def test_now_waits_for_an_engine_until_the_deadline(
+    server: RunningServer, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    answer = client.post(_WAITS, json={"timeout_ms": 30})
+    assert answer.status_code == 504
+    assert "no engine" in answer.json()["detail"]
+    waiting = _begin(pool, client)
+    engine = FakeEngine(server.url, now="0/40")
+    try:
+        engine.run(applied="0/50")
+        assert waiting.result(DEADLINE_S).status_code == 200
+    finally:
+        engine.close()
+
+
+def test_a_new_stream_hears_the_demand_again(
+    server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    engine.close()
+    second = FakeEngine(server.url)
+    try:
+        _demanded(second, "0/60")
+        second.run(applied="0/60")
+        assert waiting.result(DEADLINE_S).status_code == 200
+    finally:
+        second.close()
+
+
+def test_a_far_position_is_waited_for_but_not_demanded(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    far = _begin(pool, client, position="1/0", timeout_ms=5000)
+    near = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    engine.progress(assign, "0/60")
+    assert near.result(DEADLINE_S).status_code == 200
+    assert not far.done()
+    engine.progress(assign, "0/FFFFFFF0")
+    _demanded(engine, "1/0")
+    engine.progress(assign, "1/0")
+    assert far.result(DEADLINE_S).status_code == 200
+
+
+def test_an_asynchronous_wait_is_polled(engine: FakeEngine, assign: Assign, client: httpx.Client) -> None:
+    answer = client.post(_WAITS, json={"position": "0/60"}, headers={"Prefer": "respond-async, wait=5"})
+    assert answer.status_code == 202
+    assert answer.headers["Preference-Applied"] == "respond-async"
+    where = answer.headers["Location"].removeprefix("/api/v1")
+    assert client.get(where).json()["status"] == "waiting"
+    _demanded(engine, "0/60")
+    engine.progress(assign, "0/60")
+    body = _poll(client, where)
+    assert body["status"] == "satisfied"
+    assert body["receipt"]["position"] == "0/60"
+    assert client.delete(where).status_code == 409
+
+
+def test_an_asynchronous_wait_shows_why_it_failed(engine: FakeEngine, assign: Assign, client: httpx.Client) -> None:
+    answer = client.post(_WAITS, json={"position": "0/60", "timeout_ms": 20}, headers={"Prefer": "respond-async"})
+    body = _poll(client, answer.headers["Location"].removeprefix("/api/v1"))
+    assert body["status"] == "timed_out"
+    assert body["problem"]["code"] == "freshness_timeout"
+    assert body["problem"]["status"] == 504
+
+
+def test_a_wait_can_be_cancelled(engine: FakeEngine, assign: Assign, client: httpx.Client) -> None:
+    answer = client.post(_WAITS, json={"position": "0/60"}, headers={"Prefer": "respond-async"})
+    where = answer.headers["Location"].removeprefix("/api/v1")
+    assert client.delete(where).status_code == 204
+    assert client.get(where).json()["status"] == "cancelled"
+    assert client.get("/subscriptions/orders/freshness").json()["waits"] == 0
+    assert client.delete(f"{_WAITS}/w0").status_code == 404
+
+
+def test_asynchronous_waits_survive_a_restart_of_the_server(tmp_path: Path) -> None:
+    first = RunningServer(tmp_path)
+    with first.client() as client:
+        declare(client)
+        engine = FakeEngine(first.url)
+        try:
+            assign = engine.run(applied="0/50")
+            asked = [{"position": "0/60"}, {}, {"position": "0/99", "timeout_ms": 1500}]
+            prefer = {"Prefer": "respond-async"}
+            engine.now = None  # It does not answer before the restart.
+            places = [client.post(_WAITS, json=body, headers=prefer).headers["Location"] for body in asked]
+            engine.seen(Now)
+            first.stop()
+            engine.now = "0/58"
+            with running_server(tmp_path, port=first.port) as second, second.client() as again:
+                _demanded(engine, "0/99")
+                engine.progress(assign, "0/60")
+                ended = [_poll(again, place.removeprefix("/api/v1")) for place in places]
+                assert [body["status"] for body in ended] == ["satisfied", "satisfied", "timed_out"]
+                assert ended[1]["position"] == "0/58"
+        finally:
+            engine.close()
+
+
+def test_a_client_that_goes_away_leaves_no_wait_behind(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, server: RunningServer
+) -> None:
+    with server.client() as impatient, pytest.raises(httpx.ReadTimeout):
+        impatient.post(_WAITS, json={"position": "0/60"}, timeout=0.2)
+    _until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 0)
+
+
+def test_two_thousand_waits_at_once_make_one_demand_and_all_end(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, server: RunningServer
+) -> None:
+    count = 2000
+    base = 0x1000
+
+    async def wait_for_all() -> tuple[list[int], float]:
+        limits = httpx.Limits(max_connections=None)
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        async with httpx.AsyncClient(
+            base_url=f"{server.url}/api/v1", headers=headers, limits=limits, timeout=60.0, trust_env=False
+        ) as many:
+            posts = [
+                asyncio.ensure_future(many.post(_WAITS, json={"position": str(Lsn(base + i)), "timeout_ms": 60_000}))
+                for i in range(count)
+            ]
+            await asyncio.to_thread(
+                _until, lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == count, 60.0
+            )
+            began = time.perf_counter()
+            engine.progress(assign, str(Lsn(base + count - 1)))
+            answers = await asyncio.gather(*posts)
+            return [answer.status_code for answer in answers], time.perf_counter() - began
+
+    codes, seconds = asyncio.run(wait_for_all())
+    assert codes == [200] * count
+    demands = [c.position for c in engine.commands if isinstance(c, Demand)]
+    assert demands == sorted(set(demands))
+    assert demands[-1] == Lsn(base + count - 1)
+    assert seconds < 20
+
+
+def _poll(client: httpx.Client, where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def ended() -> bool:
+        found.update(client.get(where).json())
+        return found["status"] != "waiting"
+
+    _until(ended)
+    return found
+
+
+def _until(condition: Any, timeout_s: float = DEADLINE_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        pause.wait(0.02)

@@ -1,0 +1,174 @@
+"""Descriptors on a real Spark: results, faults, lost workers, cancelling, a lost Java process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark import cloudpickle
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.tasks import TaskRunner
+from engine.spark.java import find_java, write_wrapper
+from engine.spark.session import SparkRunner
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+# Workers cannot import a test module by its name.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
+    made = SparkRunner("local[2]", "runner-test", tmp_path_factory.mktemp("spark"), modules=("numpy",))
+    made.start()
+    assert made.wait_ready(180)
+    yield made
+    made.stop()
+    assert not made.ready
+
+
+def _pid(_: int) -> int:
+    return os.getpid()
+
+
+def _where(descriptor: tuple[int, str]) -> tuple[int, str, bool]:
+    return descriptor[0], descriptor[1].upper(), "numpy" in sys.modules
+
+
+def _fault(number: int) -> int:
+    if number == 2:
+        raise EngineFault(FaultKind.QUEUE_CORRUPT, "segment 2", "block 5")
+    return number
+
+
+def _mistake(number: int) -> int:
+    raise KeyError(f"secret {number}")
+
+
+def _die(number: int) -> int:
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_each_descriptor_is_a_task_and_results_keep_their_order(runner: SparkRunner) -> None:
+    as_protocol: TaskRunner = runner
+    results = as_protocol.run(_where, [(3, "a"), (1, "b"), (2, "c")], "order-1")
+    assert results == [(3, "A", True), (1, "B", True), (2, "C", True)]
+    assert as_protocol.run(_where, [], "order-2") == []
+
+
+def test_workers_are_used_again_even_after_a_fault(runner: SparkRunner) -> None:
+    before = {pid for _ in range(3) for pid in runner.run(_pid, [1, 2], "pids-1")}
+    with pytest.raises(EngineFault) as caught:
+        runner.run(_fault, [1, 2], "faults-1")
+    assert (caught.value.kind, caught.value.subject) == (FaultKind.QUEUE_CORRUPT, "segment 2")
+    after = {pid for _ in range(3) for pid in runner.run(_pid, [1, 2], "pids-2")}
+    assert os.getpid() not in before
+    assert before & after
+
+
+def test_a_foreign_exception_names_class_and_place_only(runner: SparkRunner) -> None:
+    with pytest.raises(EngineFault) as caught:
+        runner.run(_mistake, [1], "mistakes-1")
+    assert caught.value.kind is FaultKind.SPARK_FAILED
+    assert "builtins.KeyError" in caught.value.detail
+    assert "secret" not in str(caught.value)
+
+
+def test_a_killed_worker_is_a_fault_and_the_next_run_works(runner: SparkRunner) -> None:
+    with pytest.raises(EngineFault) as caught:
+        runner.run(_die, [0, 1], "deaths-1")
+    assert caught.value.kind is FaultKind.SPARK_FAILED
+    assert caught.value.__cause__ is not None
+    assert runner.run(_fault, [0, 1], "deaths-2") == [0, 1]
+
+
+def test_a_cancelled_group_raises(runner: SparkRunner, tmp_path: Path) -> None:
+    mark, go = tmp_path / "begun", tmp_path / "go"
+    os.mkfifo(go)
+
+    def wait(_: int) -> None:
+        mark.touch()
+        go.open().read()
+
+    caught: list[EngineFault] = []
+
+    def run() -> None:
+        try:
+            runner.run(wait, [0], "doomed-1")
+        except EngineFault as fault:
+            caught.append(fault)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    _until(mark.exists)
+    runner.cancel("other-1")
+    runner.cancel("doomed-1")
+    thread.join(30)
+    assert [(fault.kind, fault.detail) for fault in caught] == [(FaultKind.SPARK_FAILED, "the run was cancelled")]
+    os.close(os.open(go, os.O_RDWR | os.O_NONBLOCK))
+    assert runner.run(_fault, [0], "doomed-1") == [0]
+
+
+def test_runs_beside_each_other(runner: SparkRunner) -> None:
+    results: dict[int, list[int]] = {}
+
+    def run(number: int) -> None:
+        results[number] = runner.run(_fault, [number * 10, number * 10 + 1], f"beside-{number}")
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == {number: [number * 10, number * 10 + 1] for number in range(1, 5)}
+
+
+def test_time_of_a_small_job(runner: SparkRunner) -> None:
+    spans = []
+    for number in range(30):
+        begun = time.perf_counter()
+        runner.run(_pid, [0, 1], f"time-{number}")
+        spans.append((time.perf_counter() - begun) * 1000)
+    print(f"job of two tasks: median {statistics.median(spans[10:]):.0f} ms, least {min(spans):.0f} ms")
+    assert statistics.median(spans[10:]) < 2000
+
+
+def test_a_lost_java_process_is_replaced(runner: SparkRunner) -> None:
+    (java,) = [child for child in psutil.Process().children() if "java" in child.name()]
+    java.kill()
+    with pytest.raises(EngineFault) as caught:
+        runner.run(_fault, [0], "lost-1")
+    assert caught.value.kind is FaultKind.SPARK_FAILED
+    assert runner.wait_ready(180)
+    assert runner.run(_fault, [0], "lost-2") == [0]
+
+
+def test_a_wrapped_java_starts_spark(runner: SparkRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner.stop()
+    packaged = find_java(tmp_path, {"PATH": ""})
+    home = packaged.home if packaged.wrapped else write_wrapper(packaged.home / "bin" / "java", tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    second = SparkRunner("local[2]", "wrapped-test", tmp_path / "spark")
+    try:
+        assert second.run(_fault, [0, 1], "wrapped-1") == [0, 1]
+    finally:
+        second.stop()
+
+
+def _until(condition: object, deadline_s: float = 30.0) -> None:
+    waiting = threading.Event()
+    end = time.monotonic() + deadline_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        waiting.wait(0.01)

@@ -1,0 +1,62 @@
+"""The project's own Python files, parsed."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One file: its path below the root with forward slashes, its text and its syntax tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+
+@functools.cache
+def modules(*folders: str) -> tuple[Module, ...]:
+    """All Python files below these folders of the project."""
+    found = []
+    for folder in folders:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            text = file.read_text(encoding="utf-8")
+            found.append(Module(file.relative_to(ROOT).as_posix(), text, ast.parse(text)))
+    return tuple(found)
+
+
+def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method, nested ones too."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Dotted name and line of every call, as written: `datetime.now`, `time.sleep`, `open`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield _dotted(node.func), node.lineno
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def imported(module: Module) -> set[str]:
+    """First part of the name of everything imported absolutely, at any depth of the file."""
+    names: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names

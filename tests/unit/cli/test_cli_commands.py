@@ -1,0 +1,228 @@
+"""The commands against a small stand-in for the server: what they send, print, and exit with."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from server.cli.exit_codes import ExitCode
+from server.cli.main import app
+
+Reply = tuple[int, Any]
+
+
+class StandIn:
+    """Answers by (method, path); remembers requests as (method, path with query, body, token)."""
+
+    def __init__(self) -> None:
+        self.replies: dict[tuple[str, str], Reply | Callable[[Any], Reply]] = {}
+        self.requests: list[tuple[str, str, Any, str | None]] = []
+        stand_in = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                stand_in.requests.append((self.command, self.path, body, self.headers.get("Authorization")))
+                path = self.path.partition("?")[0].removeprefix("/api/v1")
+                reply = stand_in.replies.get((self.command, path), (404, _problem(404, "not_found")))
+                status, document = reply(body) if callable(reply) else reply
+                content = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+def _problem(status: int, code: str, **more: Any) -> dict[str, Any]:
+    texts = {"title": "A title", "detail": "What happened [here].", "remedy": "Do this."}
+    return {"status": status, "code": code, **texts, "trace_id": "abc", **more}
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    server = StandIn()
+    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.server.shutdown()
+    thread.join()
+    server.server.server_close()
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    for name in ("PENSTOCK_URL", "PENSTOCK_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path))
+
+    def invoke(*arguments: str, url: str | None = None) -> Result:
+        return CliRunner().invoke(app, [*arguments, "--url", url or stand_in.url])
+
+    return invoke
+
+
+_SUBSCRIPTIONS = (200, {"items": [{"name": "mart", "source": "a", "target": "b", "state": "running"}]})
+
+
+def test_status_shows_reasons_and_follows_pages(stand_in: StandIn, run: Run) -> None:
+    failed = {"name": "x", "source": "a", "target": "b", "state": "failed", "reason": "It [broke]", "remedy": "Mend it"}
+    pages = iter([(200, {"items": [failed], "next_page_token": "p2"}), _SUBSCRIPTIONS])
+    stand_in.replies["GET", "/subscriptions"] = lambda _: next(pages)
+    result = run("status")
+    assert result.exit_code == 0
+    assert "mart" in result.stdout
+    assert "It [broke]" in result.stderr
+    assert "Mend it" in result.stderr
+    assert stand_in.requests[1][1].endswith("?page_token=p2")
+
+
+def test_token_comes_from_option_environment_or_home(
+    stand_in: StandIn, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
+    (tmp_path / "admin.token").write_text("from-file\n")
+    run("status")
+    monkeypatch.setenv("PENSTOCK_TOKEN", "from-environment")
+    run("status")
+    run("status", "--token", "from-option")
+    sent = [request[3] for request in stand_in.requests]
+    assert sent == ["Bearer from-file", "Bearer from-environment", "Bearer from-option"]
+
+
+def test_no_server_is_said_kindly(run: Run) -> None:
+    result = run("status", "--json", url="http://127.0.0.1:9")
+    assert result.exit_code == ExitCode.NO_SERVER
+    assert json.loads(result.stdout)["code"] == "no_server"
+    assert "penstock up" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"),
+    [
+        (504, "freshness_timeout", ExitCode.TIMEOUT),
+        (409, "freshness_unreachable", ExitCode.UNREACHABLE),
+        (422, "invalid_request", ExitCode.REFUSED),
+        (401, "unauthenticated", ExitCode.REFUSED),
+        (503, "engine_unavailable", ExitCode.PIPELINE),
+    ],
+)
+def test_problem_becomes_an_exit_code(stand_in: StandIn, run: Run, status: int, code: str, exit_code: ExitCode) -> None:
+    problem = _problem(status, code, errors=[{"pointer": "/position", "detail": "not a position"}])
+    stand_in.replies["POST", "/subscriptions/mart/freshness-waits"] = (status, problem)
+    result = run("wait", "0/1", "-s", "mart", "--json")
+    assert result.exit_code == exit_code
+    assert json.loads(result.stdout) == problem
+    for text in ("A title", "What happened [here].", "/position", "Do this.", "trace abc"):
+        assert text in result.stderr
+
+
+def test_wait_sends_position_tables_and_timeout(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
+    answer = {"id": "w1", "status": "satisfied", "position": "0/5", "applied": "0/9", "waited_ms": 12.0}
+    stand_in.replies["POST", "/subscriptions/mart/freshness-waits"] = (200, answer)
+    result = run("wait", "0/5", "-t", "orders", "-t", '"a.b".c', "--timeout", "1500ms")
+    assert result.exit_code == 0
+    assert "0/5" in result.stdout
+    assert stand_in.requests[-1][2] == {
+        "timeout_ms": 1500,
+        "position": "0/5",
+        "tables": [{"schema": "public", "name": "orders"}, {"schema": "a.b", "name": "c"}],
+    }
+
+
+def test_wait_for_now_sends_no_position(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["POST", "/subscriptions/mart/freshness-waits"] = (200, {"status": "satisfied"})
+    assert run("wait", "-s", "mart", "--json").exit_code == 0
+    assert stand_in.requests[-1][2] == {"timeout_ms": 30_000}
+
+
+@pytest.mark.parametrize(
+    "arguments", [("wait", "--timeout", "soon", "-s", "m"), ("tables",), ("query", "x", "--max-rows", "0")]
+)
+def test_wrong_usage(stand_in: StandIn, run: Run, arguments: tuple[str, ...]) -> None:
+    stand_in.replies["GET", "/subscriptions"] = (200, {"items": []})
+    assert run(*arguments).exit_code == ExitCode.USAGE
+
+
+def test_query_prints_rows_as_they_are(stand_in: StandIn, run: Run) -> None:
+    answer = {
+        "columns": [{"name": "[n]", "type": "INTEGER"}],
+        "rows": [["[red]x"], [None]],
+        "position": "0/1",
+        "ran_on": "target",
+    }
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (200, answer)
+    result = run("query", "select 1", "-s", "m", "--fresh", "latest", "--timeout", "2s")
+    assert "[n]" in result.stdout
+    assert "[red]x" in result.stdout
+    assert stand_in.requests[-1][2] == {"sql": "select 1", "freshness": {"mode": "latest", "timeout_ms": 2000}}
+
+
+@pytest.mark.parametrize(
+    ("equal", "state", "exit_code"), [(True, "succeeded", 0), (False, "succeeded", 1), (True, "failed", 1)]
+)
+def test_verify_polls_and_tells_by_exit_code(
+    stand_in: StandIn, run: Run, equal: bool, state: str, exit_code: int
+) -> None:
+    table = {"schema": "public", "name": "t", "equal": equal, "source_rows": 3, "target_rows": 3, "differing": []}
+    ended = {"id": "v1", "state": state, "position": "0/9", "tables": [table]}
+    stand_in.replies["POST", "/subscriptions/m/verifications"] = (202, {"id": "v1", "state": "running"})
+    stand_in.replies["GET", "/subscriptions/m/verifications/v1"] = (200, ended)
+    result = run("verify", "-s", "m", "--json")
+    assert result.exit_code == exit_code
+    assert json.loads(result.stdout) == ended
+
+
+def test_verify_that_compared_nothing_is_not_equal(stand_in: StandIn, run: Run) -> None:
+    ended = {"id": "v1", "state": "succeeded", "tables": []}
+    stand_in.replies["POST", "/subscriptions/m/verifications"] = (202, ended)
+    assert run("verify", "-s", "m").exit_code == ExitCode.DIFFERENT
+
+
+def test_apply_says_what_it_did(stand_in: StandIn, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "penstock.yaml"
+    file.write_text("connections: {a: {kind: duckdb}, b: {kind: duckdb}}\nsubscriptions: {s/1: {source: a}}\n")
+    stand_in.replies["GET", "/connections/b"] = (200, {"kind": "postgres"})
+    for path in ("/connections/a", "/connections/b", "/subscriptions/s%2F1"):
+        stand_in.replies["PUT", path] = lambda body: (200, body)
+    result = run("apply", str(file), "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [(r["name"], r["result"], r["fields"]) for r in json.loads(result.stdout)["results"]] == [
+        ("a", "created", []),
+        ("b", "changed", ["kind"]),
+        ("s/1", "created", []),
+    ]
+
+
+def test_apply_without_a_file(run: Run, tmp_path: Path) -> None:
+    result = run("apply", str(tmp_path / "none.yaml"))
+    assert result.exit_code == ExitCode.USAGE
+    assert "No such file" in result.stderr
+
+
+def test_token_is_revoked_by_name(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["GET", "/tokens"] = (200, {"items": [{"id": "t1", "name": "ci", "role": "viewer"}]})
+    stand_in.replies["DELETE", "/tokens/t1"] = (200, {})
+    assert run("token", "revoke", "ci").exit_code == 0
+    assert stand_in.requests[-1][:2] == ("DELETE", "/api/v1/tokens/t1")
+    assert run("token", "revoke", "other").exit_code == ExitCode.USAGE

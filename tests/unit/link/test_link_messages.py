@@ -1,0 +1,109 @@
+"""What travels on the control channel: both ways without loss, and secrets only where they must."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from engine.link.messages import COMMANDS, REPORTS, Assign, Demand, Progress, ReportBundle, TableStateReport, encode
+from engine.model.identity import TableName
+from engine.model.position import Lsn
+from engine.model.subscription import BatchPolicy, QueueMode, SubscriptionSpec, TableSpec
+
+_ASSIGN = {
+    "kind": "assign",
+    "name": "orders",
+    "epoch": 7,
+    "source": {
+        "name": "shop",
+        "kind": "postgres",
+        "settings": {"host": "h", "port": 5432},
+        "secrets": {"password": "s3cret"},
+    },
+    "target": {"name": "mart", "kind": "duckdb", "settings": {"path": "a.db"}},
+    "tables": [
+        {
+            "table": "t0a",
+            "source": {"schema": "public", "name": "a\u2028b"},
+            "target": {"schema": "main", "name": "a"},
+            "key": ["id"],
+            "operations": ["insert"],
+            "map_as": {"n": "text"},
+        }
+    ],
+    "slot": "penstock_orders_1",
+    "queue_mode": "persist",
+    "batch": {"max_age_ms": 50},
+}
+
+
+def test_an_assignment_becomes_the_engines_own_specification() -> None:
+    spec = Assign.model_validate(_ASSIGN).to_spec()
+    assert isinstance(spec, SubscriptionSpec)
+    assert spec.source.secrets == {"password": "s3cret"}
+    assert spec.source.settings == {"host": "h", "port": 5432}
+    assert spec.queue_mode is QueueMode.PERSIST
+    assert spec.batch == BatchPolicy(max_age_ms=50)
+    assert spec.tables == (
+        TableSpec(
+            table=spec.tables[0].table,
+            source=TableName("public", "a\u2028b"),
+            target=TableName("main", "a"),
+            key=("id",),
+            operations=frozenset({"insert"}),
+            map_as={"n": "text"},
+        ),
+    )
+
+
+def test_batch_defaults_are_those_of_the_model() -> None:
+    spec = Assign.model_validate({**_ASSIGN, "batch": {}}).to_spec()
+    assert spec.batch == BatchPolicy()
+
+
+def test_secrets_are_on_the_wire_and_nowhere_else() -> None:
+    assign = Assign.model_validate(_ASSIGN)
+    assert "s3cret" in encode(assign).decode()
+    assert COMMANDS.validate_json(encode(assign)) == assign
+    for shown in (
+        repr(assign),
+        str(assign),
+        assign.model_dump_json(),
+        str(assign.model_dump()),
+        repr(assign.to_spec()),
+    ):
+        assert "s3cret" not in shown
+
+
+def test_one_message_is_one_line() -> None:
+    assert b"\n" not in encode(Assign.model_validate(_ASSIGN))
+
+
+def test_positions_are_text_on_the_wire_and_ordered_values_inside() -> None:
+    line = encode(Demand(subscription="s", position=Lsn(0x16B3748)))
+    assert b'"position":"0/16B3748"' in line
+    demand = COMMANDS.validate_json(line)
+    assert isinstance(demand, Demand)
+    assert demand.position == Lsn(0x16B3748)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0/", "x/1", "0/123456789", "-1/0"])
+def test_a_malformed_position_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        COMMANDS.validate_python({"kind": "demand", "subscription": "s", "position": text})
+
+
+def test_fields_of_a_newer_release_are_passed_over() -> None:
+    demand = COMMANDS.validate_python({"kind": "demand", "subscription": "s", "position": "0/1", "colour": "blue"})
+    assert demand == Demand(subscription="s", position=Lsn(1))
+
+
+def test_a_bundle_keeps_order_and_kinds() -> None:
+    state = TableStateReport(subscription="s", epoch=1, table="t1", schema="public", name="orders", state="live")
+    progress = REPORTS.validate_python(
+        {"kind": "progress", "subscription": "s", "epoch": 1, "applied": "0/5", "at": "2026-01-01T00:00:00Z"}
+    )
+    bundle = ReportBundle(sequence=3, reports=(state, progress))
+    again = ReportBundle.model_validate_json(encode(bundle))
+    assert again == bundle
+    assert isinstance(again.reports[1], Progress)

@@ -1,0 +1,165 @@
+"""What a sealed batch becomes for tables that are live, copied, paused or parked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.model.batch import LogRange, RelationSeen, SealedBatch
+from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.model.subscription import TableSpec
+from engine.model.table_state import TableEvent, TableState
+from engine.runtime.planner import PlannedBatch, Planner
+from engine.runtime.table_book import TableBook, TableEntry
+
+INT = SourceType("int4")
+
+
+def schema(name: str, relation: int, *attnums: int) -> TableSchema:
+    columns = tuple(Column(f"c{n}", INT, n) for n in attnums)
+    return TableSchema(
+        TableName("public", name), RelationId(relation), columns, ("c1",), KeyMode.KEYED, ReplicaIdentity.DEFAULT
+    )
+
+
+A, B = schema("a", 1, 1, 2), schema("b", 2, 1, 2)
+A_ADDED = schema("a", 1, 1, 2, 3)
+A_RENAMED = replace(A, columns=(A.columns[0], replace(A.columns[1], name="other")))
+PAYLOADS = {b"A": A, b"A+": A_ADDED, b"A!": A_RENAMED, b"B": B}
+
+
+def spec(name: str) -> TableSpec:
+    return TableSpec(TableId(f"t{name}"), TableName("public", name), TableName("public", name))
+
+
+class Bench:
+    """A planner over a book, with relation payloads that name their structure."""
+
+    def __init__(self, *entries: TableEntry) -> None:
+        self.moves: list[tuple[str, str]] = []
+        self.book = TableBook(lambda entry, _: self.moves.append((entry.table, entry.state.value)))
+        for entry in entries:
+            self.book.put(entry)
+        self.planner = Planner(
+            self.book, lambda payload, _, __: PAYLOADS[payload], lambda payload: PAYLOADS[payload].name, BatchId(1)
+        )
+        self._end = 100
+        self._ordinal = 0
+
+    def plan(self, *relations: bytes, records: int = 10) -> PlannedBatch:
+        after, self._end = self._end, self._end + 100
+        start, self._ordinal = self._ordinal, self._ordinal + records
+        seen = tuple(
+            RelationSeen(Ordinal(start + i), PAYLOADS[payload].relation, payload) for i, payload in enumerate(relations)
+        )
+        ranges = (LogRange(Ordinal(start), Ordinal(self._ordinal), Lsn(self._end)),) if records else ()
+        return self.planner.plan(SealedBatch(Lsn(after), Lsn(self._end), int(records > 0), ranges, seen, 0, 0))
+
+
+def live(name: str, structure: TableSchema) -> TableEntry:
+    return TableEntry(spec(name), TableState.LIVE, structure)
+
+
+def versions(planned: PlannedBatch, name: str) -> list[TableSchema]:
+    part = planned.part(TableId(f"t{name}"))
+    assert part is not None
+    return list(part.versions)
+
+
+def test_live_tables_take_part_from_the_batch_before() -> None:
+    planned = Bench(live("a", A), live("b", B)).plan(b"A")
+    assert versions(planned, "a") == [A, A]
+    assert versions(planned, "b") == [B]
+    assert {part.after for part in planned.parts} == {Lsn(100)}
+    assert planned.restructured == frozenset()
+
+
+def test_an_added_column_restructures_and_stays() -> None:
+    bench = Bench(live("a", A))
+    assert bench.plan(b"A+").restructured == {"ta"}
+    assert versions(bench.plan(), "a") == [A_ADDED]
+
+
+def test_a_rename_parks_only_its_table() -> None:
+    planned = Bench(live("a", A), live("b", B)).plan(b"A!", b"B")
+    assert planned.parked == {"ta": ("table_structure_changed", "column c2 was renamed to other")}
+    assert planned.part(TableId("ta")) is None
+    assert versions(planned, "b") == [B, B]
+
+
+def test_a_copied_table_gets_the_kept_batches() -> None:
+    bench = Bench(live("b", B), TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    first = bench.plan(b"A")
+    assert first.part(TableId("ta")) is None
+    bench.book.copy_begins(TableId("ta"), A, Lsn(250))
+    bench.plan(b"A+")
+    assert bench.planner.oldest_kept == 0
+    bench.book.copy_ends(TableId("ta"))
+    planned = bench.plan()
+    part = planned.part(TableId("ta"))
+    assert planned.handover == {"ta"}
+    assert part is not None
+    assert part.after == Lsn(250)
+    assert list(part.versions) == [A, A_ADDED]
+    assert [int(r.start) for r in planned.ranges] == [10, 20]
+    assert versions(planned, "b") == [B]
+
+
+def test_a_copy_that_is_ahead_of_the_log_waits() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(250))
+    bench.book.copy_ends(TableId("ta"))
+    assert bench.plan().handover == frozenset()
+    assert bench.plan().handover == {"ta"}
+
+
+def test_structures_before_the_copy_count_as_the_copys_own() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.plan(b"A")
+    bench.book.copy_begins(TableId("ta"), A_ADDED, Lsn(300))
+    bench.book.copy_ends(TableId("ta"))
+    planned = bench.plan()
+    assert versions(planned, "a")[-1] == A_ADDED
+    assert planned.parked == {}
+
+
+def test_a_rename_behind_the_copy_parks_at_the_hand_over() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench.plan(b"A!")
+    bench.book.copy_ends(TableId("ta"))
+    planned = bench.plan()
+    assert planned.handover == frozenset()
+    assert "ta" in planned.parked
+
+
+def test_a_paused_table_gets_what_was_kept_when_it_resumes() -> None:
+    bench = Bench(live("a", A), live("b", B))
+    bench.book.move(TableId("ta"), TableEvent.PAUSE, deferred_from=bench.planner.next_number)
+    bench.book.set_after(TableId("ta"), Lsn(100))
+    assert bench.plan().part(TableId("ta")) is None
+    bench.book.resume(TableId("ta"))
+    planned = bench.plan()
+    part = planned.part(TableId("ta"))
+    assert planned.resumed == {"ta"}
+    assert part is not None
+    assert part.after == Lsn(100)
+    assert len(planned.ranges) == 2
+
+
+def test_kept_batches_go_when_nobody_needs_them() -> None:
+    bench = Bench(live("a", A))
+    bench.book.move(TableId("ta"), TableEvent.PAUSE, deferred_from=bench.planner.next_number)
+    bench.plan()
+    bench.book.park(TableId("ta"), "deferred_over_budget", "over budget")
+    bench.plan()
+    assert bench.planner.oldest_kept is None
+
+
+def test_relation_records_of_strangers_are_passed_over() -> None:
+    assert versions(Bench(live("a", A)).plan(b"B"), "a") == [A]
