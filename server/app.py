@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
 from server import error_handlers, openapi, pages, upkeep
+from server.body_limit import BodyLimitMiddleware
 from server.clock import Clock, SystemClock
 from server.db import migrate
 from server.db.database import Database
@@ -50,6 +51,7 @@ def create_app(settings: Settings | None = None, clock: Clock | None = None) -> 
     pages.install(app)
     error_handlers.install(app)
     openapi.install(app)
+    app.add_middleware(BodyLimitMiddleware, limit=settings.max_body_bytes, exempt=f"{API_PREFIX}/engines/")
     app.add_middleware(TraceMiddleware)
     return app
 

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import IntegrityError
 from starlette.exceptions import HTTPException
 
+from server.body_limit import BodyTooLarge
 from server.errors import (
     MEDIA_TYPE,
     Conflict,
@@ -79,6 +80,8 @@ async def _on_http(request: Request, error: Exception) -> Response:
         return problem_response(
             request, NotFound(f"Nothing is found at {request.url.path}.", "The OpenAPI document lists all addresses.")
         )
+    if error.status_code == 413:
+        return problem_response(request, BodyTooLarge("The body is larger than this server takes."))
     if error.status_code == 405:
         detail = f"{request.url.path} does not take {request.method}."
         return problem_response(request, MethodNotAllowed(detail, headers=error.headers))

@@ -45,6 +45,18 @@ class PageRequest:
     after: list[Any] | None
     _filters: str
 
+    def behind(self, *types: type) -> tuple[Any, ...] | None:
+        """The key behind which this page begins, its parts of these types; None on the first page.
+
+        Raises:
+            PageTokenInvalid: somebody made the token up.
+        """
+        if self.after is None:
+            return None
+        if len(self.after) != len(types) or any(type(a) is not t for a, t in zip(self.after, types, strict=True)):
+            raise _invalid()
+        return tuple(self.after)
+
     @property
     def limit(self) -> int:
         """How many rows to read: one more than shown tells whether there is a next page."""
@@ -84,9 +96,13 @@ def _parse(token: str, filters: str) -> list[Any]:
     except (ValueError, TypeError, binascii.Error):
         fits = False
     if not fits:
-        detail = "This page_token was not made by this list with these filters."
-        raise PageTokenInvalid(detail, errors=[FieldError(pointer="/page_token", detail=detail, location="query")])
+        raise _invalid()
     return list(key)
+
+
+def _invalid() -> PageTokenInvalid:
+    detail = "This page_token was not made by this list with these filters."
+    return PageTokenInvalid(detail, errors=[FieldError(pointer="/page_token", detail=detail, location="query")])
 
 
 Paging = Annotated[PageRequest, Depends(_page_request)]

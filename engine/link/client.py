@@ -188,8 +188,8 @@ class ServerLink:
 
     def _stream(self) -> Iterator[Command]:
         engine_id = self._engine_id()
-        # Three missed heartbeats mean that the server, or the way to it, is gone.
-        patience = httpx.Timeout(10.0, read=3 * self._heartbeat_s())
+        # Some missed heartbeats mean that the server, or the way to it, is gone.
+        patience = httpx.Timeout(10.0, read=max(3 * self._heartbeat_s(), 5.0))
         with self._http.stream("GET", f"engines/{engine_id}/commands", timeout=patience) as response:
             self._check(response)
             with self._state:

@@ -185,7 +185,7 @@ class Heartbeat(Message):
 
 
 class Sync(Message):
-    """First line of every stream: this engine's subscriptions with their epochs; it lets go of all others.
+    """The first line of every stream but for heartbeats: this engine's subscriptions with their epochs; it lets go of all others.
 
     At the beginning an `assign` for each follows; later it comes when one was taken away. Where the engine runs it
     in this epoch already, that is its newest wording.

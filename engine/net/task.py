@@ -41,7 +41,6 @@ def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner
     tables = [
         net_table(descriptor.tables[t], found.data, fills_at + starts[t], changes, bucket)
         for t, changes in _by_table(found, descriptor)
-        if len(changes.op) or len(descriptor.tables[t].versions) > 1
     ]
     records = sum(r.stop - r.start for r in descriptor.ranges)
     return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, time.perf_counter() - begin)
@@ -91,7 +90,7 @@ def _gather_blocks(blocks: tuple[BlockRef, ...], read_block: ReadBlock, tail: by
 
 
 def _by_table(found: ScannedChanges, descriptor: TaskDescriptor) -> Iterator[tuple[int, Changes]]:
-    """Each table's changes, in order, with the table's index in the descriptor."""
+    """Each table's changes, in order, with the table's index in the descriptor; only tables with changes or versions."""
     relations = np.array([part.versions[0].relation for part in descriptor.tables], np.int64)
     order = np.argsort(relations, kind="stable")
     ranks = np.searchsorted(relations[order], found.relation).astype(np.int16 if len(relations) < 2**15 else np.int32)
@@ -101,4 +100,6 @@ def _by_table(found: ScannedChanges, descriptor: TaskDescriptor) -> Iterator[tup
     whole = len(relations) == 1
     for rank, t in enumerate(order):
         chosen = by_rank[borders[rank] : borders[rank + 1]]
+        if not chosen.size and len(descriptor.tables[t].versions) == 1:
+            continue
         yield int(t), Changes(*(values if whole else values[chosen] for values in columns))

@@ -125,10 +125,11 @@ class Intake:
         """From now on events of other readers are stale and passed over."""
         self._reader = reader
 
-    def restore(self, landed: list[Landed]) -> None:
+    def restore(self, landed: list[Landed], next_ordinal: Ordinal) -> None:
         """Take in what an earlier process left durable in the queue. Call before the first reader is attached."""
         for one in landed:
             self._land(one)
+        self._catalog.start_at(next_ordinal)
 
     def run(self, stopped: Callable[[], bool], reader_failed: Callable[[Failed], None]) -> None:
         """Work until `stopped`. Raises EngineFault where the log cannot be understood, and what `reader_failed` raises."""

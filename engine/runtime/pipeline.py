@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import structlog
+
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
@@ -30,6 +32,8 @@ from engine.runtime.settings import EngineSettings
 from engine.runtime.startup import StartPoint, reset_point, start_point
 from engine.runtime.table_book import TableBook, TableEntry
 from engine.runtime.targets import TargetRegistry
+
+log = structlog.get_logger(__name__)
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 30.0
@@ -225,6 +229,10 @@ class Pipeline:
             if self._parts.clock.monotonic_ms() - started_ms > LAST_RETRY_S * 1000:
                 delay = FIRST_RETRY_S
             return self._after_fault(fault, delay)
+        except Exception as error:  # a defect of ours must be seen and tried again, never end the subscription's thread in silence
+            self._run = None
+            log.exception("run_failed", subscription=self._spec.name, error=type(error).__name__)
+            return self._after_fault(EngineFault(FaultKind.INTERNAL, "run", type(error).__name__), delay)
         self._run = None
         return FIRST_RETRY_S
 

@@ -62,7 +62,6 @@ def open_queue(folder: Path, mode: QueueMode, applied: Lsn, slot: SlotStatus) ->
 
 
 def _resumed(folder: Path, catalog: QueueCatalog, recovered: Recovered, close: Callable[[], None]) -> QueueStart:
-    catalog.start_at(recovered.next_ordinal)
     return QueueStart(
         folder, catalog, recovered.landed, recovered.next_ordinal, recovered.end, recovered.relations, close
     )

@@ -122,7 +122,7 @@ class ReplicationRun:
 
     def execute(self) -> None:
         """Work until stopped or a fault. Everything the run started has ended when this returns or raises."""
-        self._intake.restore(self._opened.landed)
+        self._intake.restore(self._opened.landed, self._opened.next_ordinal)
         stages = [
             self._thread("intake", self._run_intake),
             self._thread("job", self._run_jobs),

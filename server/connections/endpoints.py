@@ -43,7 +43,8 @@ class NotASource(Conflict):
 @router.get("", operation_id="connections_list", summary="List connections", responses=responses(PageTokenInvalid))
 def list_connections(session: Reading, paging: Paging) -> Page[ConnectionView]:
     """All connections, by name."""
-    rows = repository.page(session, str(paging.after[0]) if paging.after else None, paging.limit)
+    behind = paging.behind(str)
+    rows = repository.page(session, behind[0] if behind else None, paging.limit)
     shown, more = paging.split(rows)
     return Page(
         items=[service.view(row) for row in shown], next_page_token=paging.token([shown[-1].name]) if more else None
@@ -138,8 +139,8 @@ async def list_source_tables(request: Request, box: Box, name: NamePath, paging:
     answer = await _ask(request, "discover", {"connection": connection})
     tables = [SourceTableView.model_validate(table) for table in answer.get("tables", [])]
     tables.sort(key=lambda table: (table.schema_name, table.name))
-    if paging.after:
-        behind = (str(paging.after[0]), str(paging.after[1]))
+    behind = paging.behind(str, str)
+    if behind:
         tables = [table for table in tables if (table.schema_name, table.name) > behind]
     shown, more = paging.split(tables)
     token = paging.token([shown[-1].schema_name, shown[-1].name]) if more else None

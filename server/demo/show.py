@@ -25,7 +25,21 @@ class Cuts:
     """Comparisons of every row of every table, each at one position."""
 
     answers: list[Document] = field(default_factory=list)
-    unequal: int = 0
+    found: list[str] = field(default_factory=list)
+    """What was wrong, a line for each cut that was not equal."""
+
+    @property
+    def unequal(self) -> int:
+        return len(self.found)
+
+    def add(self, answer: Document) -> None:
+        """Count a comparison. One that did not end, or left a table out, is not equal."""
+        self.answers.append(answer)
+        tables = answer.get("tables") or []
+        if not verified_equal(answer):
+            self.found.append(_what_differs(answer))
+        elif len(tables) != len(TABLES):
+            self.found.append(f"at {answer.get('position')}: {len(tables)} of {len(TABLES)} tables were compared")
 
     @property
     def last(self) -> Document:
@@ -94,7 +108,8 @@ class Show:
         if self.failure:
             return self.failure
         if self.cuts.unequal:
-            return f"{self.cuts.unequal} of {len(self.cuts.answers)} cuts differ"
+            lines = "\n".join(self.cuts.found)
+            return f"{self.cuts.unequal} of {len(self.cuts.answers)} cuts differ\n{lines}"
         if samples.timed_out:
             return f"{samples.timed_out} freshness waits timed out"
         if samples.missing:
@@ -136,9 +151,7 @@ class Show:
         answer = run_verification(self._api, SUBSCRIPTION, {}, _CUT_TIMEOUT_S)
         if self._stopping.is_set():
             return
-        complete = len(answer.get("tables") or []) == len(TABLES)
-        self.cuts.unequal += not (verified_equal(answer) and complete)
-        self.cuts.answers.append(answer)
+        self.cuts.add(answer)
 
     def _check(self) -> None:
         if self.load.failure is not None:
@@ -149,3 +162,17 @@ class Show:
     @property
     def _api(self) -> Api:
         return self.stage.api
+
+
+def _what_differs(answer: Document) -> str:
+    """The tables that differ by name and count, or why the comparison did not end; no values."""
+    if answer["state"] != "succeeded":
+        problem = answer.get("problem") or {}
+        return f"the comparison {answer['state']}: {problem.get('detail') or 'it took too long'}"
+    tables = [
+        f"{table.get('name')} ({table.get('source_rows')} and {table.get('target_rows')} rows,"
+        f" {len(table.get('differing') or [])} differing keys)"
+        for table in answer["tables"]
+        if not table["equal"]
+    ]
+    return f"at {answer.get('position')}: {', '.join(tables) or 'nothing was compared'}"

@@ -172,7 +172,7 @@ class Stage:
             if self._interrupted.is_set():
                 raise KeyboardInterrupt
             if monotonic() > deadline or len(self.deaths) > 5:
-                raise DemoError(f"{otherwise}\n{self.log_tail('engine')}")
+                raise DemoError(otherwise)
             self._interrupted.wait(0.2)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
-from fastapi.concurrency import run_in_threadpool
 from sqlmodel import col, select
 
 from engine.link.messages import (
@@ -33,6 +33,7 @@ from server.db.signals import Change
 from server.engines import assignments, greeting, reports
 from server.engines.hub import CommandStream, Hub
 from server.engines.requests import HubGateway
+from server.engines.threads import EngineThreads
 from server.freshness.kept import Waits
 from server.freshness.service import FreshnessService
 from server.logs import get_logger
@@ -50,13 +51,20 @@ class EngineChannel:
     """Everything between the control database and the connected engines."""
 
     def __init__(
-        self, database: Database, box: SecretBox, hub: Hub, freshness: FreshnessService, meters: Meters
+        self,
+        database: Database,
+        box: SecretBox,
+        threads: EngineThreads,
+        hub: Hub,
+        freshness: FreshnessService,
+        meters: Meters,
     ) -> None:
         self.lease_s = LEASE_S
         self.heartbeat_s = HEARTBEAT_S
         self.hub = hub
         self._database = database
         self._box = box
+        self._threads = threads
         self._freshness = freshness
         self._meters = meters
         self._gone_since: dict[str, float] = {}
@@ -80,28 +88,37 @@ class EngineChannel:
                     report_sequence=row.report_sequence,
                 )
 
-        return await run_in_threadpool(write)
+        return await self._threads.run(write)
 
     async def open(self, engine_id: str) -> CommandStream:
-        """Open an engine's stream and begin it with the whole state.
+        """Open an engine's stream.
 
         Raises:
             NotFound: the engine has to register.
         """
-        await run_in_threadpool(self._require, engine_id)
+
+        def require() -> None:
+            with self._database.read() as session:
+                assignments.get(session, engine_id)
+
+        await self._threads.run(require)
         stream = self.hub.open(engine_id)
         self._gone_since.pop(engine_id, None)
         self._lost.discard(engine_id)
+        return stream
+
+    async def _greet(self, stream: CommandStream) -> None:
+        """Begin a stream with the whole state."""
         try:
-            mine, commands = await self._claim(engine_id)
-        except BaseException:
-            self.close(stream)
-            raise
+            mine, commands = await self._claim(stream.engine_id)
+        except Exception:
+            log.exception("greeting_failed", engine=stream.engine_id)
+            stream.finish()
+            return
         stream.greet(commands)
         for name in mine:
             self._freshness.engine_ready(name)
-        log.info("engine_connected", engine=engine_id, subscriptions=len(mine))
-        return stream
+        log.info("engine_connected", engine=stream.engine_id, subscriptions=len(mine))
 
     def close(self, stream: CommandStream) -> None:
         """The connection of a stream is over; the engine's lease begins to run out."""
@@ -112,18 +129,19 @@ class EngineChannel:
     async def lines(self, stream: CommandStream) -> AsyncIterator[bytes]:
         """Lines of the stream, with heartbeats in between, until either side ends it."""
         heartbeat = encode(Heartbeat(at_most_s=self.heartbeat_s)) + b"\n"
-        while True:
-            try:
-                line = await asyncio.wait_for(stream.lines.get(), self.heartbeat_s)
-            except TimeoutError:
-                line = heartbeat
-            if line is None:
-                return
-            yield line
-
-    def _require(self, engine_id: str) -> None:
-        with self._database.read() as session:
-            assignments.get(session, engine_id)
+        yield heartbeat
+        greeting_task = asyncio.ensure_future(self._greet(stream))
+        try:
+            while True:
+                try:
+                    line = await asyncio.wait_for(stream.lines.get(), self.heartbeat_s)
+                except TimeoutError:
+                    line = heartbeat
+                if line is None:
+                    return
+                yield line
+        finally:
+            greeting_task.cancel()
 
     async def _claim(self, engine_id: str) -> tuple[dict[str, int], list[Command]]:
         def write() -> tuple[dict[str, int], dict[str, int], list[Command]]:
@@ -133,7 +151,7 @@ class EngineChannel:
                 return before, mine, greeting.greeting(session, self._box, mine)
 
         async with self._freshness.changing:
-            before, mine, commands = await run_in_threadpool(write)
+            before, mine, commands = await self._threads.run(write)
         for name in mine:
             self.hub.own(name, engine_id)
         await self._freshness.refresh(list(mine))
@@ -169,7 +187,7 @@ class EngineChannel:
             with self._database.write() as session:
                 return reports.take_in(session, engine_id, sequence, bundle)
 
-        return await run_in_threadpool(write) or []
+        return await self._threads.run(write) or []
 
     def _apply(self, bundle: Sequence[Report]) -> set[str]:
         """Names of subscriptions whose pictures have to be read anew."""
@@ -221,7 +239,7 @@ class EngineChannel:
                 return len(rows), names, greeting.outbox_commands(session, self._box, rows)
 
         async with self._freshness.changing:
-            count, names, commands = await run_in_threadpool(write)
+            count, names, commands = await self._threads.run(write)
         if names:
             await self._freshness.refresh(sorted(names))
         unowned = {name for name, _ in commands if self.hub.owner(name) is None}
@@ -252,7 +270,7 @@ class EngineChannel:
                 return assignments.owners(session)
 
         now = asyncio.get_running_loop().time()
-        for engine_id in await run_in_threadpool(read):
+        for engine_id in await self._threads.run(read):
             self._gone_since[engine_id] = now
 
     async def watch_leases(self) -> None:
@@ -279,7 +297,7 @@ class EngineChannel:
         for name in gone:
             self.hub.disown(name)
         for engine_id in owners:
-            mine = await run_in_threadpool(self._owned, engine_id)
+            mine = await self._threads.run(partial(self._owned, engine_id))
             self.hub.send(engine_id, Sync(subscriptions=mine))
 
     def _owned(self, engine_id: str) -> dict[str, int]:
@@ -294,7 +312,7 @@ class EngineChannel:
         async with self._freshness.changing:
             if engine_id not in self._gone_since:
                 return
-            names = await run_in_threadpool(write)
+            names = await self._threads.run(write)
         self._lost.add(engine_id)
         if names:
             log.warning("engine_lost", engine=engine_id, subscriptions=len(names))
@@ -307,12 +325,13 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     """The channel, freshness waits and meters of an application, from its start to its end."""
     database: Database = app.state.database
     hub = Hub()
+    threads = EngineThreads()
     meters = Meters()
-    freshness = FreshnessService(database, hub)
+    freshness = FreshnessService(database, threads, hub)
     waits = Waits(database, app.state.clock, freshness, meters)
-    channel = EngineChannel(database, app.state.secret_box, hub, freshness, meters)
+    channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters)
     app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
-    app.state.waits, app.state.meters = waits, meters
+    app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
     app.state.engine_gateway = HubGateway(hub)
     meters.registry.register(Gauges(hub, freshness, app.version))
     loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Header, Request, status
+from fastapi import APIRouter, Depends, Header, Request, status
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ValidationError
 
@@ -17,6 +17,7 @@ from server.db.dependencies import Reading
 from server.engines import assignments
 from server.engines.channel import EngineChannel
 from server.engines.hub import CommandStream, QueryResult
+from server.engines.threads import engine_only
 from server.errors import Conflict, InvalidRequest, NotFound, Problem, responses
 from server.logs import get_logger
 from server.security.principal import Role
@@ -25,7 +26,7 @@ from server.security.require import needs
 router = APIRouter(prefix="/engines", tags=["engines"])
 log = get_logger(__name__)
 
-_ENGINE = [needs(Role.ENGINE)]
+_ENGINE = [Depends(engine_only)]
 MOST_RESULT_BYTES = 512 * 1024 * 1024
 
 

@@ -36,9 +36,10 @@ def list_events(
     severity: Annotated[Severity | None, Query(description="Only those of this severity.")] = None,
 ) -> Page[EventView]:
     """What happened, newest first."""
+    behind = paging.behind(int)
     rows = repository.page(
         session,
-        before=int(paging.after[0]) if paging.after else None,
+        before=behind[0] if behind else None,
         limit=paging.limit,
         subscription=subscription,
         kind=kind,

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from fastapi.concurrency import run_in_threadpool
-
 from engine.link.messages import Answer, Demand, NowBody, Progress, Report, SubscriptionStateReport, TableStateReport
 from engine.link.messages import Now as NowCommand
 from engine.model.position import Lsn
@@ -17,6 +15,7 @@ from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from server.db.database import Database
 from server.engines.hub import EngineAwayError, Hub
+from server.engines.threads import EngineThreads
 from server.errors import NotFound
 from server.freshness import repository
 from server.freshness.now import SharedNow
@@ -29,8 +28,9 @@ NOW_TIMEOUT_S = 30.0
 class FreshnessService:
     """One book of waits per subscription. Everything is called on the event loop."""
 
-    def __init__(self, database: Database, hub: Hub) -> None:
+    def __init__(self, database: Database, threads: EngineThreads, hub: Hub) -> None:
         self._database = database
+        self._threads = threads
         self._hub = hub
         self._books: dict[str, WaitBook] = {}
         self._nows: dict[str, SharedNow] = {}
@@ -66,7 +66,7 @@ class FreshnessService:
     async def refresh(self, subscriptions: Sequence[str] | None = None) -> None:
         """Bring pictures (None: all) up to what the control database says, and end the waits that this decides."""
         async with self.changing:
-            fresh = await run_in_threadpool(self._load, subscriptions)
+            fresh = await self._threads.run(lambda: self._load(subscriptions))
             for name in self._books.keys() if subscriptions is None else subscriptions:
                 if name not in fresh and name in self._books:
                     self._remove(name)
@@ -84,7 +84,7 @@ class FreshnessService:
             with self._database.read() as session:
                 return repository.existing(session, known)
 
-        return known - await run_in_threadpool(read)
+        return known - await self._threads.run(read)
 
     def _load(self, subscriptions: Sequence[str] | None) -> dict[str, Picture]:
         with self._database.read() as session:

@@ -70,6 +70,7 @@ class WaitBook:
         self._waits: dict[int, Wait] = {}
         self._numbers: dict[Wait, int] = {}
         self._demand: Lsn | None = None
+        self._demanded: Lsn | None = None
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -123,6 +124,7 @@ class WaitBook:
 
     def rewound(self) -> None:
         """The applied position went back: waits that it had reached have to be reached again."""
+        self._demanded = None
         for number, wait in self._waits.items():
             if wait.due:
                 wait.due = False
@@ -139,12 +141,15 @@ class WaitBook:
     def demand(self) -> Lsn | None:
         """The highest position that somebody waits for, once: None until a higher one is wanted."""
         demand, self._demand = self._demand, None
+        if demand is not None:
+            self._demanded = demand
         return demand
 
     def forget_demand(self) -> None:
         """A new engine, or the same with a new stream, has not heard of any demand: name the highest again."""
         near = [wait.position for wait in self._waits.values() if not wait.due and self._near(wait.position)]
         self._demand = max(near) if near else None
+        self._demanded = None
 
     def end_all(self, verdict: Verdict) -> None:
         """End every wait, because the subscription is gone."""
@@ -196,7 +201,8 @@ class WaitBook:
                 self._want(wait.position)
 
     def _want(self, position: Lsn) -> None:
-        if self._demand is None or self._demand < position:
+        known = self._demand or self._demanded
+        if known is None or known < position:
             self._demand = position
 
     def _sweep(self) -> None:

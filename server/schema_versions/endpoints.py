@@ -30,7 +30,8 @@ def list_versions(
 ) -> Page[VersionView]:
     """Every change of its structure or state, oldest first, also of a removed table."""
     table = tables.get(session, name, table_id)
-    rows = service.page(session, table.id, int(paging.after[0]) if paging.after else None, paging.limit)
+    behind = paging.behind(int)
+    rows = service.page(session, table.id, behind[0] if behind else None, paging.limit)
     shown, more = paging.split(rows)
     return Page(
         items=[service.view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None

@@ -60,8 +60,9 @@ def list_subscriptions(
     state: Annotated[SubscriptionState | None, Query(description="Only those in this state.")] = None,
 ) -> Page[SubscriptionView]:
     """All subscriptions, by name."""
-    after = str(paging.after[0]) if paging.after else None
-    shown, more = paging.split(repository.page(session, after, paging.limit, state.value if state else None))
+    behind = paging.behind(str)
+    rows = repository.page(session, behind[0] if behind else None, paging.limit, state.value if state else None)
+    shown, more = paging.split(rows)
     return Page(
         items=views(session, shown, request.app.state.clock.now()),
         next_page_token=paging.token([shown[-1].name]) if more else None,

@@ -45,7 +45,7 @@ def list_tables(
     rows = repository.page(
         session,
         subscription.id or 0,
-        after=(str(paging.after[0]), str(paging.after[1]), str(paging.after[2])) if paging.after else None,
+        after=paging.behind(str, str, str),
         limit=paging.limit,
         schema=schema_name,
         name=table_name,

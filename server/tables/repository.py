@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from sqlmodel import and_, col, func, or_, select
 
@@ -51,7 +52,7 @@ def page(
     session: ReadSession,
     subscription_id: int,
     *,
-    after: tuple[str, str, str] | None,
+    after: tuple[Any, ...] | None,
     limit: int,
     schema: str | None,
     name: str | None,

@@ -42,6 +42,13 @@ def same(value: ValueType, printed: str | None, held: Held) -> bool:
     return printed == _AS_POSTGRES.get(value.kind, _unchanged)(held)
 
 
+def rendered(value: ValueType, held: Held) -> str | None:
+    """The text that PostgreSQL prints for what DuckDB holds; floats as Python prints them. Lists are not rendered."""
+    if held is None or isinstance(held, float):
+        return None if held is None else repr(held)
+    return _AS_POSTGRES.get(value.kind, _unchanged)(held)
+
+
 def _same_bits(form: str, left: float, right: float) -> bool:
     if math.isnan(left) or math.isnan(right):
         return math.isnan(left) and math.isnan(right)

@@ -47,7 +47,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.fixture
-def app(settings: Settings) -> FastAPI:
+def app(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    """Without the channel to the engine: what waits in the outbox stays there."""
+    monkeypatch.setattr("server.app.SERVICES", ())
     return create_app(settings)
 
 

@@ -22,6 +22,7 @@ DISTRIBUTIONS = {
     "adbc_driver_manager": "adbc-driver-postgresql",
     "sqlalchemy": "sqlmodel",
     "starlette": "fastapi",
+    "anyio": "fastapi",
     "py4j": "pyspark",
 }
 TARGETS = {"setup", "demo", "up", "test", "check", "chaos", "bench"}

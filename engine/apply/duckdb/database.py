@@ -20,6 +20,8 @@ from engine.model.fault import EngineFault, FaultKind
 _PROBE_SECONDS = 10.0
 _CLOSE_ATTEMPTS = 100
 _CLOSE_WAIT_SECONDS = 0.05
+_CONNECTING = threading.Lock()
+"""DuckDB gives all openers of a file in one process the same instance, which only the first may configure."""
 
 
 class Database:
@@ -108,14 +110,16 @@ def _connect(path: Path, settings: DuckDbSettings) -> Any:
         raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), f"the folder {path.parent} does not exist")
     if path.is_dir():
         raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "it is a folder; give the path of a file")
-    try:
-        root = duckdb.connect(str(path), config=_configuration(settings))
-    except (duckdb.Error, OSError) as error:
-        raise _opening_fault(error, path) from error
-    # Not a start option, since it belongs to an extension. Casts between timestamp types depend on it.
-    root.execute("SET GLOBAL TimeZone = 'UTC'")
-    root.execute("SET GLOBAL lock_configuration = true")
-    return root
+    with _CONNECTING:
+        try:
+            root = duckdb.connect(str(path), config=_configuration(settings))
+        except (duckdb.Error, OSError) as error:
+            raise _opening_fault(error, path) from error
+        if root.execute("SELECT NOT current_setting('lock_configuration')").fetchall()[0][0]:
+            # Not a start option, since it belongs to an extension. Casts between timestamp types depend on it.
+            root.execute("SET GLOBAL TimeZone = 'UTC'")
+            root.execute("SET GLOBAL lock_configuration = true")
+        return root
 
 
 def _configuration(settings: DuckDbSettings) -> dict[str, str]:

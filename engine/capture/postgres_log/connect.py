@@ -228,10 +228,13 @@ def _state_of_refusal(conninfo: str) -> str | None:
     try:
         connection = pq.PGconn.connect_start(conninfo.encode())
         try:
-            if connection.status != pq.ConnStatus.BAD:
-                connection.trace(trace)
-                _poll_to_end(connection)
-                connection.untrace()
+            if connection.status == pq.ConnStatus.BAD:
+                return None
+            connection.trace(trace)
+            _poll_to_end(connection)
+            connection.untrace()
+            if connection.needs_password:
+                return "28P01"
         finally:
             connection.finish()
         with os.fdopen(os.dup(trace), "rb") as file:

@@ -26,7 +26,7 @@ def _kernel(function: _F) -> _F:
 
 
 @_kernel
-def _number(buffer: Array, at: int, size: int) -> int:
+def _number(buffer: Array, at: int, size: int) -> Any:
     value = np.int64(0)
     for i in range(size):
         value = value << np.int64(8) | np.int64(buffer[at + i])
@@ -69,7 +69,9 @@ def _measure(buffer: Array, filled: int, most_bytes: int) -> tuple[int, int, int
 def _copy(buffer: Array, stop: int, data: Array, offsets: Array) -> tuple[int, int, int]:
     """Copy the records of `buffer[:stop]`; the highest position, the last send time, and whether an answer is asked for."""
     at, out, record = 0, 0, 0
-    highest, sent, asked = np.int64(0), np.int64(0), 0
+    highest: Any = np.int64(0)
+    sent: Any = np.int64(0)
+    asked = 0
     offsets[0] = 0
     while at < stop:
         end = at + 1 + _number(buffer, at + 1, 4)

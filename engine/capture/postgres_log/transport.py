@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 from psycopg import pq
 
@@ -221,12 +222,13 @@ class Inbox:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self.buffer = np.empty(size, np.uint8)
+        self.buffer: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
         self.filled = 0
 
     def fill(self, transport: Transport) -> int:
         """Take in what has come, as far as there is room. Returns how much that was."""
-        count = transport.receive(memoryview(self.buffer)[self.filled :])
+        room: Any = self.buffer[self.filled :]
+        count = transport.receive(memoryview(room))
         self.filled += count
         return count
 
@@ -238,7 +240,9 @@ class Inbox:
         """Let go of the first `count` bytes, and make room where one message is larger than the whole buffer."""
         rest = self.filled - count
         needed = _message_bytes(self.buffer[count : self.filled]) if rest >= 5 else 0
-        size = max(self._size, needed)
+        size = max(self._size, needed, rest)
+        if count == 0 and size == len(self.buffer):
+            return
         target = self.buffer if size == len(self.buffer) else np.empty(size, np.uint8)
         target[:rest] = (
             self.buffer[count : self.filled].copy() if target is self.buffer else self.buffer[count : self.filled]

@@ -1,0 +1,159 @@
+"""Reading a table for a copy or a comparison: parts by place in the file, each under one imported snapshot."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+
+import psycopg
+from psycopg import pq, sql
+
+from engine.capture.postgres_log.connect import (
+    Connector,
+    PostgresConnection,
+    describe_state,
+    fault_of,
+    kind_of_state,
+)
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import TableSchema
+from engine.model.source import CopyChunk
+
+PIECE_BYTES = 1024 * 1024
+_READ_TIMEOUT_MS = 3_600_000
+
+_STORAGE = """
+SELECT c.oid, n.nspname, c.relname, pg_relation_size(c.oid) / current_setting('block_size')::bigint, pg_table_size(c.oid),
+       greatest(c.reltuples, 0)::bigint, coalesce(a.amname = 'heap', false)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_am a ON a.oid = c.relam
+WHERE c.oid IN (SELECT p.relid FROM pg_partition_tree(%s::oid::regclass) AS p WHERE p.isleaf UNION ALL SELECT %s::oid)
+  AND c.relkind <> 'p'
+ORDER BY c.oid
+"""
+_SAME_STORAGE = "SELECT relfilenode = pg_relation_filenode(oid) FROM pg_class WHERE oid = %s"
+_KINDS = {
+    "22023": FaultKind.COPY_LOST,
+    "42704": FaultKind.COPY_LOST,
+    "55000": FaultKind.COPY_LOST,
+    "42703": FaultKind.TABLE_STRUCTURE_CHANGED,
+}
+
+
+def cut_table(connector: Connector, schema: TableSchema, chunk_bytes: int) -> list[CopyChunk]:
+    """Parts of about `chunk_bytes`; a partitioned root's by leaf. The last part of each table is open to the end of its file, so
+    that nothing is missed that came while we looked. Raises EngineFault(TABLE_MISSING) where the table is gone."""
+    with connector.session(str(schema.name)) as connection:
+        rows = connection.execute(_STORAGE, [schema.relation, schema.relation]).fetchall()
+        if not rows and connection.execute("SELECT FROM pg_class WHERE oid = %s", [schema.relation]).fetchone() is None:
+            raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
+        chunks: list[CopyChunk] = []
+        for oid, namespace, name, blocks, size, tuples, heap in rows:
+            parts = max(1, min(blocks, -(-size // max(1, chunk_bytes)))) if heap else 1
+            for part in range(parts):
+                select_rows = _select(schema, TableName(namespace, name), *_bounds(part, parts, blocks))
+                text = select_rows.as_string(connection)
+                storage = RelationId(oid)
+                chunks.append(CopyChunk(schema.relation, text, size // parts, tuples // parts, storage))
+        return chunks
+
+
+def _bounds(part: int, parts: int, blocks: int) -> tuple[int | None, int | None]:
+    low = part * blocks // parts
+    return (low or None), (None if part == parts - 1 else (part + 1) * blocks // parts)
+
+
+def _select(schema: TableSchema, storage: TableName, low: int | None, high: int | None) -> sql.Composed:
+    columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in schema.columns)
+    query = sql.SQL("SELECT {} FROM ONLY {}").format(columns, sql.Identifier(storage.schema, storage.name))
+    conditions = []
+    if low is not None:
+        conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({low},0)")))
+    if high is not None:
+        conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({high},0)")))
+    if conditions:
+        query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
+    return query
+
+
+def read_chunk(connector: Connector, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
+    """COPY output in text form, in pieces of whole lines.
+
+    Raises EngineFault(COPY_LOST) where the snapshot is gone, TABLE_STRUCTURE_CHANGED where the table was rewritten or truncated after
+    it: a rewritten file does not hold what the snapshot saw.
+    """
+    subject = f"relation {chunk.relation}"
+    with connector.session(subject) as connection:
+        try:
+            _begin(connection, chunk, snapshot, subject)
+            yield from _copy_out(connector, connection, chunk.sql, subject)
+            connection.execute("COMMIT")
+        except psycopg.Error as error:
+            raise fault_of(error, subject, _KINDS) from error
+        finally:
+            # A reader that stops half-way, or a fault, leaves a session in the middle of a command.
+            if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                connection.close()
+
+
+def _begin(connection: PostgresConnection, chunk: CopyChunk, snapshot: str, subject: str) -> None:
+    storage = chunk.storage or chunk.relation
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+    connection.execute(f"SET LOCAL statement_timeout = {_READ_TIMEOUT_MS}")
+    name = connection.execute("SELECT %s::oid::regclass::text", [storage]).fetchall()[0][0]
+    if name.isdecimal():
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table is gone")
+    # Held until the end of this transaction: nobody can rewrite the file between the look and the read.
+    connection.execute("LOCK TABLE ONLY " + name + " IN ACCESS SHARE MODE")
+    same = connection.execute(_SAME_STORAGE, [storage]).fetchone()
+    if same is not None and not same[0]:
+        raise EngineFault(
+            FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was rewritten or truncated after the snapshot"
+        )
+
+
+def _copy_out(connector: Connector, connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:
+    pgconn = connection.pgconn
+    pgconn.send_query(f"COPY ({query}) TO STDOUT".encode())
+    while pgconn.is_busy():
+        select.select([pgconn.socket], [], [])
+        pgconn.consume_input()
+    result = pgconn.get_result()
+    if result is not None and result.status == pq.ExecStatus.COPY_OUT:
+        yield from _pieces(pgconn)
+        result = pgconn.get_result()
+    if result is None or result.status != pq.ExecStatus.COMMAND_OK:
+        raise _refused(connector, result, subject)
+    while pgconn.get_result() is not None:
+        pass
+
+
+def _pieces(pgconn: pq.abc.PGconn) -> Iterator[bytes]:
+    """One message holds one line, so any number of messages are whole lines."""
+    lines: list[bytes | memoryview] = []
+    size = 0
+    receive = pgconn.get_copy_data
+    while True:
+        count, line = receive(1)
+        if count > 0:
+            lines.append(line)
+            size += count
+            if size >= PIECE_BYTES:
+                yield b"".join(lines)
+                lines, size = [], 0
+        elif count == 0:
+            select.select([pgconn.socket], [], [])
+            pgconn.consume_input()
+        else:
+            break
+    if lines:
+        yield b"".join(lines)
+
+
+def _refused(connector: Connector, result: pq.abc.PGresult | None, subject: str) -> EngineFault:
+    if result is None:
+        return EngineFault(FaultKind.SOURCE_UNREACHABLE, connector.name, "the connection was lost")
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode() or None
+    message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode("utf-8", "replace")
+    return EngineFault(_KINDS.get(state or "") or kind_of_state(state), subject, describe_state(state, message))

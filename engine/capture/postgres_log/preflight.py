@@ -1,0 +1,238 @@
+"""What would keep tables from being replicated, found before anything is changed, and which tables there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from engine.capture.postgres_log.catalog import CatalogTable, choose_key, key_of, load_tables
+from engine.capture.postgres_log.connect import Connector, PostgresConnection
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.source import DiscoveredTable, Finding, Severity
+from engine.model.subscription import TableSpec
+
+OLDEST_VERSION = 140000
+
+_SERVER = """
+SELECT current_setting('wal_level'), current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int,
+       (SELECT count(*) FROM pg_replication_slots)::int,
+       (SELECT count(*) FROM pg_stat_get_wal_senders())::int,
+       EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s),
+       EXISTS (SELECT FROM pg_publication WHERE pubname = %s),
+       has_database_privilege(current_database(), 'CREATE'),
+       (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
+"""
+_RIGHTS = """
+SELECT n.nspname, c.relname,
+       has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND NOT EXISTS (
+           SELECT FROM pg_partition_tree(c.oid) AS p WHERE c.relkind = 'p' AND p.isleaf AND p.relid <> c.oid
+             AND NOT (has_table_privilege(p.relid, 'SELECT'))),
+       pg_has_role(c.relowner, 'USAGE')
+FROM unnest(%s::text[], %s::text[]) AS w(s, t)
+JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
+"""
+_DISCOVER = """
+SELECT n.nspname, c.relname,
+       (SELECT coalesce(sum(pg_table_size(p.relid)), 0) FROM pg_partition_tree(c.oid) AS p)::bigint + pg_table_size(c.oid),
+       (SELECT array_agg(ARRAY[a.attname::text, format_type(a.atttypid, a.atttypmod)] ORDER BY a.attnum)
+        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp%'
+ORDER BY n.nspname, c.relname
+"""
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    readable: bool
+    owned: bool
+
+
+def check(connector: Connector, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
+    """Findings about the source and these tables; what is wrong with the connection itself is one too."""
+    try:
+        with connector.session() as connection:
+            version = connection.info.server_version
+            found = _server(connection, slot, version)
+            if any(f.code == "source_version" for f in found):
+                return found
+            found += _tables(connection, tables)
+        found += _replication(connector)
+    except EngineFault as fault:
+        return [
+            Finding(
+                _E,
+                fault.kind.value,
+                fault.detail,
+                _CONNECTION_REMEDIES.get(fault.kind, "Check the connection's settings."),
+            )
+        ]
+    return found
+
+
+def discover(connector: Connector) -> list[DiscoveredTable]:
+    """Every table outside the system's schemas, partitions under their root."""
+    with connector.session() as connection:
+        rows = connection.execute(_DISCOVER).fetchall()
+        names = [TableName(schema, name) for schema, name, *_ in rows]
+        catalog = load_tables(connection, names)
+        rights = _rights(connection, names)
+    found = []
+    for (schema, name, size, columns), table_name in zip(rows, names, strict=True):
+        table = catalog.get(table_name)
+        if table is None:
+            continue
+        spec = TableSpec(TableId("t0"), TableName(schema, name), TableName(schema, name))
+        found.append(
+            DiscoveredTable(
+                name=table_name,
+                key=key_of(table, spec).key,
+                identity=table.identity.value,
+                partitioned=table.partitioned,
+                rows_estimate=int(sum(max(0.0, t.rows) for t in (table.leaves or [table]))),
+                bytes=size,
+                columns=tuple({"name": column, "type": kind} for column, kind in columns or ()),
+                problems=tuple(_table(table, spec, rights.get(table_name))),
+            )
+        )
+    return found
+
+
+def _server(connection: PostgresConnection, slot: str | None, version: int) -> list[Finding]:
+    if version < OLDEST_VERSION:
+        what = f"the server is PostgreSQL {version // 10000}; 14 is the oldest that is supported"
+        return [Finding(_E, "source_version", what, "Upgrade the source.")]
+    row = connection.execute(_SERVER, [slot or "", slot or ""]).fetchall()[0]
+    wal_level, most_slots, most_senders, slots, senders, has_slot, has_publication, may_create, keep_mb = row
+    found: list[Finding] = []
+    if wal_level != "logical":
+        remedy = "Run ALTER SYSTEM SET wal_level = 'logical' and restart the source."
+        found.append(Finding(_E, FaultKind.SOURCE_WAL_LEVEL.value, f"wal_level is {wal_level}", remedy))
+    if not has_slot and slots >= most_slots:
+        remedy = "Raise max_replication_slots and restart the source, or drop a slot that nobody uses."
+        found.append(
+            Finding(_E, FaultKind.SOURCE_NO_SLOTS.value, f"all {most_slots} replication slots are taken", remedy)
+        )
+    elif most_slots - slots < 2:
+        what = "only one replication slot is free; copies and comparisons need another for a moment"
+        found.append(Finding(_W, FaultKind.SOURCE_NO_SLOTS.value, what, "Raise max_replication_slots."))
+    if most_senders - senders < 2:
+        severity, left = (_E, "no") if senders >= most_senders else (_W, "only one")
+        what = f"{left} WAL sender of {most_senders} is free; replication needs one, copies and comparisons another"
+        found.append(
+            Finding(severity, FaultKind.SOURCE_NO_SENDERS.value, what, "Raise max_wal_senders and restart the source.")
+        )
+    if not may_create and not has_publication:
+        what = "the user may not create publications in this database"
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "GRANT CREATE ON DATABASE to the user."))
+    if keep_mb == -1:
+        what = "max_slot_wal_keep_size is not limited: a slot that nobody reads can fill the source's disk"
+        found.append(
+            Finding(_I, "slot_without_limit", what, "Set max_slot_wal_keep_size to what the source's disk can spare.")
+        )
+    return found
+
+
+_CONNECTION_REMEDIES = {
+    FaultKind.SOURCE_UNREACHABLE: "Check host, port and database, and that the server runs and can be reached from the engine.",
+    FaultKind.SOURCE_AUTHENTICATION: "Check user and password, and that pg_hba.conf lets this user in.",
+    FaultKind.SOURCE_PRIVILEGE: "ALTER ROLE … REPLICATION, and GRANT CONNECT on the database.",
+    FaultKind.SOURCE_NO_SENDERS: "Raise max_wal_senders and restart the source.",
+}
+
+
+def _replication(connector: Connector) -> list[Finding]:
+    """Whether the server lets this user open a replication session; roles of hosted services cannot be judged in any other way."""
+    try:
+        connector.open(replication=True).close()
+    except EngineFault as fault:
+        remedy = _CONNECTION_REMEDIES.get(
+            fault.kind, "Check that pg_hba.conf lets this user open replication connections."
+        )
+        return [Finding(_E, fault.kind.value, f"no replication connection: {fault.detail}", remedy)]
+    return []
+
+
+def _tables(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list[Finding]:
+    names = [t.source for t in tables]
+    catalog = load_tables(connection, names)
+    rights = _rights(connection, names)
+    found: list[Finding] = []
+    for spec in tables:
+        table = catalog.get(spec.source)
+        if table is None:
+            what = f"table {spec.source} does not exist, or the user may not see its schema"
+            found.append(
+                Finding(_E, FaultKind.TABLE_MISSING.value, what, "Create it, or take it out of the subscription.")
+            )
+            continue
+        found += _table(table, spec, rights.get(spec.source))
+    return found
+
+
+def _rights(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, _Rights]:
+    wanted = list(names)
+    rows = connection.execute(_RIGHTS, [[n.schema for n in wanted], [n.name for n in wanted]]).fetchall()
+    return {TableName(schema, name): _Rights(readable, owned) for schema, name, readable, owned in rows}
+
+
+def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list[Finding]:
+    storage = _storage(table)
+    if storage is not None:
+        return [storage]
+    found = _identity(table, spec)
+    if rights is not None and not rights.readable:
+        what = f"the user may not read {table.name}" + (" and all its partitions" if table.partitioned else "")
+        found.append(
+            Finding(
+                _E, FaultKind.SOURCE_PRIVILEGE.value, what, f"GRANT SELECT ON {table.name} and USAGE on its schema."
+            )
+        )
+    if rights is not None and not rights.owned:
+        what = f"only the owner of {table.name} may publish it"
+        found.append(
+            Finding(
+                _E, FaultKind.SOURCE_PRIVILEGE.value, what, "Make the user a member of the role that owns the table."
+            )
+        )
+    if table.generated:
+        what = f"generated columns of {table.name} are not replicated: {', '.join(table.generated)}"
+        found.append(Finding(_I, "generated_columns", what, "None needed; the log does not carry them."))
+    return found
+
+
+def _storage(table: CatalogTable) -> Finding | None:
+    """Tables, or partitions, whose changes do not get into the log."""
+    for one in (table, *table.leaves):
+        reason = {"f": "is a foreign table"}.get(one.kind) or {"u": "is unlogged", "t": "is temporary"}.get(
+            one.persistence
+        )
+        if reason is not None:
+            remedy = "Use a plain logged table, or take it out of the subscription."
+            return Finding(_E, "table_not_logged", f"{one.name} {reason}: its changes are not in the log", remedy)
+    if table.kind not in {"r", "p"}:
+        remedy = "Name a table, or take it out of the subscription."
+        return Finding(_E, "table_not_logged", f"{table.name} is not a table", remedy)
+    return None
+
+
+def _identity(table: CatalogTable, spec: TableSpec) -> list[Finding]:
+    code = FaultKind.TABLE_NO_IDENTITY.value
+    if spec.insert_only:
+        what = f"updates and deletes of {table.name} are not followed (insert_only)"
+        return [Finding(_I, "insert_only", what, "None needed, if the table is only ever inserted into.")]
+    problem = key_of(table, spec).problem
+    if problem is not None:
+        remedy = 'Add a primary key, or set REPLICA IDENTITY, or give "insert_only": true and updates and deletes are not followed.'
+        return [Finding(_E, code, f"{table.name}: {problem}", remedy)]
+    if spec.key and not any(set(i.columns) <= set(spec.key) for i in table.indexes):
+        what = f"no unique index of {table.name} covers the declared key: rows with equal keys would be a fault"
+        return [Finding(_W, "key_not_unique", what, "Declare columns that a unique index covers.")]
+    choice = choose_key(spec, table.identity, table.column_names, table.identity_columns, table.fallback_key)
+    if not choice.key:
+        what = f"{table.name} has no key: equal rows are counted, which costs more"
+        return [Finding(_I, "table_without_key", what, "Add a primary key where that is possible.")]
+    return []

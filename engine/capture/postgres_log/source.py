@@ -1,0 +1,114 @@
+"""A PostgreSQL database as a source: the one face of this folder to the rest of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from engine.capture.postgres_log import chunks, position, preflight, publications, slots
+from engine.capture.postgres_log.catalog import load_table, load_tables, schema_of
+from engine.capture.postgres_log.connect import Connector
+from engine.capture.postgres_log.guard import PartitionWatch
+from engine.capture.postgres_log.relation import complete, parse_relation
+from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
+from engine.capture.postgres_log.types import load_types
+from engine.model.identity import TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.source import (
+    CopyChunk,
+    DiscoveredTable,
+    ExportedSnapshot,
+    Finding,
+    GuardReading,
+    SlotStatus,
+    SourceIdentity,
+)
+from engine.model.subscription import ConnectionSpec, TableSpec
+
+
+class PostgresSource:
+    """Source over psycopg. Settings: host, port, database, user, sslmode, sslrootcert (a path); secrets: password.
+
+    Methods may be called from several threads. All raise EngineFault; what each does, its protocol says.
+    """
+
+    def __init__(self, spec: ConnectionSpec) -> None:
+        self._connector = Connector(spec)
+        self._partitions = PartitionWatch()
+
+    def preflight(self, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
+        """Findings; a database that cannot be reached is one as well."""
+        return preflight.check(self._connector, tables, slot)
+
+    def discover(self) -> list[DiscoveredTable]:
+        return preflight.discover(self._connector)
+
+    def identify(self) -> SourceIdentity:
+        return position.identify(self._connector)
+
+    def now(self) -> Lsn:
+        return position.now(self._connector)
+
+    def current(self) -> Lsn:
+        return position.current(self._connector)
+
+    def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
+        publications.prepare(self._connector, tables, slot)
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
+        """The current structures. A table whose changes cannot be followed, without insert_only consent, has mode APPEND and identity
+        NOTHING, and is in no publication."""
+        with self._connector.session() as connection:
+            catalog = load_tables(connection, [t.source for t in tables])
+        return {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}
+
+    def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
+        """The structure that a relation record announces. `payload` without a transaction id, as in RelationSeen."""
+        announced = parse_relation(payload)
+        with self._connector.session(str(announced.name)) as connection:
+            table = load_table(connection, announced.relation)
+            types = load_types(connection, {c.type_oid for c in announced.columns})
+        return complete(announced, spec, known, table, types)
+
+    def relation_name(self, payload: bytes) -> TableName:
+        return parse_relation(payload).name
+
+    def create_slot(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
+        """Raises SLOT_IN_USE where a slot of this name exists, SOURCE_TIMEOUT where open transactions hold it up for minutes."""
+        return slots.lasting(self._connector, slot)
+
+    def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
+        return slots.temporary(self._connector, timeout_s)
+
+    def slot_status(self, slot: str) -> SlotStatus:
+        return slots.status(self._connector, slot)
+
+    def drop(self, slot: str) -> list[str]:
+        return slots.drop(self._connector, slot) + publications.drop(self._connector, slot)
+
+    def terminate_reader(self, slot: str, application: str) -> bool:
+        return slots.terminate_reader(self._connector, slot, application)
+
+    def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
+        """One look. Partitions are compared with the first look of this object, which should be made before the copy."""
+        return GuardReading(
+            slot=slots.status(self._connector, slot),
+            publication_faults=publications.faults(self._connector, tables, slot),
+            partition_faults=self._partitions.look(self._connector, tables),
+            oldest_open=slots.oldest_open(self._connector),
+        )
+
+    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
+        del spec
+        return chunks.cut_table(self._connector, schema, chunk_bytes)
+
+    def open_stream(self, slot: str, start: Lsn, application: str) -> PostgresLogStream:
+        return open_stream(self._connector, slot, start, application, publications.names(slot))
+
+    def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
+        """Raises COPY_LOST where the snapshot is gone, TABLE_STRUCTURE_CHANGED where the table was rewritten or truncated after it."""
+        return chunks.read_chunk(self._connector, chunk, snapshot)
+
+    def close(self) -> None:
+        self._connector.close()

@@ -1,0 +1,149 @@
+"""The DuckDB target against kills, a full disk and readers beside the writer. Slower than a unit test may be."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
+from engine.model.target import TableCommit
+from tests.contract import killed_writer
+from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys
+
+ROOT = Path(__file__).parents[2]
+T = killed_writer.LEFT
+pairs = killed_writer.left
+
+
+def python(*arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_stands_at_one_batch(tmp_path: Path) -> None:
+    path = tmp_path / "mart.duckdb"
+    chance = random.Random(20)
+    last = 0
+    for _ in range(6):
+        process = python(killed_writer.__file__, str(path))
+        assert process.stdout is not None
+        for _ in range(chance.randint(2, 25)):
+            line = process.stdout.readline()
+            assert line, "the writer ended by itself"
+            last = int(line)
+        # A moment somewhere within the next commits.
+        threading.Event().wait(chance.random() * 0.03)
+        process.send_signal(signal.SIGKILL)
+        rest = process.communicate(timeout=20)[0].split()
+        last = int(rest[-1]) if rest else last
+        target = DuckDbTarget(path)
+        progress = target.progress(SUBSCRIPTION)
+        assert progress is not None
+        assert last <= progress.batch <= last + 1
+        sql = "SELECT count(*), count(DISTINCT id), min(batch), max(batch) FROM "
+        for table in ('public."left"', 'public."right"'):
+            expected = (killed_writer.ACCOUNTS, killed_writer.ACCOUNTS, progress.batch, progress.batch)
+            assert Pipeline(target).select(sql + table) == [expected]
+        target.close()
+
+
+DISK_FULL = """
+import resource, sys
+from pathlib import Path
+from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
+from engine.model.fault import EngineFault
+from tests.contract.target_material import Pipeline, changes, inserts
+from tests.contract.killed_writer import LEFT as T, left as pairs
+
+target = DuckDbTarget(Path(sys.argv[1]), DuckDbSettings(checkpoint_threshold=sys.argv[2]))
+pipeline = Pipeline(target).claim()
+pipeline.load(T, pairs, [])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+kinds = []
+done = 0
+for attempt in range(200):
+    try:
+        rows = [(done * 5000 + i, hash((done, i))) for i in range(5000)]
+        pipeline.change(T, pairs, changes(T, insert=inserts(pairs, rows)))
+        done += 1
+    except EngineFault as fault:
+        kinds.append(fault.kind.value)
+        if len(kinds) == 3:
+            break
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+progress = target.progress(pipeline.subscription)
+count = pipeline.select('SELECT count(*) FROM public."left"')[0][0]
+same = (progress.batch, count) == (pipeline.batch, done * 5000)
+pipeline.change(T, pairs, changes(T, insert=inserts(pairs, [(-1, 1)])))
+target.close()
+print(sorted(set(kinds)), same, done > 0)
+"""
+
+
+@pytest.mark.parametrize("threshold", ["1GB", "256KB"], ids=["in the log", "in a checkpoint"])
+def test_a_full_disk_loses_nothing_and_ends_when_there_is_room(tmp_path: Path, threshold: str) -> None:
+    process = python("-c", DISK_FULL, str(tmp_path / "mart.duckdb"), threshold, str(1_500_000))
+    out = process.communicate(timeout=120)[0]
+    assert out.strip() == "['target_disk_full'] True True"
+
+
+def test_readers_never_see_half_a_batch(tmp_path: Path) -> None:
+    target = DuckDbTarget(tmp_path / "mart.duckdb", DuckDbSettings(checkpoint_threshold="64KB"))
+    pipeline = Pipeline(target).claim()
+    other, twins = killed_writer.RIGHT, killed_writer.right
+    pipeline.load(T, pairs, [(i, 0) for i in range(100)])
+    pipeline.load(other, twins, [(i, 0) for i in range(100)])
+    seen: set[int] = set()
+    wrong: list[object] = []
+    stop = threading.Event()
+    sql = (
+        'SELECT (SELECT min(batch) FROM public."left"), (SELECT max(batch) FROM public."right"), (SELECT count(*) FROM public."left"),'
+        " (SELECT batch FROM penstock.progress)"
+    )
+
+    def read() -> None:
+        while not stop.is_set():
+            answer = target.query(sql, 10, 30.0, SUBSCRIPTION)
+            low, high, count, batch = answer.table.to_pylist()[0].values()
+            expected = answer.position.value
+            if not (low == high and count == 100 and batch == low + 2 and expected == 1000 + 100 * batch):
+                wrong.append((low, high, count, batch, expected))
+            seen.add(low)
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 61):
+        pipeline.commit(
+            *(
+                TableCommit(
+                    table,
+                    schema,
+                    schema.name,
+                    (
+                        changes(
+                            table,
+                            delete=keys(schema, [(i,) for i in range(100)]),
+                            insert=inserts(schema, [(i, number) for i in range(100)]),
+                        ),
+                    ),
+                )
+                for table, schema in ((T, pairs), (other, twins))
+            )
+        )
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    target.close()
+    assert wrong == []
+    assert len(seen) > 1

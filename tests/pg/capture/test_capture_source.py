@@ -1,0 +1,543 @@
+"""A real PostgreSQL as a source: structures, publications, slots and snapshots, copies, preflight, errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from engine.capture.postgres_log.source import PostgresSource
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
+from engine.model.source import Finding
+from engine.model.subscription import ConnectionSpec, TableSpec
+from server.demo.embedded import EmbeddedPostgres
+from tests.fixtures.postgres import Database
+
+pytestmark = pytest.mark.pg
+
+
+@pytest.fixture
+def db(pg: EmbeddedPostgres, database_on: Callable[[EmbeddedPostgres], Database]) -> Database:
+    return database_on(pg)
+
+
+@pytest.fixture
+def source(db: Database) -> Iterator[PostgresSource]:
+    with opened(db) as source:
+        yield source
+
+
+@contextmanager
+def opened(db: Database, password: str | None = None, **settings: Any) -> Iterator[PostgresSource]:
+    secrets = {"password": password} if password is not None else {}
+    source = PostgresSource(ConnectionSpec("shop", "postgres", {**db.settings, **settings}, secrets))
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def spec(name: str, schema: str = "public", **options: Any) -> TableSpec:
+    table = TableName(schema, name)
+    return TableSpec(TableId("t" + name.encode().hex()), table, table, **options)
+
+
+def slot_of(db: Database) -> str:
+    return f"s_{db.name}"
+
+
+def described(source: PostgresSource, name: str, **options: Any) -> TableSchema:
+    return source.describe([spec(name, **options)])[TableName("public", name)]
+
+
+def codes(findings: list[Finding]) -> set[tuple[str, str]]:
+    return {(f.severity.value, f.code) for f in findings}
+
+
+# Structure
+
+
+def test_columns_are_described_as_the_log_sends_them(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE DOMAIN price AS numeric(10, 2)")
+    db.execute("CREATE DOMAIN nice_price AS price CHECK (VALUE > 0)")
+    db.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
+    db.execute("CREATE TYPE pair AS (a int, b text)")
+    db.execute("CREATE TYPE uuid AS ENUM ('mine')")
+    db.execute("""
+        CREATE TABLE t (a int NOT NULL, gone text, p nice_price, ps price[], n numeric(8, 3)[], m mood, c pair, r int4range,
+                        v int2vector, mine public.uuid, twice int GENERATED ALWAYS AS (a * 2) STORED, b varchar(20),
+                        PRIMARY KEY (b, a))
+    """)
+    db.execute("ALTER TABLE t DROP COLUMN gone")
+    schema = described(source, "t", map_as={"m": "text"})
+    columns = {c.name: c for c in schema.columns}
+    assert [(c.name, c.attnum) for c in schema.columns] == [
+        ("a", 1), ("p", 3), ("ps", 4), ("n", 5), ("m", 6), ("c", 7), ("r", 8), ("v", 9), ("mine", 10), ("b", 12),
+    ]  # fmt: skip
+    assert (schema.key, schema.mode, schema.identity) == (("b", "a"), KeyMode.KEYED, ReplicaIdentity.DEFAULT)
+    modifier = (10 << 16 | 2) + 4
+    assert (columns["p"].type.name, columns["p"].type.modifier) == ("numeric", modifier)
+    assert columns["p"].type.oid == db.execute("SELECT 'nice_price'::regtype::oid")[0][0]
+    element = columns["ps"].type.element
+    assert element is not None
+    assert (columns["ps"].type.name, element.name, element.modifier) == ("public._price", "numeric", modifier)
+    element = columns["n"].type.element
+    assert element is not None
+    assert (columns["n"].type.name, element.name, element.modifier) == ("_numeric", "numeric", (8 << 16 | 3) + 4)
+    assert [columns[n].type.category for n in ("m", "c", "r")] == ["e", "c", "r"]
+    assert columns["v"].type.element is None
+    assert columns["mine"].type.name == "public.uuid"
+    assert (columns["m"].map_as, columns["a"].map_as) == ("text", None)
+    assert (columns["a"].nullable, columns["p"].nullable) == (False, True)
+    assert schema.relfilenode > 0
+
+
+def test_values_of_old_rows_in_new_columns_are_known(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    db.execute("INSERT INTO t VALUES (1)")
+    db.execute("""ALTER TABLE t ADD a text DEFAULT 'it''s, {"x"}', ADD b int[] DEFAULT '{1,NULL,3}', ADD c int, ADD d box
+                  DEFAULT '((1,2),(0,0))', ADD e timestamptz DEFAULT '2024-01-01 00:00+02'""")
+    fills = {c.name: c.fill for c in described(source, "t").columns}
+    row = db.execute("SELECT id::text, a, b::text, c::text, d::text, e::text FROM t")[0]
+    assert fills == dict(zip("abcde", row[1:], strict=True)) | {"id": None}
+
+
+def test_the_key_follows_declaration_identity_and_consent(db: Database, source: PostgresSource) -> None:
+    for statement in (
+        "CREATE TABLE plain (id int PRIMARY KEY, code text NOT NULL UNIQUE)",
+        "CREATE TABLE indexed (id int PRIMARY KEY, code text NOT NULL UNIQUE)",
+        "ALTER TABLE indexed REPLICA IDENTITY USING INDEX indexed_code_key",
+        "CREATE TABLE whole (id int PRIMARY KEY, code text NOT NULL UNIQUE)",
+        "ALTER TABLE whole REPLICA IDENTITY FULL",
+        "CREATE TABLE bag (a int, b text UNIQUE)",
+        "ALTER TABLE bag REPLICA IDENTITY FULL",
+        "CREATE TABLE code_only (a int, b text NOT NULL UNIQUE)",
+        "ALTER TABLE code_only REPLICA IDENTITY FULL",
+        "CREATE TABLE keyless (a int)",
+        "CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE)",
+        "CREATE TABLE nothing (id int PRIMARY KEY)",
+        "ALTER TABLE nothing REPLICA IDENTITY NOTHING",
+    ):
+        db.execute(statement)
+
+    def key(name: str, **options: Any) -> tuple[tuple[str, ...], KeyMode, ReplicaIdentity]:
+        schema = described(source, name, **options)
+        return schema.key, schema.mode, schema.identity
+
+    keyed, bag, append, identity = KeyMode.KEYED, KeyMode.BAG, KeyMode.APPEND, ReplicaIdentity
+    assert key("plain") == (("id",), keyed, identity.DEFAULT)
+    assert key("indexed") == (("code",), keyed, identity.INDEX)
+    assert key("whole") == (("id",), keyed, identity.FULL)
+    assert key("whole", key=("code",)) == (("code",), keyed, identity.FULL)
+    assert key("bag") == ((), bag, identity.FULL)
+    assert key("code_only") == (("b",), keyed, identity.FULL)
+    assert key("plain", key=("code",)) == ((), append, identity.NOTHING)
+    for name in ("keyless", "deferred", "nothing"):
+        assert key(name) == ((), append, identity.NOTHING)
+    assert key("keyless", insert_only=True) == ((), append, identity.DEFAULT)
+
+
+# Publications
+
+
+def members(db: Database, name: str) -> set[str]:
+    return {
+        row[0] for row in db.execute("SELECT tablename::text FROM pg_publication_tables WHERE pubname = %s", [name])
+    }
+
+
+def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSource) -> None:
+    slot = slot_of(db)
+    for statement in (
+        "CREATE TABLE a (id int PRIMARY KEY)",
+        "CREATE TABLE b (id int PRIMARY KEY)",
+        "CREATE TABLE log (id int)",
+        "CREATE TABLE keyless (id int)",
+    ):
+        db.execute(statement)
+    tables = [spec("a"), spec("log", insert_only=True), spec("keyless"), spec("missing")]
+    source.prepare(tables, slot)
+    assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
+    # The owner's own update of a table without identity goes on working.
+    db.execute("UPDATE keyless SET id = 2")
+    assert source.guard(tables, slot).publication_faults == ()
+
+    tables = [spec("b"), spec("log", insert_only=True)]
+    source.prepare(tables, slot)
+    source.prepare(tables, slot)
+    assert members(db, slot) == {"b"}
+    for change, word in (
+        (f"ALTER PUBLICATION {slot} DROP TABLE b", "missing"),
+        (f"ALTER PUBLICATION {slot} ADD TABLE a", "does not belong"),
+        (f"ALTER PUBLICATION {slot} SET (publish = 'insert')", "publishes 'insert'"),
+        (f"ALTER PUBLICATION {slot} SET (publish_via_partition_root = false)", "root"),
+        (f"ALTER PUBLICATION {slot} SET TABLE b WHERE (id > 5)", "filter"),
+        (f"ALTER PUBLICATION {slot} SET TABLE b (id)", "column list"),
+        (f"ALTER PUBLICATION {slot} ADD TABLES IN SCHEMA public", "schemas"),
+        (f"DROP PUBLICATION {slot}_ins", "does not exist"),
+    ):
+        db.execute(change)
+        faults = source.guard(tables, slot).publication_faults
+        assert faults, change
+        assert any(word in fault for fault in faults), (change, faults)
+        source.prepare(tables, slot)
+        assert source.guard(tables, slot).publication_faults == (), change
+    source.prepare([], slot)
+    assert (members(db, slot), members(db, slot + "_ins")) == (set(), set())
+    assert source.drop(slot) == []
+    assert db.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
+
+
+def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: PostgresSource) -> None:
+    def leaf(name: str, low: int) -> str:
+        return f"CREATE TABLE {name} PARTITION OF m FOR VALUES FROM ({low}) TO ({low + 10})"
+
+    db.execute("CREATE TABLE m (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
+    for number in range(3):
+        db.execute(leaf(f"m{number}", number * 10))
+    tables = [spec("m")]
+    root = TableName("public", "m")
+    source.prepare(tables, slot_of(db))
+
+    def change() -> str | None:
+        return source.guard(tables, slot_of(db)).partition_faults.get(root)
+
+    assert change() is None
+    db.execute(leaf("m3", 30))
+    db.execute("INSERT INTO m VALUES (31, 'x')")
+    with db.connect() as connection, connection.transaction():
+        connection.execute("CREATE TABLE unrelated (id int)")
+        connection.execute("INSERT INTO unrelated VALUES (1)")
+        connection.execute(leaf("m4", 40))
+    assert change() is None
+    with db.connect() as connection, connection.transaction():
+        connection.execute("CREATE TABLE m5 (id int NOT NULL, v text)")
+        connection.execute("INSERT INTO m5 VALUES (55)")
+        connection.execute("ALTER TABLE m ATTACH PARTITION m5 FOR VALUES FROM (50) TO (60)")
+    assert "m5 was attached" in (change() or "")
+    with db.connect() as connection, connection.transaction():
+        connection.execute("CREATE TABLE m6 (id int NOT NULL, v text)")
+        connection.execute("ALTER TABLE m ATTACH PARTITION m6 FOR VALUES FROM (60) TO (70)")
+    assert "m6 was attached" in (change() or "")
+    db.execute("TRUNCATE m0")
+    assert "m0 was truncated" in (change() or "")
+    db.execute("ALTER TABLE m DETACH PARTITION m1")
+    assert "m1 was detached" in (change() or "")
+    assert change() is None
+
+
+# Slots and snapshots
+
+
+def test_a_slots_snapshot_is_the_state_at_its_position(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE t (id int)")
+    db.execute("INSERT INTO t VALUES (1)")
+    before = Lsn.parse(db.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
+    with source.create_slot(slot_of(db)) as snapshot:
+        assert snapshot.position >= before
+        db.execute("INSERT INTO t VALUES (2)")
+        with db.connect() as reader, reader.transaction():
+            reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            reader.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.name}'")
+            assert reader.execute("SELECT count(*) FROM t").fetchone() == (1,)
+    status = source.slot_status(slot_of(db))
+    assert (status.exists, status.active_pid, status.invalidation, status.wal_status) == (True, None, None, "reserved")
+    assert status.confirmed == snapshot.position
+    assert status.restart is not None
+    assert status.restart <= snapshot.position
+    with pytest.raises(EngineFault) as raised, source.create_slot(slot_of(db)):
+        pass
+    assert raised.value.kind is FaultKind.SLOT_IN_USE
+    assert source.drop(slot_of(db)) == []
+    assert source.slot_status(slot_of(db)).exists is False
+    assert source.drop(slot_of(db)) == []
+
+
+def test_an_open_transaction_holds_a_snapshot_up_until_the_deadline(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE t (id int)")
+    with db.connect() as connection, connection.transaction():
+        connection.execute("INSERT INTO t VALUES (1)")
+        pid = connection.info.backend_pid
+        with pytest.raises(EngineFault) as raised, source.snapshot(0.5):
+            pass
+        assert raised.value.kind is FaultKind.SOURCE_TIMEOUT
+        assert f"pid {pid}" in raised.value.detail
+        assert f"pid {pid}" in (source.guard([], slot_of(db)).oldest_open or "")
+    with source.snapshot(10) as snapshot:
+        assert snapshot.position > Lsn(0)
+    assert (
+        db.execute("SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'penstock_tmp%%' AND NOT active")[0][
+            0
+        ]
+        == 0
+    )
+
+
+def test_who_the_source_is(db: Database, source: PostgresSource) -> None:
+    identity = source.identify()
+    assert identity.system_id == str(db.execute("SELECT system_identifier FROM pg_control_system()")[0][0])
+    assert identity.timeline == 1
+    assert identity.server_version // 10000 in {16, 18}
+
+
+def test_now_works_for_one_who_may_not_write(db: Database) -> None:
+    db.execute("CREATE TABLE t (id int)")
+    db.execute(f"ALTER DATABASE {db.name} SET default_transaction_read_only = on")
+    with opened(db) as source, db.connect() as writer:
+        writer.execute("SET default_transaction_read_only = off")
+        writer.execute("INSERT INTO t VALUES (1)")
+        behind = Lsn.parse(writer.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()[0][0])
+        now = source.now()
+    assert behind.value - 40 <= now.value
+    assert now.value % 8192 not in {24, 40}
+
+
+# Copies
+
+
+def read(
+    source: PostgresSource, schema: TableSchema, name: str, chunk_bytes: int = 64 * 1024
+) -> tuple[list[bytes], int]:
+    with source.snapshot(10) as snapshot:
+        chunks = source.copy_chunks(schema, spec(name), chunk_bytes)
+        pieces = [piece for chunk in chunks for piece in source.read_chunk(chunk, snapshot.name)]
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    return sorted(b"".join(pieces).splitlines()), len(chunks)
+
+
+def test_a_table_is_read_in_parts_each_row_once(db: Database, source: PostgresSource) -> None:
+    db.execute('CREATE TABLE "T" (id int PRIMARY KEY, gone int, "v v" text)')
+    db.execute('ALTER TABLE "T" DROP COLUMN gone')
+    db.execute("""INSERT INTO "T" SELECT i, repeat('x', 50) FROM generate_series(1, 20000) i""")
+    db.execute("""INSERT INTO "T" VALUES (-1, NULL), (-2, E'tab\\there\\nline \\\\ slash')""")
+    rows, parts = read(source, described(source, "T"), "T")
+    assert parts > 5
+    assert len(rows) == len(set(rows)) == 20002
+    assert b"-1\t\\N" in rows
+    assert b"-2\ttab\\there\\nline \\\\ slash" in rows
+
+
+def test_partitions_and_empty_tables_are_read(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE m (id int, v text, PRIMARY KEY (id)) PARTITION BY RANGE (id)")
+    db.execute("CREATE TABLE m0 (v text, id int NOT NULL)")
+    db.execute("ALTER TABLE m ATTACH PARTITION m0 FOR VALUES FROM (0) TO (10)")
+    db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id)")
+    db.execute("CREATE TABLE m11 PARTITION OF m1 FOR VALUES FROM (10) TO (20)")
+    db.execute("INSERT INTO m VALUES (1, 'one'), (12, 'twelve')")
+    assert read(source, described(source, "m"), "m")[0] == [b"1\tone", b"12\ttwelve"]
+    db.execute("CREATE TABLE empty (id int PRIMARY KEY)")
+    assert read(source, described(source, "empty"), "empty")[0] == []
+
+
+def test_a_lost_snapshot_or_a_rewritten_table_is_a_fault(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    db.execute("INSERT INTO t VALUES (1, 'x')")
+    schema = described(source, "t")
+    with source.snapshot(10) as snapshot:
+        (chunk,) = source.copy_chunks(schema, spec("t"), 1 << 20)
+        assert list(source.read_chunk(chunk, snapshot.name)) == [b"1\tx\n"]
+        db.execute("VACUUM FULL t")
+        with pytest.raises(EngineFault) as raised:
+            list(source.read_chunk(chunk, snapshot.name))
+        assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
+        db.execute("ALTER TABLE t DROP COLUMN v")
+    with source.snapshot(10) as snapshot, pytest.raises(EngineFault) as raised:
+        list(source.read_chunk(chunk, snapshot.name))
+    assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
+    with pytest.raises(EngineFault) as raised:
+        list(source.read_chunk(chunk, snapshot.name))
+    assert raised.value.kind is FaultKind.COPY_LOST
+    db.execute("DROP TABLE t")
+    with pytest.raises(EngineFault) as raised:
+        source.copy_chunks(schema, spec("t"), 1 << 20)
+    assert raised.value.kind is FaultKind.TABLE_MISSING
+
+
+def test_a_reader_that_stops_half_way_leaves_nothing_behind(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+    db.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i")
+    schema = described(source, "t")
+    with source.snapshot(10) as snapshot:
+        (chunk,) = source.copy_chunks(schema, spec("t"), 1 << 30)
+        pieces = source.read_chunk(chunk, snapshot.name)
+        assert len(next(iter(pieces))) >= 1 << 20
+        pieces.close()  # type: ignore[attr-defined]
+        assert sum(len(p) for p in source.read_chunk(chunk, snapshot.name)) > 20_000_000
+    assert source.current() > Lsn(0)
+
+
+def test_values_are_printed_alike_whatever_the_role_prefers(db: Database) -> None:
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, d date, i interval, b bytea, f float8, z timestamptz, o regclass)")
+    db.execute(
+        """INSERT INTO t VALUES (1, '2024-02-03', '1 day 02:00', '\\x00ff', 0.1::float8 + 0.2, '2024-01-01 00:00+02', 't')"""
+    )
+    for setting in (
+        "datestyle = 'SQL, DMY'", "intervalstyle = iso_8601", "bytea_output = escape", "extra_float_digits = 0",
+        "timezone = 'Asia/Tokyo'", "search_path = public, pg_catalog", "statement_timeout = 1",
+    ):  # fmt: skip
+        db.execute(f"ALTER DATABASE {db.name} SET {setting}")
+    with opened(db) as source:
+        rows, _ = read(source, described(source, "t"), "t")
+    expected = b"1\t2024-02-03\t1 day 02:00:00\t\\\\x00ff\t0.30000000000000004\t2023-12-31 22:00:00+00\tpublic.t"
+    assert rows == [expected]
+
+
+# Preflight, discovery, errors
+
+
+def test_discovery_lists_tables_with_their_problems(db: Database, source: PostgresSource) -> None:
+    for statement in (
+        "CREATE SCHEMA sales",
+        "CREATE TABLE sales.orders (id bigint PRIMARY KEY, total numeric(10,2))",
+        "CREATE TABLE keyless (v text)",
+        "CREATE UNLOGGED TABLE fast (id int PRIMARY KEY)",
+        "CREATE TABLE m (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE m0 PARTITION OF m FOR VALUES FROM (0) TO (10)",
+        "CREATE VIEW seen AS SELECT 1 AS one",
+    ):
+        db.execute(statement)
+    found = {str(t.name): t for t in source.discover()}
+    assert sorted(found) == ["public.fast", "public.keyless", "public.m", "sales.orders"]
+    orders = found["sales.orders"]
+    assert orders.columns == ({"name": "id", "type": "bigint"}, {"name": "total", "type": "numeric(10,2)"})
+    assert (orders.key, orders.identity, orders.partitioned, orders.problems) == (("id",), "default", False, ())
+    assert found["public.m"].partitioned
+    assert codes(list(found["public.keyless"].problems)) == {("error", "table_no_identity")}
+    assert codes(list(found["public.fast"].problems)) == {("error", "table_not_logged")}
+
+
+def test_preflight_names_what_is_wrong_with_tables(db: Database, source: PostgresSource) -> None:
+    for statement in (
+        "CREATE TABLE good (id int PRIMARY KEY)",
+        "CREATE TABLE keyless (v text)",
+        "CREATE UNLOGGED TABLE fast (id int PRIMARY KEY)",
+        "CREATE TABLE counted (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)",
+        "CREATE TABLE m (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE m0 PARTITION OF m FOR VALUES FROM (0) TO (10)",
+        "ALTER TABLE m0 REPLICA IDENTITY NOTHING",
+    ):
+        db.execute(statement)
+
+    def found(*tables: TableSpec) -> set[tuple[str, str]]:
+        return codes(source.preflight(tables, None)) - {("info", "slot_without_limit")}
+
+    assert found(spec("good")) == set()
+    assert found(spec("missing")) == {("error", "table_missing")}
+    assert found(spec("keyless")) == {("error", "table_no_identity")}
+    assert found(spec("keyless", insert_only=True)) == {("info", "insert_only")}
+    assert found(spec("fast")) == {("error", "table_not_logged")}
+    assert found(spec("counted")) == {("info", "generated_columns")}
+    assert found(spec("m")) == {("error", "table_no_identity")}
+    assert all(f.remedy for f in source.preflight([spec("keyless"), spec("fast"), spec("missing")], None))
+
+
+def test_a_user_without_rights_is_told_which(db: Database) -> None:
+    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    role = f"nobody_{db.name}"
+    db.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        with opened(db, user=role) as source:
+            found = source.preflight([spec("t")], None)
+            assert {code for severity, code in codes(found) if severity == "error"} == {"source_privilege"}
+            told = " ".join(f.what for f in found)
+            assert "publications" in told
+            assert "read public.t" in told
+            assert "owner of public.t" in told
+            assert "replication connection" in told
+            with pytest.raises(EngineFault) as raised, source.snapshot(1):
+                pass
+            assert raised.value.kind is FaultKind.SOURCE_PRIVILEGE
+            with pytest.raises(EngineFault) as raised:
+                source.prepare([spec("t")], slot_of(db))
+            assert raised.value.kind is FaultKind.SOURCE_PRIVILEGE
+    finally:
+        db.execute(f"DROP OWNED BY {role}")
+        db.execute(f"DROP ROLE {role}")
+
+
+def test_connection_errors_are_told_apart(private_cluster: Callable[..., EmbeddedPostgres]) -> None:
+    cluster = private_cluster(18, max_wal_senders="4", wal_level="replica")
+    hba = cluster.data / "pg_hba.conf"
+    cluster.execute("CREATE ROLE guarded LOGIN REPLICATION SUPERUSER PASSWORD 'right'")
+    cluster.execute("CREATE ROLE shut LOGIN")
+    hba.write_text("host all shut all reject\nhost all,replication guarded all scram-sha-256\n" + hba.read_text())
+    cluster.execute("SELECT pg_reload_conf()")
+    db = Database(cluster, "postgres")
+
+    def kind(password: str | None = None, **settings: Any) -> FaultKind:
+        with opened(db, password, **settings) as source, pytest.raises(EngineFault) as raised:
+            source.current()
+        assert "wrong" not in str(raised.value)
+        (finding,) = source.preflight([], None)
+        assert finding.code == raised.value.kind.value
+        return raised.value.kind
+
+    assert kind("wrong", user="guarded") is FaultKind.SOURCE_AUTHENTICATION
+    assert kind(user="guarded") is FaultKind.SOURCE_AUTHENTICATION
+    assert kind(user="shut") is FaultKind.SOURCE_AUTHENTICATION
+    assert kind(database="nowhere") is FaultKind.SOURCE_UNREACHABLE
+    assert kind(host="nowhere.invalid") is FaultKind.SOURCE_UNREACHABLE
+    assert kind(port=1) is FaultKind.SOURCE_UNREACHABLE
+    with opened(db, "right", user="guarded") as source:
+        assert codes(source.preflight([], None)) >= {("error", "source_wal_level")}
+        with pytest.raises(EngineFault) as raised, source.create_slot("s"):
+            pass
+        assert raised.value.kind is FaultKind.SOURCE_WAL_LEVEL
+
+
+def test_slots_and_senders_run_out(private_cluster: Callable[..., EmbeddedPostgres]) -> None:
+    cluster = private_cluster(16, max_wal_senders="2", max_replication_slots="1")
+    db = Database(cluster, "postgres")
+    with opened(db) as source:
+        with source.create_slot("only"):
+            assert ("error", "source_no_slots") in codes(source.preflight([], "other"))
+            assert ("error", "source_no_slots") not in codes(source.preflight([], "only"))
+            with pytest.raises(EngineFault) as raised, source.create_slot("second"):
+                pass
+            assert raised.value.kind is FaultKind.SOURCE_NO_SLOTS
+        stream = source.open_stream("only", Lsn(0), "penstock-a-1")
+        with pytest.raises(EngineFault) as raised, ExitStackOfSenders(db):
+            source.identify()
+        assert raised.value.kind is FaultKind.SOURCE_NO_SENDERS
+        stream.close()
+
+
+class ExitStackOfSenders:
+    """Takes every WAL sender that is left."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._taken: list[psycopg.Connection[Any]] = []
+
+    def __enter__(self) -> None:
+        while True:
+            try:
+                self._taken.append(self._db.connect(replication="database"))
+            except psycopg.OperationalError:
+                return
+
+    def __exit__(self, *error: object) -> None:
+        for connection in self._taken:
+            connection.close()
+
+
+def test_methods_may_be_called_from_several_threads(db: Database, source: PostgresSource) -> None:
+    found: list[Lsn] = []
+
+    def ask() -> None:
+        for _ in range(20):
+            found.append(source.now())
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 120

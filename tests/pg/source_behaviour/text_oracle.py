@@ -1,0 +1,69 @@
+"""Compares a table on both sides by what each prints, independently of the product's own comparison."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from psycopg import sql
+
+from engine.model.identity import TableId, TableName
+from engine.model.schema import Column
+from engine.model.values import Kind, value_type
+from tests.contract.value_render import rendered, selected
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica
+
+Row = tuple[str | None, ...]
+
+
+def rows_that_differ(database: Database, replica: Replica, table: TableId) -> tuple[Counter[Row], Counter[Row]]:
+    """Rows only on the source, and rows only on the target, each with how many more."""
+    target = replica.pipeline.target
+    assert target is not None
+    progress = target.progress(replica.spec.name)
+    assert progress is not None
+    record = progress.tables[table]
+    source_rows = Counter(_source_rows(database, record.schema.name, record.schema.columns))
+    held = [selected(_quoted(column.name), value_type(column)) for column in record.schema.columns]
+    named = ", ".join(f"{expression} AS v{i}" for i, expression in enumerate(held))
+    statement = f"SELECT {named} FROM {_quoted(record.target.schema)}.{_quoted(record.target.name)}"
+    answer = target.query(statement, 10_000_000, 60.0, replica.spec.name).table
+    columns = [
+        [rendered(value_type(column), value) for value in answer.column(i).to_pylist()]
+        for i, column in enumerate(record.schema.columns)
+    ]
+    target_rows = Counter(zip(*columns, strict=True))
+    return source_rows - target_rows, target_rows - source_rows
+
+
+def columns_of(database: Database, table: TableName) -> list[str]:
+    """Names of the columns that the source sends, in order: neither dropped nor generated."""
+    rows = database.execute(
+        "SELECT attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+        [table.schema, table.name],
+    )
+    return [name for (name,) in rows]
+
+
+def _source_rows(database: Database, table: TableName, columns: tuple[Column, ...]) -> list[Row]:
+    shown = [
+        sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN format('%s', {0}) END").format(sql.Identifier(column.name))
+        for column in columns
+    ]
+    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown), sql.Identifier(table.schema, table.name))
+    with database.connect(options="-c timezone=UTC -c extra_float_digits=3") as connection:
+        rows: list[Any] = connection.execute(query).fetchall()
+    kinds = [value_type(column).kind for column in columns]
+    return [tuple(_comparable(kind, value) for kind, value in zip(kinds, row, strict=True)) for row in rows]
+
+
+def _comparable(kind: Kind, printed: str | None) -> str | None:
+    if printed is None or kind not in (Kind.FLOAT32, Kind.FLOAT64):
+        return printed
+    return repr(float(printed))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,289 @@
+"""Subscriptions over REST: declared, expanded, moved between states, deleted; what the engine is told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from engine.link.messages import Assign
+from engine.model.position import Lsn
+from engine.model.subscription_state import SubscriptionState
+from server.db.models.outbox import OutboxRow
+from server.engines.gateway import EngineUnavailable
+from server.subscriptions import lookup, reports
+from server.subscriptions.assignment import build_assignment
+from server.subscriptions.desire import slot_name
+from tests.server.conftest import PlayedEngine
+
+URL = "/api/v1/subscriptions"
+ORDERS = {"schema": "public", "name": "orders"}
+BODY: dict[str, Any] = {"source": "shop", "target": "mart", "tables": [ORDERS]}
+
+pytestmark = pytest.mark.usefixtures("connections")
+
+
+def outbox(app: FastAPI) -> list[tuple[str | None, str, dict]]:
+    with app.state.database.read() as session:
+        return [
+            (row.subscription, row.kind, row.payload) for row in session.exec(select(OutboxRow).order_by(OutboxRow.id))
+        ]
+
+
+def assigned(app: FastAPI, name: str = "s", epoch: int = 1) -> None:
+    with app.state.database.write() as session:
+        lookup.get(session, name).epoch = epoch
+
+
+def put_state(app: FastAPI, state: SubscriptionState, **why: str) -> None:
+    with app.state.database.write() as session:
+        reports.set_state(session, lookup.get(session, "s"), state, **why)
+
+
+def test_created_with_defaults(client: TestClient, app: FastAPI) -> None:
+    answer = client.put(f"{URL}/s", json=BODY)
+    assert answer.status_code == 201
+    body = answer.json()
+    assert (body["state"], body["desired_state"]) == ("created", "running")
+    assert body["positions"] == {"source": None, "captured": None, "applied": None, "as_of": None}
+    assert body["lag"] == {"bytes": None, "seconds": None}
+    assert body["table_states"] == {"registered": 1}
+    assert [(table["schema"], table["name"]) for table in body["tables"]] == [("public", "orders")]
+    assert outbox(app) == [("s", "assign", {})]
+    assert client.get(f"{URL}/s").json() == body
+    assert [item["name"] for item in client.get(URL).json()["items"]] == ["s"]
+
+
+def test_put_is_safe_to_repeat(client: TestClient, app: FastAPI) -> None:
+    first = client.put(f"{URL}/s", json=BODY)
+    again = client.put(f"{URL}/s", json=BODY)
+    assert (again.status_code, again.headers["ETag"]) == (200, first.headers["ETag"])
+    assert again.json()["slot"] == first.json()["slot"]
+    assert len(outbox(app)) == 1
+
+
+def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> None:
+    table = {**ORDERS, "key": ["id"], "operations": ["insert"], "where": "id > 5", "target": {"name": "o"}}
+    client.put(f"{URL}/s", json={**BODY, "tables": [{**table, "columns": {"n": {"map_as": "text"}}}]})
+    shown = client.get(f"{URL}/s")
+    declared = {key: shown.json()[key] for key in ("source", "target", "tables", "desired_state", "batch", "queue")}
+    again = client.put(f"{URL}/s", json=declared)
+    assert again.status_code == 200
+    assert again.json()["tables"] == shown.json()["tables"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointers"),
+    [
+        ({"source": "nope"}, ["/source"]),
+        ({"source": "nope", "target": "neither"}, ["/source", "/target"]),
+        ({"source": "mart"}, ["/source"]),
+        ({"target": "shop"}, ["/target"]),
+        ({"tables": [ORDERS, ORDERS]}, ["/tables/1"]),
+        ({"tables": [ORDERS, {"schema": "public", "name": "Orders"}]}, ["/tables/1"]),
+        ({"tables": [ORDERS, {"schema": "a", "name": "b", "target": ORDERS}]}, ["/tables/1"]),
+        ({"tables": [{"schema": "penstock", "name": "b"}]}, ["/tables/0"]),
+        ({"tables": [{**ORDERS, "columns": {"a/b": {"map_as": "json"}}}]}, ["/tables/0/columns/a~1b/map_as"]),
+        ({"tables": [{**ORDERS, "operations": ["upsert"]}]}, ["/tables/0/operations/0"]),
+        ({"tables": [{**ORDERS, "operations": []}]}, ["/tables/0/operations"]),
+        ({"tables": [{**ORDERS, "key": ["a", "a"]}]}, ["/tables/0/key"]),
+        ({"tables": [{**ORDERS, "insert_only": True, "operations": ["update"]}]}, ["/tables/0"]),
+        ({"tables": [{"schema": "public", "name": "*", "key": ["a"]}]}, ["/tables/0"]),
+        ({"tables": [{"schema": "public", "name": "*", "target": {"name": "x"}}]}, ["/tables/0"]),
+        ({"tables": [{"name": "x"}]}, ["/tables/0/schema"]),
+        ({"desired_state": "asleep"}, ["/desired_state"]),
+        ({"batch": {"max_age": 5}}, ["/batch/max_age"]),
+        ({"batch": {"max_age_ms": 0}}, ["/batch/max_age_ms"]),
+        ({"queue": {"mode": "auto"}}, ["/queue/mode"]),
+        ({"queue": {"mode": "tape"}}, ["/queue/mode"]),
+        ({"capture": {"kind": "trigger"}}, ["/capture/kind"]),
+        ({"apply": {"x": 1}}, ["/apply/x"]),
+    ],
+)
+def test_wrong_parts_are_pointed_at(client: TestClient, app: FastAPI, change: dict, pointers: list[str]) -> None:
+    answer = client.put(f"{URL}/s", json={**BODY, **change})
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == pointers
+    assert client.get(f"{URL}/s").status_code == 404
+    assert outbox(app) == []
+
+
+def test_queue_mode_auto_comes_later(client: TestClient) -> None:
+    assert client.put(f"{URL}/s", json={**BODY, "queue": {"mode": "auto"}}).json()["code"] == "not_supported_yet"
+
+
+def found(*tables: tuple[str, str, list[str], str]) -> dict[str, Any]:
+    return {
+        "tables": [
+            {"schema": schema, "name": name, "key": key, "identity": identity} for schema, name, key, identity in tables
+        ]
+    }
+
+
+def test_patterns_are_expanded_by_the_engine(client: TestClient, engine: PlayedEngine) -> None:
+    engine.answers["discover"] = found(
+        ("public", "orders", ["id"], "default"),
+        ("public", "log", [], "default"),
+        ("public", "bag", [], "full"),
+        ("other", "x", ["id"], "default"),
+    )
+    pattern = {"schema": "public", "name": "*", "insert_only": True}
+    body = {**BODY, "tables": [pattern, {**ORDERS, "where": "id > 5"}]}
+    answer = client.put(f"{URL}/s", json=body)
+    assert answer.status_code == 201
+    rows = client.get(f"{URL}/s/tables").json()["items"]
+    shown = [(row["name"], row["where"], row["insert_only"], row["from_pattern"]) for row in rows]
+    assert shown == [("bag", None, False, True), ("log", None, True, True), ("orders", "id > 5", False, False)]
+    assert [table["name"] for table in answer.json()["tables"]] == ["orders", "*"]
+    assert engine.asked[0][1]["connection"]["secrets"] == {"password": "hidden-word"}
+
+
+def test_repeating_a_pattern_adds_and_removes(client: TestClient, engine: PlayedEngine) -> None:
+    body = {**BODY, "tables": [{"schema": "public", "name": "*"}]}
+    engine.answers["discover"] = found(("public", "a", ["id"], "default"), ("public", "b", ["id"], "default"))
+    client.put(f"{URL}/s", json=body)
+    ids = {row["name"]: row["id"] for row in client.get(f"{URL}/s/tables").json()["items"]}
+    engine.answers["discover"] = found(("public", "b", ["id"], "default"), ("public", "c", ["id"], "default"))
+    client.put(f"{URL}/s", json=body)
+    after = {row["name"]: row["id"] for row in client.get(f"{URL}/s/tables").json()["items"]}
+    assert after.keys() == {"b", "c"}
+    assert after["b"] == ids["b"]
+    removed = client.get(f"{URL}/s/tables", params={"state": "removed"}).json()["items"]
+    assert [row["id"] for row in removed] == [ids["a"]]
+
+
+def test_a_pattern_that_finds_nothing_and_an_absent_engine(client: TestClient, engine: PlayedEngine) -> None:
+    body = {**BODY, "tables": [{"schema": "nope", "name": "*"}]}
+    engine.answers["discover"] = found(("public", "a", ["id"], "default"))
+    assert client.put(f"{URL}/s", json=body).json()["code"] == "pattern_matches_nothing"
+    engine.answers["discover"] = EngineUnavailable("None.")
+    assert client.put(f"{URL}/s", json=body).status_code == 503
+    assert client.get(f"{URL}/s").status_code == 404
+
+
+def test_source_and_target_are_fixed(client: TestClient) -> None:
+    client.put(f"{URL}/s", json=BODY)
+    client.put("/api/v1/connections/mart2", json={"kind": "duckdb", "settings": {"path": "y"}})
+    for answer in (
+        client.put(f"{URL}/s", json={**BODY, "target": "mart2"}),
+        client.patch(f"{URL}/s", json={"target": "x"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (409, "subscription_endpoint_fixed")
+
+
+def test_a_table_does_not_move_on_the_target(client: TestClient) -> None:
+    client.put(f"{URL}/s", json=BODY)
+    answer = client.put(f"{URL}/s", json={**BODY, "tables": [{**ORDERS, "target": {"name": "o"}}]})
+    assert (answer.status_code, answer.json()["code"]) == (409, "table_target_fixed")
+
+
+def test_desired_state_moves_the_state(client: TestClient, app: FastAPI) -> None:
+    client.put(f"{URL}/s", json=BODY)
+    assigned(app)
+    put_state(app, SubscriptionState.RUNNING)
+    paused = client.patch(f"{URL}/s", json={"desired_state": "paused"}).json()
+    assert (paused["desired_state"], paused["state"]) == ("paused", "pausing")
+    put_state(app, SubscriptionState.PAUSED)
+    stopped = client.patch(f"{URL}/s", json={"desired_state": "stopped"}).json()
+    assert stopped["state"] == "stopping"
+    refused = client.patch(f"{URL}/s", json={"desired_state": "paused"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "transition_refused")
+    assert client.get(f"{URL}/s").json()["desired_state"] == "stopped"
+    assert [entry[1:] for entry in outbox(app)[1:]] == [
+        ("desire", {"desired": "paused"}),
+        ("desire", {"desired": "stopped"}),
+    ]
+
+
+def test_failed_is_tried_again_by_the_same_wish(client: TestClient, app: FastAPI) -> None:
+    client.put(f"{URL}/s", json=BODY)
+    put_state(app, SubscriptionState.FAILED, code="log_gap", reason="The log has a gap.", remedy="Reload.")
+    failed = client.get(f"{URL}/s").json()
+    assert (failed["state"], failed["code"], failed["remedy"]) == ("failed", "log_gap", "Reload.")
+    again = client.patch(f"{URL}/s", json={"desired_state": "running"}).json()
+    assert (again["state"], again["code"], again["reason"]) == ("starting", None, None)
+    events = client.get("/api/v1/events", params={"kind": "log_gap"}).json()["items"]
+    assert [(event["severity"], event["remedy"]) for event in events] == [("error", "Reload.")]
+
+
+def test_patch_merges_policies(client: TestClient) -> None:
+    client.put(f"{URL}/s", json={**BODY, "batch": {"max_age_ms": 50, "tasks": 4}})
+    body = client.patch(f"{URL}/s", json={"batch": {"max_age_ms": None, "max_bytes": 1048576}}).json()
+    assert (body["batch"]["max_age_ms"], body["batch"]["tasks"], body["batch"]["max_bytes"]) == (200, 4, 1048576)
+    wrong = client.patch(f"{URL}/s", json={"batch": {"max_bites": 1}})
+    assert [error["pointer"] for error in wrong.json()["errors"]] == ["/batch/max_bites"]
+    assert client.patch(f"{URL}/s", json={"batch": None}).json()["batch"]["tasks"] == 2
+
+
+def test_etag_follows_the_declaration_only(client: TestClient, app: FastAPI) -> None:
+    tag = client.put(f"{URL}/s", json=BODY).headers["ETag"]
+    now = app.state.clock.now()
+    with app.state.database.write() as session:
+        row = lookup.get(session, "s")
+        reports.set_progress(
+            session, row, applied=Lsn(100), captured=Lsn(200), source=Lsn(300), at=now, lag_seconds=0.5
+        )
+    shown = client.get(f"{URL}/s")
+    assert shown.headers["ETag"] == tag
+    assert shown.json()["positions"]["applied"] == "0/64"
+    assert shown.json()["lag"]["seconds"] == 0.5
+    assert client.patch(f"{URL}/s", json={"desired_state": "paused"}, headers={"If-Match": tag}).status_code == 200
+    assert client.patch(f"{URL}/s", json={"desired_state": "running"}, headers={"If-Match": tag}).status_code == 412
+
+
+def test_delete_of_what_no_engine_ever_had(client: TestClient, app: FastAPI) -> None:
+    client.put(f"{URL}/s", json=BODY)
+    assert client.delete(f"{URL}/s").status_code == 204
+    assert client.get(f"{URL}/s").status_code == 404
+    assert outbox(app) == []
+
+
+def test_delete_waits_for_the_engine(client: TestClient, app: FastAPI) -> None:
+    client.put(f"{URL}/s", json=BODY)
+    assigned(app)
+    answer = client.delete(f"{URL}/s")
+    assert (answer.status_code, answer.json()["state"], answer.json()["deleting"]) == (202, "stopping", True)
+    assert outbox(app) == [("s", "forget", {})]
+    for refused in (client.put(f"{URL}/s", json=BODY), client.patch(f"{URL}/s", json={"desired_state": "running"})):
+        assert (refused.status_code, refused.json()["code"]) == (409, "subscription_deleting")
+    put_state(app, SubscriptionState.RUNNING)
+    assert client.get(f"{URL}/s").json()["state"] == "stopping"
+    with app.state.database.write() as session:
+        reports.finish_forget(session, "s", ["publication penstock_x"])
+    assert client.get(f"{URL}/s").status_code == 404
+    event = client.get("/api/v1/events", params={"kind": "subscription_deleted"}).json()["items"][0]
+    assert (event["severity"], "publication penstock_x" in event["detail"]) == ("warning", True)
+    assert client.delete("/api/v1/connections/mart").status_code == 204
+
+
+def test_delete_by_force_names_what_is_left(client: TestClient, app: FastAPI) -> None:
+    slot = client.put(f"{URL}/s", json=BODY).json()["slot"]
+    assigned(app)
+    assert client.delete(f"{URL}/s").status_code == 202
+    assert client.delete(f"{URL}/s", params={"force": True}).status_code == 204
+    event = client.get("/api/v1/events", params={"kind": "subscription_deleted"}).json()["items"][0]
+    assert slot in event["detail"]
+    assert outbox(app) == []
+
+
+def test_assignment_fits_the_channel(client: TestClient, app: FastAPI) -> None:
+    table = {**ORDERS, "insert_only": True, "target": {"schema": "x"}, "columns": {"n": {"map_as": "text"}}}
+    client.put(f"{URL}/s", json={**BODY, "tables": [table], "queue": {"mode": "persist"}, "batch": {"tasks": 3}})
+    assigned(app, epoch=7)
+    with app.state.database.read() as session:
+        spec = Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
+    assert spec.source.secrets == {"password": "hidden-word"}
+    assert (spec.epoch, spec.queue_mode, spec.batch.tasks, spec.desired) == (7, "persist", 3, "running")
+    assert spec.tables[0].operations == {"insert", "truncate"}
+    assert (spec.tables[0].target.schema, spec.tables[0].map_as) == ("x", {"n": "text"})
+
+
+@pytest.mark.parametrize("name", ["s", "Shop.EU-1", "x" * 63, "a" * 41 + "-b"])
+def test_slot_names_fit_postgresql(name: str) -> None:
+    slot = slot_name(name)
+    assert len(slot + "_ins") <= 63
+    assert set(slot) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
+    assert slot != slot_name(name)

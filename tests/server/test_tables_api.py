@@ -1,0 +1,182 @@
+"""Tables over REST: added, paused, changed and removed while the subscription runs; their history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from sqlmodel import select
+
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from server.db.models.outbox import OutboxRow
+from server.schema_versions.service import record_structure
+from server.subscriptions.assignment import build_table
+from server.tables import reports
+
+URL = "/api/v1/subscriptions/s/tables"
+ODD = {"schema": "ünï/code", "name": 'a."b"/c*%'}
+
+
+@pytest.fixture
+def table(client: TestClient, connections: None) -> dict[str, Any]:
+    body = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
+    assert client.put("/api/v1/subscriptions/s", json=body).status_code == 201
+    item: dict[str, Any] = client.get(URL).json()["items"][0]
+    return item
+
+
+def commands(app: FastAPI) -> list[tuple[str, dict]]:
+    with app.state.database.read() as session:
+        rows = session.exec(select(OutboxRow).where(OutboxRow.kind == "table").order_by(OutboxRow.id))
+        return [(row.subscription, row.payload) for row in rows]
+
+
+def report(app: FastAPI, table_id: str, state: TableState, **more: Any) -> bool:
+    with app.state.database.write() as session:
+        return reports.set_state(session, table_id, state, **more)
+
+
+def test_add_with_any_name(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    answer = client.post(URL, json=ODD)
+    assert answer.status_code == 201
+    made = answer.json()
+    assert answer.headers["Location"] == f"{URL}/{made['id']}"
+    assert client.get(answer.headers["Location"]).json() == made
+    assert client.get(URL, params=ODD).json()["items"] == [made]
+    assert commands(app) == [("s", {"table": made["id"], "removed": False})]
+    assert made["id"].startswith("t")
+    assert len(made["id"]) == 13
+
+
+def test_what_cannot_be_added(client: TestClient, table: dict[str, Any]) -> None:
+    twice = client.post(URL, json={"schema": "public", "name": "orders"})
+    assert (twice.status_code, twice.json()["code"]) == (409, "table_exists")
+    assert table["id"] in twice.json()["detail"]
+    assert client.post(URL, json={"schema": "public", "name": "ORDERS"}).status_code == 422
+    assert client.post(URL, json={"schema": "public", "name": "*"}).status_code == 422
+    assert client.post("/api/v1/subscriptions/nope/tables", json=ODD).status_code == 404
+
+
+def test_idempotency_key(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    key = {"Idempotency-Key": "k1"}
+    first = client.post(URL, json=ODD, headers=key)
+    again = client.post(URL, json=ODD, headers=key)
+    assert (again.status_code, again.json()) == (201, first.json())
+    assert again.headers["Location"] == first.headers["Location"]
+    assert again.headers["Idempotency-Replayed"] == "true"
+    other = client.post(URL, json={"schema": "public", "name": "x"}, headers=key)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    assert len(commands(app)) == 1
+
+
+def test_a_refused_request_leaves_its_key_free(client: TestClient, table: dict[str, Any]) -> None:
+    key = {"Idempotency-Key": "k1"}
+    assert client.post(URL, json={"schema": "public", "name": "orders"}, headers=key).status_code == 409
+    assert client.post(URL, json=ODD, headers=key).status_code == 201
+
+
+def test_pause_and_resume(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    report(app, table["id"], TableState.COPYING)
+    refused = client.patch(one, json={"desired_state": "paused"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "transition_refused")
+    report(app, table["id"], TableState.CATCHING_UP)
+    report(app, table["id"], TableState.LIVE, position=Lsn(500))
+    paused = client.patch(one, json={"desired_state": "paused"})
+    assert (paused.status_code, paused.json()["desired_state"], paused.json()["state"]) == (200, "paused", "live")
+    with app.state.database.read() as session:
+        assert build_table(session, table["id"])["paused"] is True
+    report(app, table["id"], TableState.PAUSED)
+    assert client.patch(one, json={"desired_state": "running"}).json()["desired_state"] == "running"
+    assert len(commands(app)) == 2
+
+
+def test_parked_is_not_resumed_but_told_how(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    client.patch(one, json={"desired_state": "paused"})
+    why = {"code": "value_out_of_domain", "reason": "A value does not fit.", "remedy": "Map the column as text."}
+    report(app, table["id"], TableState.PARKED, **why)
+    shown = client.get(one).json()
+    assert {key: shown[key] for key in why} == why
+    refused = client.patch(one, json={"desired_state": "running"})
+    assert (refused.status_code, refused.json()["remedy"]) == (409, why["remedy"])
+    mapped = client.patch(one, json={"columns": {"n": {"map_as": "text"}}})
+    assert mapped.json()["columns"] == {"n": {"map_as": "text"}}
+    event = client.get("/api/v1/events", params={"kind": "value_out_of_domain"}).json()["items"][0]
+    assert (event["severity"], event["subject"]) == ("error", "public.orders")
+
+
+def test_patch_of_options(client: TestClient, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    client.patch(one, json={"columns": {"a": {"map_as": "text"}, "b": {"map_as": "text"}}, "where": "a > 1"})
+    shown = client.patch(one, json={"columns": {"a": None}, "where": None, "operations": ["insert"]}).json()
+    assert (shown["columns"], shown["where"], shown["operations"]) == ({"b": {"map_as": "text"}}, None, ["insert"])
+    wrong = client.patch(one, json={"operations": ["update"], "insert_only": True})
+    assert wrong.status_code == 422
+    assert client.get(one).json()["operations"] == ["insert"]
+
+
+def test_if_match_on_a_table(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    tag = client.get(one).headers["ETag"]
+    report(app, table["id"], TableState.COPYING)
+    assert client.get(one).headers["ETag"] == tag
+    assert client.patch(one, json={"where": "a > 1"}, headers={"If-Match": '"other"'}).status_code == 412
+    assert client.patch(one, json={"where": "a > 1"}, headers={"If-Match": tag}).status_code == 200
+    assert client.delete(one, headers={"If-Match": tag}).status_code == 412
+
+
+def test_remove_keeps_history_and_frees_the_name(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    one = f"{URL}/{table['id']}"
+    assert client.delete(one).status_code == 204
+    assert client.get(URL).json()["items"] == []
+    assert client.get(one).json()["state"] == "removed"
+    assert client.delete(one).json()["code"] == "table_removed"
+    assert report(app, table["id"], TableState.LIVE) is False
+    assert [version["state"] for version in client.get(f"{one}/versions").json()["items"]] == ["registered", "removed"]
+    again = client.post(URL, json={"schema": "public", "name": "orders"})
+    assert again.status_code == 201
+    assert again.json()["id"] != table["id"]
+    assert commands(app)[0] == ("s", {"table": table["id"], "removed": True})
+
+
+def test_copy_progress_is_shown(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    report(app, table["id"], TableState.COPYING)
+    with app.state.database.write() as session:
+        reports.set_copy_progress(
+            session, table["id"], rows=5_000_000_000, size_bytes=2**40, percent=41.5, eta_seconds=12.0
+        )
+    expected = {"rows": 5_000_000_000, "bytes": 2**40, "percent": 41.5, "eta_seconds": 12.0}
+    assert client.get(f"{URL}/{table['id']}").json()["copied"] == expected
+    report(app, table["id"], TableState.CATCHING_UP)
+    assert client.get(f"{URL}/{table['id']}").json()["copied"]["percent"] == 100.0
+
+
+def test_history_of_structure(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
+    column = {"name": "id", "type": "bigint", "attnum": 1, "nullable": False, "mapped": "BIGINT"}
+    for _ in range(2):
+        with app.state.database.write() as session:
+            record_structure(session, table["id"], Lsn(0x16B3748), [column], ["id"])
+    url = f"{URL}/{table['id']}/versions"
+    items = client.get(url).json()["items"]
+    assert [item["change"] for item in items] == ["state", "structure"]
+    assert (items[1]["position"], items[1]["columns"], items[1]["key"]) == ("0/16B3748", [column], ["id"])
+    first = client.get(url, params={"page_size": 1}).json()
+    rest = client.get(url, params={"page_size": 1, "page_token": first["next_page_token"]}).json()
+    assert (first["items"] + rest["items"], rest["next_page_token"]) == (items, None)
+
+
+def test_lists_are_paged_and_tokens_bound_to_their_filters(client: TestClient, table: dict[str, Any]) -> None:
+    for name in ("a", "b", "c"):
+        client.post(URL, json={"schema": "other", "name": name})
+    names, token = [], None
+    for _ in range(2):
+        page = client.get(URL, params={"page_size": 2, **({"page_token": token} if token else {})}).json()
+        names += [item["name"] for item in page["items"]]
+        token = page["next_page_token"] or token
+    assert names == ["a", "b", "c", "orders"]
+    answer = client.get(URL, params={"page_size": 2, "page_token": token, "schema": "other"})
+    assert answer.json()["code"] == "page_token_invalid"
