@@ -55,6 +55,8 @@ class TableCommit:
     """Apply to the copy that was being loaded, then put it in the place of the table that readers see."""
     parked: str | None = None
     """Record only that the table is parked with this fault code; changes are empty."""
+    resumed: bool = False
+    """The changes include everything since the table became stale: it counts as complete again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class BatchCommit:
     end: Lsn
     tables: tuple[TableCommit, ...] = ()
     removed: tuple[TableId, ...] = ()
+    stale: tuple[TableId, ...] = ()
+    """Tables whose changes are kept elsewhere from this batch on; recorded as not ready, so that a crash makes them copied anew."""
 
 
 @dataclass(frozen=True, slots=True)

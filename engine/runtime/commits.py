@@ -51,6 +51,7 @@ class CommitStage:
         self._position_write_ms = position_write_ms
         self._written_ms = clock.monotonic_ms()
         self._removed: list[TableId] = []
+        self._stale: set[TableId] = set()
         self.applied = Applied(start, start)
 
     def remove(self, table: TableId) -> None:
@@ -60,7 +61,9 @@ class CommitStage:
     def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
         """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
         commits, faults = self._commits(computed)
-        changed = bool(commits or self._removed)
+        self._stale |= computed.planned.stale
+        self._stale -= commits.keys()
+        changed = bool(commits or self._removed or self._stale)
         due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
         end = computed.planned.batch.end
         written = changed or must_write or (due and end > self.applied.written)
@@ -100,6 +103,7 @@ class CommitStage:
                 target=entry.spec.target,
                 changes=tuple(changes),
                 handover=table in planned.handover,
+                resumed=table in planned.resumed,
             )
         for table, (code, _) in faults.items():
             parked = self._parked(table, code)
@@ -124,6 +128,7 @@ class CommitStage:
                 end=computed.planned.batch.end,
                 tables=tuple(commits.values()),
                 removed=tuple(self._removed),
+                stale=tuple(self._stale),
             )
             try:
                 self._target.commit(batch)
@@ -138,6 +143,7 @@ class CommitStage:
                     commits[table] = replace(parked)
                 continue
             self._removed.clear()
+            self._stale.clear()
             self._written_ms = self._clock.monotonic_ms()
             return refused
 

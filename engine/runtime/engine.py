@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -27,6 +29,7 @@ from engine.link.messages import (
     Table,
     Verify,
 )
+from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SubscriptionSpec
 from engine.model.subscription_state import DesiredState
@@ -54,6 +57,8 @@ class Engine:
         self._pipelines: dict[str, Pipeline] = {}
         self._lock = threading.Lock()
         self._closing: list[threading.Thread] = []
+        self._changes = ThreadPoolExecutor(1, thread_name_prefix="changes")
+        """One thread, so that changes take hold in the order in which they were declared."""
         self._requests = RequestDesk(settings, self._find)
         self._link = ServerLink(
             settings.url,
@@ -73,6 +78,7 @@ class Engine:
     def close(self) -> None:
         """Stop every pipeline at a batch boundary, close targets, say goodbye. Blocks until all has ended."""
         self._requests.close()
+        self._changes.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             pipelines = list(self._pipelines.values())
             self._pipelines.clear()
@@ -101,15 +107,19 @@ class Engine:
             self._forget(command)
         elif isinstance(command, Cancel):
             self._requests.cancel(command.request_id)
-        elif isinstance(command, Desire | Demand | Reload | Table):
+        elif isinstance(command, Demand):
             pipeline = self._find(command.subscription)
             if pipeline is not None:
-                _pass_on(pipeline, command)
+                pipeline.demand(command.position)
+        elif isinstance(command, Desire | Reload | Table):
+            pipeline = self._find(command.subscription)
+            if pipeline is not None:
+                self._changes.submit(_logged, lambda: _pass_on(pipeline, command))
 
     def _assign(self, spec: SubscriptionSpec) -> None:
         running = self._find(str(spec.name))
         if running is not None and running.spec.epoch == spec.epoch:
-            self._in_background(lambda: running.update(spec))
+            self._changes.submit(_logged, lambda: running.update(spec))
             return
         if running is not None:
             self._let_go(str(spec.name))
@@ -147,17 +157,24 @@ class Engine:
 
         self._in_background(forget)
 
-    def _in_background(self, work: object) -> None:
-        thread = threading.Thread(target=work, daemon=True)  # type: ignore[arg-type]
+    def _in_background(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
         self._closing = [t for t in self._closing if t.is_alive()]
         self._closing.append(thread)
         thread.start()
 
 
-def _pass_on(pipeline: Pipeline, command: Desire | Demand | Reload | Table) -> None:
-    if isinstance(command, Demand):
-        pipeline.demand(command.position)
-    elif isinstance(command, Desire):
+def _logged(change: Callable[[], None]) -> None:
+    try:
+        change()
+    except EngineFault as fault:
+        log.warning("change_refused", code=fault.kind.value, subject=fault.subject, detail=fault.detail)
+    except Exception as error:  # nobody looks at the future; a defect must not vanish with it
+        log.exception("change_failed", error=type(error).__name__)
+
+
+def _pass_on(pipeline: Pipeline, command: Desire | Reload | Table) -> None:
+    if isinstance(command, Desire):
         pipeline.desire(DesiredState(command.desired))
     elif isinstance(command, Reload):
         tables = None if command.tables is None else [TableId(table) for table in command.tables]

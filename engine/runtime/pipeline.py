@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
+from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import Source
@@ -95,6 +96,7 @@ class Pipeline:
         """Declare what the subscription shall do. From `failed`, running again is another try."""
         with self._changed:
             self._desired = desired
+            self._spec = replace(self._spec, desired=desired.value)
             if self._state is SubscriptionState.FAILED:
                 self._state = SubscriptionState.CREATED
             self._changed.notify_all()
@@ -178,16 +180,25 @@ class Pipeline:
     def forget(self) -> list[str]:
         """The subscription was deleted: end it, drop slot and publications. Returns what is left, in words. Blocks."""
         self.close()
+        left: list[str] = []
         try:
             source = self._parts.open_source(self._spec.source)
+            try:
+                left += source.drop(self._spec.slot)
+            finally:
+                source.close()
         except EngineFault as fault:
-            return [f"slot and publications {self._spec.slot} on the source: {fault.detail}"]
+            left.append(f"slot and publications {self._spec.slot} on the source: {fault.detail}")
         try:
-            return source.drop(self._spec.slot)
+            target = self._parts.targets.acquire(self._spec.target)
+            try:
+                target.forget(self._spec.name)
+            finally:
+                self._parts.targets.release(self._spec.target)
         except EngineFault as fault:
-            return [f"slot and publications {self._spec.slot} on the source: {fault.detail}"]
-        finally:
-            source.close()
+            left.append(f"the progress record on the target: {fault.detail}")
+        shutil.rmtree(self._parts.settings.queue_folder / self._spec.slot, ignore_errors=True)
+        return left
 
     def _pause_or_resume(self, run: ReplicationRun, before: TableSpec, after: TableSpec) -> None:
         self._book.amend(after.table, spec=after)
@@ -229,7 +240,9 @@ class Pipeline:
             if self._parts.clock.monotonic_ms() - started_ms > LAST_RETRY_S * 1000:
                 delay = FIRST_RETRY_S
             return self._after_fault(fault, delay)
-        except Exception as error:  # a defect of ours must be seen and tried again, never end the subscription's thread in silence
+        except (
+            Exception
+        ) as error:  # a defect of ours must be seen and tried again, never end the subscription's thread in silence
             self._run = None
             log.exception("run_failed", subscription=self._spec.name, error=type(error).__name__)
             return self._after_fault(EngineFault(FaultKind.INTERNAL, "run", type(error).__name__), delay)
@@ -358,10 +371,9 @@ def _entry(spec: TableSpec, progress: TargetProgress, described: dict[TableName,
         reason = Reason(record.parked, "parked before the last start", policy(FaultKind(record.parked)).remedy)
         return TableEntry(spec, TableState.PARKED, record.schema, after=record.applied, reason=reason)
     if not record.ready:
-        return TableEntry(spec, TableState.RELOADING, None)
-    if record.applied < progress.end or spec.paused:
-        # Its kept changes were lost with the process that kept them: only a new copy makes it whole.
-        return TableEntry(
-            spec, TableState.PAUSED if spec.paused else TableState.RELOADING, record.schema, after=record.applied
-        )
+        # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.
+        return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.RELOADING)
+    if spec.paused:
+        first = BatchId(progress.batch + 1)
+        return TableEntry(spec, TableState.PAUSED, record.schema, after=progress.end, deferred_from=first)
     return TableEntry(spec, TableState.LIVE, record.schema, after=progress.end)

@@ -16,6 +16,8 @@ from engine.model.table_state import TableState
 from engine.runtime.structure import Followed, Unsupported, judge, newer
 from engine.runtime.table_book import TableBook, TableEntry
 
+_KEPT_FOR_LATER = frozenset({TableState.PAUSED, TableState.RELOADING})
+
 Resolve = Callable[[bytes, TableSpec, TableSchema | None], TableSchema]
 NameOf = Callable[[bytes], TableName]
 
@@ -43,6 +45,8 @@ class PlannedBatch:
     restructured: frozenset[TableId]
     handover: frozenset[TableId]
     resumed: frozenset[TableId] = frozenset()
+    stale: frozenset[TableId] = frozenset()
+    """Tables whose changes are kept from this batch on, for later, instead of being applied."""
     parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
     """Tables that this batch parks: fault code and detail."""
 
@@ -63,6 +67,8 @@ class Planner:
         self._name_of = name_of
         self._next = first
         self._history: deque[History] = deque()
+        self._joined: set[TableId] = set()
+        """Tables that a planned batch takes in which is not committed yet: in later batches they count as live."""
         self.oldest_kept: int | None = None
         """Lowest ordinal that a deferred table still needs, None where nothing is kept. May be read from any thread."""
 
@@ -70,6 +76,10 @@ class Planner:
     def next_number(self) -> BatchId:
         """Number that the next planned batch gets; changes of a table deferred now are kept from that batch on."""
         return self._next
+
+    def leave(self, table: TableId) -> None:
+        """From the next batch on the table's changes are kept instead of applied."""
+        self._joined.discard(table)
 
     def plan(self, batch: SealedBatch) -> PlannedBatch:
         """Plan the next batch. Relation records of our tables become structure versions; what cannot be followed parks."""
@@ -79,22 +89,17 @@ class Planner:
         parked: dict[TableId, tuple[str, str]] = {}
         resolved = self._resolve_all(batch.relations, parked)
         self._prune(entries)
+        self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
         current = History(number, batch, schemas, tuple(resolved))
-        ready = [e for e in entries if e.copied and e.after <= batch.end and e.table not in parked]
-        resuming = [e for e in entries if e.resuming and e.state is TableState.PAUSED and e.table not in parked]
+        rest = [e for e in entries if e.table not in parked and e.table not in self._joined]
+        ready = [e for e in rest if e.copied and e.after <= batch.end]
+        resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED]
         span = [*self._span([*ready, *resuming]), current]
-        parts = [
-            self._part(e, span, batch.after) for e in entries if e.state is TableState.LIVE and e.table not in parked
-        ]
-        parts += [self._part(e, span, e.after) for e in resuming]
-        handover = set()
-        for entry in ready:
-            part = self._copied_part(entry, span)
-            if isinstance(part, Unsupported):
-                parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
-            elif part is not None:
-                parts.append(part)
-                handover.add(entry.table)
+        live = [e for e in entries if e.table not in parked and (e.state is TableState.LIVE or e.table in self._joined)]
+        parts = [self._part(e, span, batch.after) for e in live] + [self._part(e, span, e.after) for e in resuming]
+        handover = self._hand_over(ready, span, parts, parked)
+        resumed = frozenset(e.table for e in resuming)
+        self._joined |= handover | resumed
         self._next = BatchId(number + 1)
         if any(e.deferred_from is not None for e in entries):
             self._history.append(current)
@@ -107,10 +112,29 @@ class Planner:
             restructured=frozenset(
                 t for t, schema in resolved if isinstance(_verdict(schemas.get(t), schema), Followed)
             ),
-            handover=frozenset(handover),
-            resumed=frozenset(e.table for e in resuming),
+            handover=handover,
+            resumed=resumed,
+            stale=frozenset(e.table for e in entries if e.deferred_from == number and e.state in _KEPT_FOR_LATER),
             parked=parked,
         )
+
+    def _hand_over(
+        self,
+        ready: list[TableEntry],
+        span: list[History],
+        parts: list[TablePart | None],
+        parked: dict[TableId, tuple[str, str]],
+    ) -> frozenset[TableId]:
+        """Add the parts of tables whose copies are complete; those that cannot follow park. Returns those handed over."""
+        handover = set()
+        for entry in ready:
+            part = self._copied_part(entry, span)
+            if isinstance(part, Unsupported):
+                parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
+            elif part is not None:
+                parts.append(part)
+                handover.add(entry.table)
+        return frozenset(handover)
 
     def _resolve_all(
         self, relations: tuple[RelationSeen, ...], parked: dict[TableId, tuple[str, str]]

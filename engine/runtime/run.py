@@ -45,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 ORDINAL_GAP = 1 << 20
 """Left out when a reader died: ordinals that it may have written without telling are never used again."""
+SLOT_GRACE_MS = 5000.0
 READER_RESTARTS = 5
 """Log readers in a row that may die without a batch in between, before the run ends."""
 
@@ -130,6 +131,7 @@ class ReplicationRun:
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
         try:
+            self._free_slot()
             self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
             for stage in stages:
                 stage.start()
@@ -154,6 +156,7 @@ class ReplicationRun:
 
         def move(number: BatchId, after: Lsn) -> None:
             for table in tables:
+                self._planner.leave(table)
                 self._book.move(table, event, position=after, deferred_from=number)
             held.set()
 
@@ -173,13 +176,20 @@ class ReplicationRun:
         """Keep a live table's changes instead of applying them."""
 
         def pause(number: BatchId, after: Lsn) -> None:
+            self._planner.leave(table)
             self._book.move(table, TableEvent.PAUSE, position=after, deferred_from=number)
             self._book.set_after(table, after)
 
         self._between.put(pause)
 
     def resume(self, table: TableId) -> None:
-        """Apply a paused table's kept changes with the next batch."""
+        """Apply a paused table's kept changes with the next batch; where none were kept, copy it anew."""
+        entry = self._book.get(table)
+        if entry is None or entry.deferred_from is None:
+            with suppress(EngineFault):
+                self.defer(TableEvent.RELOAD, [table])
+                self.copies.begin_missing()
+            return
         self._book.resume(table)
         self.demand(self._intake.captured)
 
@@ -235,6 +245,7 @@ class ReplicationRun:
             computed = self._jobs.compute(sealed.batch, sealed.sealed_ms, sealed.sealed_us)
             after = sealed.batch.end
             self._hand_over(computed)
+            self._keep_within_budget()
 
     def _between_actions(self, after: Lsn) -> None:
         with suppress(queue.Empty):
@@ -304,6 +315,24 @@ class ReplicationRun:
         )
         self._reader = ReaderProcess(config, self._intake.from_reader)
         self._intake.attach(self._reader)
+
+    def _free_slot(self) -> None:
+        """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
+        deadline = self._parts.clock.monotonic_ms() + SLOT_GRACE_MS
+        while self._parts.source.slot_status(self._spec.slot).active_pid is not None:
+            if self._parts.clock.monotonic_ms() >= deadline or self._stop.wait(0.1):
+                self._parts.source.terminate_reader(self._spec.slot, f"penstock-{self._spec.name}-")
+                return
+
+    def _keep_within_budget(self) -> None:
+        """Tables whose kept changes fill the queue are parked; a reload copies them anew without what was kept."""
+        if self._planner.oldest_kept is None or self._catalog.size_bytes <= self._spec.queue_budget_bytes:
+            return
+        for entry in self._book.all():
+            if entry.deferred_from is not None:
+                self.copies.cancel(entry.table)
+                detail = f"changes kept for it fill the queue's budget of {self._spec.queue_budget_bytes} bytes"
+                self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
 
     def _reader_failed(self, failed: Failed) -> None:
         """In the intake thread: a reader that merely died is replaced; any other fault ends the run."""

@@ -38,6 +38,9 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
         refuse_errors(spec, source)
     source.prepare(spec.tables, spec.slot)
     fresh = progress is None or progress.slot != spec.slot
+    if progress is not None and fresh:
+        # A subscription of this name was deleted while its target could not be told; its tables may be taken up again.
+        target.forget(spec.name)
     start = _make_slot(spec, source) if fresh or progress is None else progress.end
     target.claim(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
     claimed = target.progress(spec.name)

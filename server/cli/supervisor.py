@@ -81,7 +81,7 @@ class Supervisor:
         """How often the child has ended by itself."""
         return self._children[name].deaths
 
-    def stop(self, timeout_s: float = 3.5) -> None:
+    def stop(self, timeout_s: float = 3.0) -> None:
         """Ask all children to end at once; kill what is left of them, and of theirs, when the time is over."""
         with self._lock:
             self._stopping.set()
@@ -99,7 +99,7 @@ class Supervisor:
                 process.wait()
         _kill_left(families)
         for thread in self._threads:
-            thread.join(1.0)
+            thread.join(0.2)
 
     def _spawn(self, child: _Child) -> subprocess.Popen[bytes] | None:
         with self._lock:

@@ -34,6 +34,7 @@ from server.engines import assignments, greeting, reports
 from server.engines.hub import CommandStream, Hub
 from server.engines.requests import HubGateway
 from server.engines.threads import EngineThreads
+from server.errors import Problem
 from server.freshness.kept import Waits
 from server.freshness.service import FreshnessService
 from server.logs import get_logger
@@ -42,6 +43,14 @@ from server.metrics.meters import Meters
 from server.security.secret_box import SecretBox
 
 log = get_logger(__name__)
+
+
+class ServerStopping(Problem):
+    status = 503
+    code = "server_stopping"
+    title = "The server is about to stop"
+    default_remedy = "Connect again in a moment."
+
 
 LEASE_S = 10.0
 HEARTBEAT_S = 2.0
@@ -95,7 +104,10 @@ class EngineChannel:
 
         Raises:
             NotFound: the engine has to register.
+            ServerStopping: not here and now.
         """
+        if self.hub.shutting:
+            raise ServerStopping("The server is about to stop.")
 
         def require() -> None:
             with self._database.read() as session:
@@ -335,6 +347,8 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     app.state.engine_gateway = HubGateway(hub)
     meters.registry.register(Gauges(hub, freshness, app.version))
     loop = asyncio.get_running_loop()
+    # For whoever runs the server: streams never end by themselves, and would hold up its shutdown.
+    app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.shut)
     stop_listening = database.signals.listen(lambda change: channel.ring(change, loop))
     await channel.begin_leases()
     await waits.resume()
@@ -344,7 +358,7 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     finally:
         stop_listening()
         await waits.stop()
-        hub.end_all()
+        hub.shut()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

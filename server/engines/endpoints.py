@@ -15,7 +15,7 @@ from engine.link.messages import PROTOCOL, REPORTS, Answer, Registered, Registra
 from engine.model.position import Lsn, MalformedPosition
 from server.db.dependencies import Reading
 from server.engines import assignments
-from server.engines.channel import EngineChannel
+from server.engines.channel import EngineChannel, ServerStopping
 from server.engines.hub import CommandStream, QueryResult
 from server.engines.threads import engine_only
 from server.errors import Conflict, InvalidRequest, NotFound, Problem, responses
@@ -99,7 +99,7 @@ async def register(request: Request, body: Registration) -> Registered:
     operation_id="engines_commands",
     dependencies=_ENGINE,
     response_class=StreamingResponse,
-    responses=responses(NotFound),
+    responses=responses(NotFound, ServerStopping),
 )
 async def commands(request: Request, engine_id: str) -> StreamingResponse:
     """The engine's commands as lines of JSON, for as long as it stays."""

@@ -80,6 +80,7 @@ class Hub:
     """Who is connected, and who waits for an answer of whom."""
 
     def __init__(self) -> None:
+        self.shutting = False
         self._streams: dict[str, CommandStream] = {}
         self._owners: dict[str, str] = {}
         self._pending: dict[str, tuple[str, asyncio.Future[Reply]]] = {}
@@ -98,7 +99,9 @@ class Hub:
         if stream is not None:
             stream.finish()
 
-    def end_all(self) -> None:
+    def shut(self) -> None:
+        """End all streams for good: the server is about to stop."""
+        self.shutting = True
         for engine_id in list(self._streams):
             self.end(engine_id)
 

@@ -157,7 +157,7 @@ function showSoon() {
     } catch (error) {
       refused(error);
     }
-  }, 500);
+  }, 1000);
 }
 
 // EventSource cannot send the token, so the stream is read by hand; its content only says that something is new.

@@ -92,8 +92,9 @@ class Bank:
                     connection.execute("SET statement_timeout = '20s'")
                     while self._turn():
                         self._transact(connection, rng)
-            except psycopg.OperationalError:
-                self._stopping.wait(0.2)  # the source is being restarted, or chose us in a deadlock
+            except (psycopg.OperationalError, psycopg.Rollback):
+                # the source is being restarted, perhaps in the middle of a rollback, or chose us in a deadlock
+                self._stopping.wait(0.2)
             except BaseException as error:
                 self.failure = error
                 return

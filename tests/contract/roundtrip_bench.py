@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from engine.apply.duckdb.target import DuckDbTarget
 from engine.capture.postgres_log.scan import PgOutputScanner
+from engine.capture.postgres_log.source import PostgresSource
 from engine.model.batch import BlockRef, LogRange, TableChanges, TablePart, TaskDescriptor
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
+from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
-from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.model.schema import TableSchema
+from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import BatchCommit, TableCommit
 from engine.model.values import value_type
 from engine.net import decode_copy_text, run_task
@@ -39,11 +41,6 @@ PINNED = {
 Printed = str | list[str | None] | None
 """What PostgreSQL prints of a value; of an array, what it prints of each element."""
 
-_FIND_TYPE = """
-SELECT t.typname, t.typtype::text, t.typbasetype, t.typtypmod, CASE WHEN e.typarray = t.oid THEN e.oid ELSE 0 END
-FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = %s
-"""
-
 
 @dataclass(frozen=True)
 class Loaded:
@@ -60,6 +57,7 @@ class RoundTrip:
     def __init__(self, database: Database, folder: Path) -> None:
         options = " ".join(f"-c {name}={value}" for name, value in PINNED.items())
         self.source: psycopg.Connection[Any] = database.connect(options=options)
+        self.engine_source = PostgresSource(ConnectionSpec("oracle", "postgres", database.settings))
         self.target = DuckDbTarget(folder / "target.duckdb")
         self.target.claim(SUBSCRIPTION, Epoch(1), "source", 1, SLOT, ZERO)
         self.source.execute("CREATE PUBLICATION roundtrip FOR ALL TABLES")
@@ -69,21 +67,16 @@ class RoundTrip:
     def close(self) -> None:
         self.source.execute("SELECT pg_drop_replication_slot(%s)", [SLOT])
         self.source.close()
+        self.engine_source.close()
         self.target.close()
 
     def table(self, case: Case, number: int) -> TableSchema:
         """Create the case's table; its structure."""
         name = f"case_{number}"
+        mapped = {"v": case.map_as} if case.map_as else {}
         self.source.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v {case.type})")
-        (relation, oid, modifier) = self._one(
-            "SELECT attrelid::int8, atttypid::int8, atttypmod FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'v'",
-            [name],
-        )
-        value = Column("v", self._type(oid, modifier), 2, map_as=case.map_as)
-        columns = (Column("id", SourceType("int4", oid=23), 1, nullable=False), value)
-        schema = TableSchema(
-            TableName("public", name), RelationId(relation), columns, ("id",), KeyMode.KEYED, ReplicaIdentity.DEFAULT
-        )
+        spec = TableSpec(TableId("t0"), TableName("public", name), TableName("copied", name), map_as=mapped)
+        schema = self.engine_source.describe([spec])[spec.source]
         for way in ("copied", "logged"):
             self.target.adopt(SUBSCRIPTION, _id(schema, way), TableName(way, name))
         return schema
@@ -168,12 +161,6 @@ class RoundTrip:
         sql = f'SELECT {expression} AS v FROM {way}."{schema.name.name}" ORDER BY id'
         answer = self.target.query(sql, 1_000_000, 60.0, SUBSCRIPTION)
         return list(answer.table.column(0).to_pylist())
-
-    def _type(self, oid: int, modifier: int) -> SourceType:
-        name, category, base, base_modifier, element = self._one(_FIND_TYPE, [oid])
-        if category == "d":
-            return replace(self._type(base, base_modifier), oid=oid)
-        return SourceType(name, modifier, category, self._type(element, modifier) if element else None, oid)
 
     def _one(self, statement: str, parameters: list[Any]) -> tuple[Any, ...]:
         row = self.source.execute(statement, parameters).fetchone()

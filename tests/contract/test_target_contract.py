@@ -13,10 +13,10 @@ import pytest
 from engine.apply.duckdb import DuckDbTarget
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
+from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, SourceType
-from engine.model.target import QueryRefused, TableCommit, Target
+from engine.model.target import BatchCommit, QueryRefused, TableCommit, Target
 from tests.contract.target_material import (
     SLOT,
     SUBSCRIPTION,
@@ -393,6 +393,23 @@ def test_a_removed_table_stays_for_readers_and_may_come_back(pipeline: Pipeline)
     assert fault_of(lambda: pipeline.change(ORDERS, orders)).subject == ORDERS
     pipeline.load(TableId("t0ff"), orders, [(2, "x", None)])
     assert pipeline.rows(orders) == [(2, "x", None)]
+
+
+def test_a_stale_table_is_complete_again_when_it_resumes(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.load(ITEMS, items, [])
+    end = Lsn(pipeline.end + 100)
+    stale = BatchCommit(SUBSCRIPTION, pipeline.epoch, BatchId(pipeline.batch + 1), end, stale=(ORDERS,))
+    pipeline.target.commit(stale)
+    pipeline.batch, pipeline.end = stale.batch, end.value
+    tables = pipeline.target.progress(SUBSCRIPTION).tables  # type: ignore[union-attr]
+    assert (tables[ORDERS].ready, tables[ITEMS].ready) == (False, True)
+    more = (changes(ORDERS, insert=inserts(orders, [(2, "late", None)])),)
+    assert fault_of(lambda: pipeline.change(ORDERS, orders, *more)).subject == ORDERS
+    resumed = pipeline.commit(TableCommit(ORDERS, orders, orders.name, more, resumed=True))
+    record = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    assert (record.ready, record.applied) == (True, resumed)
+    assert pipeline.rows(orders) == [(1, "new", None), (2, "late", None)]
 
 
 # Names

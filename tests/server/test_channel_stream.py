@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from engine.link.messages import Desire, Forget, Forgotten, Table
-from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server
+from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
 
 
 @pytest.fixture
@@ -160,18 +160,20 @@ def test_a_restarted_engine_of_the_same_name_takes_over_at_once(server: RunningS
 
 
 def test_a_lost_engine_that_comes_back_takes_up_its_own_in_the_same_epoch(tmp_path: Path) -> None:
-    first = RunningServer(tmp_path, lease_s=0.2)
-    with first.client() as client:
+    with running_server(tmp_path, lease_s=0.2) as server, server.client() as client:
         declare(client)
-    engine = FakeEngine(first.url)
-    try:
+        engine = FakeEngine(server.url)
         assign = engine.run()
-        first.stop()
-        engine.commands.clear()
-        with running_server(tmp_path, port=first.port, lease_s=0.2):
-            assert engine.assigned().epoch == assign.epoch
-    finally:
         engine.close()
+        until(lambda: client.get("/subscriptions/orders").json()["state"] == "starting")
+        back = FakeEngine(server.url, instance=engine.instance)
+        try:
+            assert back.assigned().epoch == assign.epoch
+            back.run(applied="0/60")
+            body = client.get("/subscriptions/orders").json()
+            assert (body["state"], body["positions"]["applied"]) == ("running", "0/60")
+        finally:
+            back.close()
 
 
 def test_deleting_tells_the_engine_and_ends_with_its_report(engine: FakeEngine, client: httpx.Client) -> None:

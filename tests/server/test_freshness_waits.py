@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +15,7 @@ import pytest
 
 from engine.link.messages import Assign, Demand, Now, Problem
 from engine.model.position import Lsn
-from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, RunningServer, declare, running_server
+from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until
 
 _WAITS = "/subscriptions/orders/freshness-waits"
 
@@ -256,7 +255,7 @@ def test_what_the_source_says_instead_of_now_is_passed_on(
     assert answer.json()["remedy"] == "Start the database."
 
 
-def test_now_waits_for_an_engine_until_the_deadline(
+def test_now_waits_for_an_engineuntil_the_deadline(
     server: RunningServer, client: httpx.Client, pool: ThreadPoolExecutor
 ) -> None:
     answer = client.post(_WAITS, json={"timeout_ms": 30})
@@ -361,7 +360,7 @@ def test_a_client_that_goes_away_leaves_no_wait_behind(
 ) -> None:
     with server.client() as impatient, pytest.raises(httpx.ReadTimeout):
         impatient.post(_WAITS, json={"position": "0/60"}, timeout=0.2)
-    _until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 0)
+    until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 0)
 
 
 def test_two_thousand_waits_at_once_make_one_demand_and_all_end(
@@ -384,7 +383,7 @@ def test_two_thousand_waits_at_once_make_one_demand_and_all_end(
     async def wait_for_all() -> tuple[list[int], float]:
         posts = [asyncio.ensure_future(post(Lsn(base + i))) for i in range(count)]
         await asyncio.to_thread(
-            _until, lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == count, 60.0
+            until, lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == count, 60.0
         )
         began = time.perf_counter()
         engine.progress(assign, str(Lsn(base + count - 1)))
@@ -406,13 +405,5 @@ def _poll(client: httpx.Client, where: str) -> dict[str, Any]:
         found.update(client.get(where).json())
         return found["status"] != "waiting"
 
-    _until(ended)
+    until(ended)
     return found
-
-
-def _until(condition: Any, timeout_s: float = DEADLINE_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        pause.wait(0.02)

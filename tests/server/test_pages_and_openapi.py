@@ -51,7 +51,9 @@ def test_health(client: TestClient, engine: PlayedEngine) -> None:
 
 def _operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     return [
-        (path, method, operation) for path, methods in document["paths"].items() for method, operation in methods.items()
+        (path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
     ]
 
 
@@ -60,7 +62,9 @@ def test_operations_are_named_and_described(app: FastAPI) -> None:
     ids = [operation["operationId"] for _, _, operation in operations]
     assert len(ids) == len(set(ids))
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", name) for name in ids)
-    assert all(operation["summary"] and operation["description"] and operation["tags"] for _, _, operation in operations)
+    assert all(
+        operation["summary"] and operation["description"] and operation["tags"] for _, _, operation in operations
+    )
 
 
 def test_errors_are_documented_as_problems(app: FastAPI) -> None:
@@ -85,4 +89,6 @@ def test_document_is_the_agreed_one(app: FastAPI) -> None:
     text = json.dumps(app.openapi(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8"), "the API changed; UPDATE_GOLDEN=1 rewrites tests/golden/openapi.json"
+    assert text == GOLDEN.read_text(encoding="utf-8"), (
+        "the API changed; UPDATE_GOLDEN=1 rewrites tests/golden/openapi.json"
+    )

@@ -43,6 +43,8 @@ class BatchWriter:
                     applied.append(commit.table)
         if applied:
             self._records.write_applied(batch.subscription, applied, batch.end)
+        if batch.stale:
+            self._records.mark_unready(batch.subscription, batch.stale)
         if batch.removed:
             self._remove(batch)
 
@@ -66,9 +68,10 @@ class BatchWriter:
             self._hand_over(batch, commit, known.get(commit.table))
             return False
         reservation = known.get(commit.table)
-        if reservation is None or reservation.schema is None or not reservation.ready or reservation.removed:
+        ready = reservation is not None and (reservation.ready or commit.resumed)
+        if reservation is None or reservation.schema is None or not ready or reservation.removed:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "changes for a table that is not on the target")
-        if commit.schema != reservation.schema:
+        if commit.schema != reservation.schema or commit.resumed:
             self._evolve(commit, reservation.target, reservation)
             record = TableRecord(
                 commit.table,

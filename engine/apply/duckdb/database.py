@@ -14,6 +14,7 @@ import duckdb
 
 from engine.apply.duckdb import probe
 from engine.apply.duckdb.errors import fault_of, is_disk_full
+from engine.apply.duckdb.identifiers import literal
 from engine.apply.duckdb.settings import DuckDbSettings
 from engine.model.fault import EngineFault, FaultKind
 
@@ -116,10 +117,21 @@ def _connect(path: Path, settings: DuckDbSettings) -> Any:
         except (duckdb.Error, OSError) as error:
             raise _opening_fault(error, path) from error
         if root.execute("SELECT NOT current_setting('lock_configuration')").fetchall()[0][0]:
-            # Not a start option, since it belongs to an extension. Casts between timestamp types depend on it.
-            root.execute("SET GLOBAL TimeZone = 'UTC'")
-            root.execute("SET GLOBAL lock_configuration = true")
+            _configure(root, settings, path)
         return root
+
+
+def _configure(root: Any, settings: DuckDbSettings, path: Path) -> None:
+    """What cannot be given at the start, and the lock on everything."""
+    try:
+        # As a start option DuckDB shows this limit but does not keep to it.
+        root.execute("SET GLOBAL max_temp_directory_size = " + literal(settings.spill_limit))
+        # An extension's option. Casts between timestamp types depend on it.
+        root.execute("SET GLOBAL TimeZone = 'UTC'")
+        root.execute("SET GLOBAL lock_configuration = true")
+    except duckdb.Error as error:
+        root.close()
+        raise _opening_fault(error, path) from error
 
 
 def _configuration(settings: DuckDbSettings) -> dict[str, str]:
@@ -131,7 +143,6 @@ def _configuration(settings: DuckDbSettings) -> dict[str, str]:
         "python_enable_replacements": "false",
         "memory_limit": settings.memory_limit,
         "threads": str(settings.threads),
-        "max_temp_directory_size": settings.spill_limit,
         "checkpoint_threshold": settings.checkpoint_threshold,
     }
 

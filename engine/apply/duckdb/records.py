@@ -199,8 +199,13 @@ class Records:
             [subscription, list(tables)],
         )
 
-    def mark_unready(self, subscription: SubscriptionName) -> None:
-        self._connection.execute(f"UPDATE {self._own}.tables SET ready = false WHERE subscription = ?", [subscription])
+    def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
+        """Note that these tables' rows are not complete any more; None = all of the subscription."""
+        statement = f"UPDATE {self._own}.tables SET ready = false WHERE subscription = ?"
+        if tables is None:
+            self._connection.execute(statement, [subscription])
+        else:
+            self._connection.execute(f"{statement} AND list_contains(?, table_id)", [subscription, list(tables)])
 
     def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]:
         sql = (

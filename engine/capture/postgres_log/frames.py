@@ -115,6 +115,34 @@ def cut(buffer: Array, filled: int, most_bytes: int) -> Frames:
     return Frames(data, offsets, consumed, other, int(highest), int(sent), bool(asked))
 
 
+@_kernel
+def _strip(buffer: Array, filled: int, out: Array) -> tuple[int, int, int]:
+    at, size, other = 0, 0, 0
+    while at + MESSAGE_HEADER <= filled:
+        length = _number(buffer, at + 1, 4)
+        if length < 4:
+            other = MALFORMED
+            break
+        end = at + 1 + length
+        if end > filled:
+            break
+        if buffer[at] != _COPY_DATA:
+            other = int(buffer[at])
+            break
+        body = at + MESSAGE_HEADER
+        out[size : size + end - body] = buffer[body:end]
+        size += end - body
+        at = end
+    return size, at, other
+
+
+def copy_lines(buffer: Array, filled: int) -> tuple[bytes, int, int]:
+    """COPY output in the whole messages of `buffer[:filled]`: the bytes, how much is done with, and `other` as in Frames."""
+    out = np.empty(filled, np.uint8)
+    size, consumed, other = _strip(buffer, filled, out)
+    return out[:size].tobytes(), int(consumed), int(other)
+
+
 def error_fields(body: bytes) -> dict[str, str]:
     """Fields of an ErrorResponse or NoticeResponse by their letter: `C` the SQLSTATE, `V` the severity, `M` the message."""
     fields: dict[str, str] = {}
@@ -127,3 +155,4 @@ def error_fields(body: bytes) -> dict[str, str]:
 def warm() -> None:
     """Compile what is not in the cache yet."""
     cut(np.zeros(16, np.uint8), 0, 1)
+    copy_lines(np.zeros(16, np.uint8), 0)

@@ -9,7 +9,7 @@ import numpy as np
 import psycopg
 
 from engine.capture.postgres_log.connect import Connector, describe_state, fault_of, kind_of_state
-from engine.capture.postgres_log.frames import MALFORMED, MESSAGE_HEADER, Array, Frames, cut, error_fields
+from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
 from engine.capture.postgres_log.scan import find_controls
 from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
 from engine.model.control import ControlKind
@@ -20,11 +20,12 @@ from engine.model.source import RecordChunk
 CHUNK_BYTES = 8 * 1024 * 1024
 _INBOX_BYTES = CHUNK_BYTES + 256 * 1024
 
-_TRICKLE_NAP_S = 0.002
-_POUR_NAP_S = 0.008
-_POUR_BYTES = 64 * 1024
+_FIRST_NAP_S = 0.001
+_TRICKLE_NAP_S = 0.005
+_POUR_NAP_S = 0.010
+_POUR_BYTES = 16 * 1024
 """A read that brings this much tells that changes pour. The source sends, and wakes its reader, once per change: reading less often
-is what lets it go fast. The first change after a pause is read at once."""
+is what lets it go fast, and keeps chunks few. The first change after a pause is read at once, the rest of its transaction soon."""
 
 _MOVED_STATUS_S = 1.0
 _IDLE_STATUS_S = 5.0
@@ -103,7 +104,7 @@ class PostgresLogStream:
         self._server_time = 0
         self._in_stream_xid = 0
         self._last_read = 0.0
-        self._pouring = False
+        self._nap = 0.0
         self._leftover = False
 
     def await_start(self) -> None:
@@ -112,11 +113,11 @@ class PostgresLogStream:
         while True:
             frames = cut(self._inbox.buffer, self._inbox.filled, 0)
             if frames.other == ord("W"):
-                self._drop_message()
+                self._inbox.take_message()
                 self._status()
                 return
             if frames.other in {ord("N"), ord("S")}:
-                self._drop_message()
+                self._inbox.take_message()
                 continue
             if frames.other == ord("E"):
                 raise self._server_fault(_START_KINDS)
@@ -161,19 +162,19 @@ class PostgresLogStream:
 
     def _receive(self, deadline: float) -> bool:
         """Take in what has come by the deadline, not more often than paced reading wants."""
-        now = time.monotonic()
-        rest = self._last_read + (_POUR_NAP_S if self._pouring else _TRICKLE_NAP_S) - now
+        rest = self._last_read + self._nap - time.monotonic()
         if rest > 0:
             time.sleep(rest)
         self._last_read = time.monotonic()
         count = self._inbox.fill(self._transport)
+        self._nap = _POUR_NAP_S if count >= _POUR_BYTES else _TRICKLE_NAP_S
         if count == 0:
-            self._pouring = False
             # A pause: whatever comes next is read as soon as it is there.
+            self._nap = 0.0
             if self._transport.wait(min(deadline - self._last_read, self._status_due(self._last_read))):
                 self._last_read = time.monotonic()
                 count = self._inbox.fill(self._transport)
-        self._pouring = count >= _POUR_BYTES
+                self._nap = _FIRST_NAP_S
         return count > 0
 
     def _next_chunk(self) -> RecordChunk | None:
@@ -214,10 +215,11 @@ class PostgresLogStream:
         if kind == ord("E"):
             raise self._server_fault(_STREAM_KINDS)
         if kind == ord("N"):
-            self._judge_notice(error_fields(self._message_body()))
-        elif kind not in {ord("S"), ord("A")}:
+            self._judge_notice(error_fields(self._inbox.take_message()[1]))
+        elif kind in {ord("S"), ord("A")}:
+            self._inbox.take_message()
+        else:
             raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._slot, "the source ended the stream")
-        self._drop_message()
 
     def _judge_notice(self, fields: dict[str, str]) -> None:
         """Anything but small talk on this session is about what we are sent."""
@@ -229,17 +231,10 @@ class PostgresLogStream:
         raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._slot, describe_state(state, fields.get("M", "")))
 
     def _server_fault(self, kinds: dict[str, FaultKind]) -> EngineFault:
-        fields = error_fields(self._message_body())
+        fields = error_fields(self._inbox.take_message()[1])
         state = fields.get("C")
         kind = kinds.get(state or "") or kind_of_state(state)
         return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
-
-    def _message_body(self) -> bytes:
-        length = int.from_bytes(self._inbox.buffer[1:MESSAGE_HEADER].tobytes(), "big")
-        return self._inbox.buffer[MESSAGE_HEADER : 1 + length].tobytes()
-
-    def _drop_message(self) -> None:
-        self._inbox.drop(1 + int.from_bytes(self._inbox.buffer[1:MESSAGE_HEADER].tobytes(), "big"))
 
     def _status_due(self, now: float) -> float:
         every = _MOVED_STATUS_S if self._confirmed > self._told else _IDLE_STATUS_S

@@ -20,6 +20,7 @@ import psycopg
 from psycopg import pq
 
 from engine.capture.postgres_log.connect import PostgresConnection
+from engine.capture.postgres_log.frames import MESSAGE_HEADER
 from engine.model.fault import EngineFault, FaultKind
 
 RECEIVE_BUFFER_BYTES = 8 * 1024 * 1024
@@ -27,6 +28,12 @@ _SMALLEST_USEFUL = 4 * 1024 * 1024
 _RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 _SEND_TIMEOUT_S = 10.0
 _LENGTH = struct.Struct(">I")
+
+
+class Receiver(Protocol):
+    """Where bytes come from."""
+
+    def receive(self, into: memoryview) -> int: ...
 
 
 class Transport(Protocol):
@@ -60,20 +67,19 @@ def _lost(detail: str) -> EngineFault:
     return EngineFault(FaultKind.SOURCE_UNREACHABLE, "replication stream", detail)
 
 
-class _SocketTransport:
+class RawSocket:
+    """The socket of an idle libpq connection without TLS, spoken to directly. libpq takes part again when the server is idle again."""
+
     def __init__(self, connection: PostgresConnection) -> None:
-        self._connection = connection
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self._socket.setblocking(False)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
-        if self._socket.family != socket.AF_UNIX:
-            self._enlarge()
 
-    def start(self, command: str) -> None:
-        # libpq is idle and has nothing buffered: from here on it does not touch the socket any more.
+    def query(self, command: str) -> None:
+        """Send a simple query; everything that answers it is ours to read."""
         text = command.encode() + b"\0"
-        self._send_all(b"Q" + _LENGTH.pack(len(text) + 4) + text)
+        self.send_all(b"Q" + _LENGTH.pack(len(text) + 4) + text)
 
     def wait(self, timeout_s: float) -> bool:
         return bool(self._poll.poll(max(0.0, timeout_s) * 1000))
@@ -94,18 +100,7 @@ class _SocketTransport:
             total += count
         return total
 
-    def send(self, body: bytes) -> None:
-        self._send_all(b"d" + _LENGTH.pack(len(body) + 4) + body)
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.send(b"c" + _LENGTH.pack(4) + b"X" + _LENGTH.pack(4))
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._connection.close()
-
-    def _send_all(self, message: bytes) -> None:
+    def send_all(self, message: bytes) -> None:
         deadline = time.monotonic() + _SEND_TIMEOUT_S
         view = memoryview(message)
         while view:
@@ -118,11 +113,44 @@ class _SocketTransport:
             except OSError as error:
                 raise _lost(error.strerror or "connection lost") from error
 
-    def _enlarge(self) -> None:
+    def enlarge(self) -> None:
         """A fixed size ends the kernel's own growing of the buffer, so it is only set where it is larger than that would get."""
+        if self._socket.family == socket.AF_UNIX:
+            return
         with contextlib.suppress(OSError, ValueError):
             if int(_RMEM_MAX.read_text()) >= _SMALLEST_USEFUL:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+
+    def release(self) -> None:
+        """Leave the connection to libpq again."""
+        self._socket.close()
+
+    def end(self) -> None:
+        """End the conversation, as far as it can be said without waiting."""
+        with contextlib.suppress(OSError):
+            self._socket.send(b"c" + _LENGTH.pack(4) + b"X" + _LENGTH.pack(4))
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class _SocketTransport:
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+        self._raw = RawSocket(connection)
+        self._raw.enlarge()
+        self.wait = self._raw.wait
+        self.receive = self._raw.receive
+
+    def start(self, command: str) -> None:
+        self._raw.query(command)
+
+    def send(self, body: bytes) -> None:
+        self._raw.send_all(b"d" + _LENGTH.pack(len(body) + 4) + body)
+
+    def close(self) -> None:
+        self._raw.end()
+        self._connection.close()
 
 
 class _LibpqTransport:
@@ -225,7 +253,7 @@ class Inbox:
         self.buffer: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
         self.filled = 0
 
-    def fill(self, transport: Transport) -> int:
+    def fill(self, transport: Receiver) -> int:
         """Take in what has come, as far as there is room. Returns how much that was."""
         room: Any = self.buffer[self.filled :]
         count = transport.receive(memoryview(room))
@@ -239,7 +267,7 @@ class Inbox:
     def drop(self, count: int) -> None:
         """Let go of the first `count` bytes, and make room where one message is larger than the whole buffer."""
         rest = self.filled - count
-        needed = _message_bytes(self.buffer[count : self.filled]) if rest >= 5 else 0
+        needed = _message_bytes(self.buffer[count : self.filled]) if rest >= MESSAGE_HEADER else 0
         size = max(self._size, needed, rest)
         if count == 0 and size == len(self.buffer):
             return
@@ -248,6 +276,13 @@ class Inbox:
             self.buffer[count : self.filled].copy() if target is self.buffer else self.buffer[count : self.filled]
         )
         self.buffer, self.filled = target, rest
+
+    def take_message(self) -> tuple[bytes, bytes]:
+        """Type and body of the first message, which must be there whole, and let go of it."""
+        end = _message_bytes(self.buffer[: self.filled])
+        message = self.buffer[:end].tobytes()
+        self.drop(end)
+        return message[:1], message[MESSAGE_HEADER:]
 
 
 def _message_bytes(start: Any) -> int:

@@ -541,3 +541,83 @@ def test_methods_may_be_called_from_several_threads(db: Database, source: Postgr
     for thread in threads:
         thread.join()
     assert len(set(found)) == 120
+
+
+# Structure that changes under us
+
+
+def test_relation_records_follow_added_and_dropped_columns(db: Database, source: PostgresSource) -> None:
+    slot, table = slot_of(db), spec("t")
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
+    db.execute("INSERT INTO t VALUES (1, 'x')")
+    source.prepare([table], slot)
+    with source.create_slot(slot) as snapshot:
+        start = snapshot.position
+    known = described(source, "t")
+    with db.connect() as connection, connection.transaction():
+        connection.execute("INSERT INTO t VALUES (2, 'y')")
+        connection.execute("ALTER TABLE t ADD b int DEFAULT 7")
+        connection.execute("INSERT INTO t VALUES (3, 'z', 9)")
+    db.execute("ALTER TABLE t DROP COLUMN a")
+    db.execute("INSERT INTO t VALUES (4, 10)")
+    announced = _relation_records(source, slot, start)
+    assert len(announced) == 3
+    # The catalog has moved on to the last structure by the time the first record is looked at.
+    schemas = []
+    for payload in announced:
+        known = source.resolve(payload, table, known)
+        schemas.append([(c.name, c.attnum, c.fill) for c in known.columns])
+    assert schemas == [
+        [("id", 1, None), ("a", 2, None)],
+        [("id", 1, None), ("a", 2, None), ("b", 3, "7")],
+        [("id", 1, None), ("b", 3, "7")],
+    ]
+    db.execute("ALTER TABLE t ADD c float DEFAULT random()")
+    db.execute("INSERT INTO t VALUES (5)")
+    *_, payload = _relation_records(source, slot, start)
+    with pytest.raises(EngineFault) as raised:
+        source.resolve(payload, table, known)
+    assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
+
+
+def test_a_root_announces_itself_with_what_its_leaves_hold(db: Database, source: PostgresSource) -> None:
+    slot, table = slot_of(db), spec("m")
+    db.execute("CREATE TABLE m (gone int, id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    db.execute("ALTER TABLE m DROP COLUMN gone")
+    db.execute("CREATE TABLE m0 PARTITION OF m FOR VALUES FROM (0) TO (10)")
+    db.execute("INSERT INTO m VALUES (1)")
+    source.prepare([table], slot)
+    with source.create_slot(slot) as snapshot:
+        start = snapshot.position
+    known = described(source, "m")
+    db.execute("ALTER TABLE m ADD v text DEFAULT 'old'")
+    db.execute("INSERT INTO m VALUES (2)")
+    db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (10) TO (20)")
+    db.execute("INSERT INTO m VALUES (12)")
+    # The log announces the leaves as well; their records name tables that nobody subscribed to.
+    announced = {source.relation_name(payload): payload for payload in _relation_records(source, slot, start)}
+    assert announced.keys() == {TableName("public", name) for name in ("m", "m0", "m1")}
+    payload = announced[TableName("public", "m")]
+    schema = source.resolve(payload, table, known)
+    assert [(c.name, c.attnum, c.fill) for c in schema.columns] == [("id", 2, None), ("v", 3, "old")]
+    assert schema.key == ("id",)
+
+
+def _relation_records(source: PostgresSource, slot: str, start: Lsn) -> list[bytes]:
+    """All relation records from `start` to now; nothing is confirmed."""
+    stream = source.open_stream(slot, start, "penstock-shop-1")
+    found: list[bytes] = []
+    now = source.now()
+    try:
+        end = start
+        for _ in range(2000):
+            stream.ask_position()
+            chunk = stream.read(0.05)
+            if chunk is not None:
+                found += chunk.relations.values()
+                end = chunk.wal_end
+            if end >= now:
+                return found
+    finally:
+        stream.close()
+    raise AssertionError("the position was never reached")

@@ -45,7 +45,11 @@ def test_api(control: ControlDatabase, tmp_path: Path, monkeypatch: pytest.Monke
     with TestClient(create_app(settings), headers={"Authorization": f"Bearer {ADMIN}"}) as client:
         base = "/api/v1"
         client.put(f"{base}/connections/mart", json={"kind": "duckdb", "settings": {"path": "x"}})
-        source = {"kind": "postgres", "settings": {"host": "h", "database": "d", "user": "u"}, "secrets": {"password": "x"}}
+        source = {
+            "kind": "postgres",
+            "settings": {"host": "h", "database": "d", "user": "u"},
+            "secrets": {"password": "x"},
+        }
         assert client.put(f"{base}/connections/shop", json=source).status_code == 201
         body = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "a"}]}
         assert client.put(f"{base}/subscriptions/s", json=body).status_code == 201
@@ -54,7 +58,8 @@ def test_api(control: ControlDatabase, tmp_path: Path, monkeypatch: pytest.Monke
         assert client.patch(f"{base}/subscriptions/s", json={"desired_state": "paused"}).status_code == 200
         key = {"Idempotency-Key": "k"}
         first, again = (
-            client.post(f"{base}/subscriptions/s/tables", json={"schema": "x", "name": "c"}, headers=key) for _ in range(2)
+            client.post(f"{base}/subscriptions/s/tables", json={"schema": "x", "name": "c"}, headers=key)
+            for _ in range(2)
         )
         assert (first.status_code, again.json()) == (201, first.json())
         pages = client.get(f"{base}/subscriptions/s/tables", params={"page_size": 1}).json()

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.apply.duckdb.fill import OutsideDomain, fill_expression
@@ -92,18 +92,21 @@ def test_what_the_type_cannot_hold_is_refused_without_showing_it(text: str, valu
     assert text not in str(caught.value)
 
 
+@settings(deadline=None)
 @given(st.dates())
 def test_any_date_is_the_same_day(day: dt.date) -> None:
     expression = fill_expression(day.isoformat(), ValueType(Kind.DATE))
     assert CONNECTION.cursor().execute(f"SELECT {expression}").fetchall() == [(day,)]
 
 
+@settings(deadline=None)
 @given(st.datetimes())
 def test_any_timestamp_is_the_same_moment(moment: dt.datetime) -> None:
     expression = fill_expression(moment.isoformat(" "), ValueType(Kind.TIMESTAMP))
     assert CONNECTION.cursor().execute(f"SELECT {expression}").fetchall() == [(moment,)]
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",))))
 def test_any_text_is_itself(text: str) -> None:
     expression = fill_expression(text, ValueType(Kind.TEXT))
@@ -115,6 +118,7 @@ def as_postgres_prints(elements: list[str | None]) -> str:
     return "{" + ",".join(parts) + "}"
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.text(st.characters(exclude_characters="\x00", exclude_categories=("Cs",)))))
 def test_any_list_of_texts_is_itself(elements: list[str | None]) -> None:
     expression = fill_expression(as_postgres_prints(elements), LIST_OF_TEXT)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.apply.duckdb.errors import fault_of, is_broken, is_disk_full, is_out_of_memory
@@ -33,6 +33,7 @@ columns = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         TableSchema,
@@ -94,6 +95,7 @@ def test_a_fill_beyond_the_type_parks_the_table() -> None:
     assert "NaN" not in caught.value.detail
 
 
+@settings(deadline=None)
 @given(words, words)
 def test_folding_agrees_with_duckdb(one: str, other: str) -> None:
     connection = CONNECTION.cursor()
@@ -107,6 +109,7 @@ def test_folding_agrees_with_duckdb(one: str, other: str) -> None:
             connection.execute(statement)
 
 
+@settings(deadline=None)
 @given(words)
 def test_literals_are_themselves(text: str) -> None:
     assert CONNECTION.cursor().execute(f"SELECT {literal(text)}").fetchall() == [(text,)]

@@ -174,9 +174,9 @@ def test_identity_decides_the_mode() -> None:
 def test_a_damaged_record_is_a_fault_and_nothing_else(noise: bytes, at: int) -> None:
     whole = record("id:i v:t")
     damaged = whole[:at] + noise
+    found = None
     try:
         parse_relation(damaged)
     except EngineFault as fault:
-        assert fault.kind is FaultKind.LOG_UNREADABLE
-    else:
-        assert damaged[:1] == b"R"
+        found = fault.kind
+    assert found is FaultKind.LOG_UNREADABLE or (found is None and damaged[:1] == b"R")

@@ -21,7 +21,7 @@ def write(rows: list[tuple[str | None, ...]]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.none() | _TEXT, st.none() | st.integers(-9, 9), st.none() | _TEXT)))
 @example([("\\N", None, "")])
 @example([("\\", 1, "N"), ("", None, None)])

@@ -28,10 +28,8 @@ def test_outcome_is_the_recorded_one(path: Path, number: int) -> None:
     changes, _, expected = body.partition(f"{_LINE}\n")
     found = "".join(f"{line}\n" for line in run_case(changes))
     if os.environ.get("UPDATE_GOLDEN"):
-        tail = "" if number == len(blocks) - 1 else "\n"
-        blocks[number] = f"{title}\n{changes}{_LINE}\n{found}".rstrip("\n") + "\n" + tail
-        blocks = [block.rstrip("\n") + "\n" for block in blocks]
-        path.write_text("\n\n== ".join([head.rstrip("\n"), *(b.rstrip("\n") for b in blocks)]) + "\n")
+        blocks[number] = f"{title}\n{changes}{_LINE}\n{found}"
+        path.write_text("\n\n== ".join(block.rstrip("\n") for block in (head, *blocks)) + "\n")
         return
     assert found == expected.rstrip("\n") + "\n"
 

@@ -69,7 +69,7 @@ def _apply_bag(before: list[Row], shares: list[TableChanges]) -> Counter[Row]:
     return +held
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(_ROWS, _TRANSACTIONS, st.booleans(), st.integers(1, 3), _CUTS)
 def test_keyed(initial: list[Row], transactions: list[Transaction], full: bool, buckets: int, cuts: list[int]) -> None:
     before = list({row[0]: row for row in initial}.values())

@@ -211,7 +211,7 @@ def test_records_between_ranges_may_be_missing_those_of_a_range_not() -> None:
     assert caught.value.kind is FaultKind.QUEUE_CORRUPT
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_a_damaged_record_is_a_fault_or_read_within_its_borders(data: st.DataObject) -> None:
     good = [

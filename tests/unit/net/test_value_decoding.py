@@ -21,7 +21,7 @@ from engine.net.plan import ColumnPlan
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - zoneless, as PostgreSQL's timestamp is
 _DAY_US = 86_400_000_000
 _INT64_MAX = 2**63 - 1
-many = settings(deadline=None, max_examples=120)
+many = settings(deadline=None, max_examples=50)
 
 
 def decode(held: ValueType | Kind, texts: Sequence[str | None], delimiter: str = ",") -> pa.Array:

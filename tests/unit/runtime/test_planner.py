@@ -163,3 +163,32 @@ def test_kept_batches_go_when_nobody_needs_them() -> None:
 
 def test_relation_records_of_strangers_are_passed_over() -> None:
     assert versions(Bench(live("a", A)).plan(b"B"), "a") == [A]
+
+
+def test_a_hand_over_is_planned_once_even_before_it_is_committed() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench.book.copy_ends(TableId("ta"))
+    assert bench.plan().handover == {"ta"}
+    second = bench.plan()
+    part = second.part(TableId("ta"))
+    assert second.handover == frozenset()
+    assert part is not None
+    assert part.after == Lsn(200)
+    bench.book.move(TableId("ta"), TableEvent.CAUGHT_UP)
+    assert bench.plan().part(TableId("ta")) is not None
+    bench.book.move(TableId("ta"), TableEvent.RELOAD, deferred_from=bench.planner.next_number)
+    assert bench.plan().part(TableId("ta")) is None
+
+
+def test_a_resumed_table_is_caught_up_once() -> None:
+    bench = Bench(live("a", A))
+    bench.book.move(TableId("ta"), TableEvent.PAUSE, deferred_from=bench.planner.next_number)
+    bench.book.set_after(TableId("ta"), Lsn(100))
+    bench.plan()
+    bench.book.resume(TableId("ta"))
+    assert bench.plan().resumed == {"ta"}
+    second = bench.plan()
+    assert second.resumed == frozenset()
+    assert second.part(TableId("ta")) is not None

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
-from engine.apply.duckdb.query_guard import REFUSED_FUNCTIONS, TABLE_FUNCTIONS, refusal
+from engine.apply.duckdb.query_guard import TABLE_FUNCTIONS
 from engine.model.identity import TableId, TableName
 from engine.model.target import QueryRefused
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, inserts, structure
@@ -226,8 +226,8 @@ def test_a_query_ends_at_its_deadline(pipeline: Pipeline) -> None:
     "sql",
     [
         "SELECT list(range) FROM range(100000000)",
-        "WITH a AS MATERIALIZED (SELECT md5(CAST(range AS VARCHAR)) || md5(CAST(-range AS VARCHAR)) AS v"
-        " FROM range(5000000)) SELECT count(*), max(v) FROM a",
+        "SELECT count(*) FROM (SELECT md5(CAST(range AS VARCHAR)) AS v FROM range(5000000)"
+        " UNION SELECT md5(CAST(-range AS VARCHAR)) FROM range(5000000))",
         "SELECT repeat('x', 1000000) || range FROM range(1000)",
     ],
     ids=["memory", "spill", "answer"],
@@ -287,21 +287,6 @@ def test_every_table_function_of_this_duckdb_has_been_looked_at() -> None:
     present = [row[0] for row in duckdb.connect().execute(sql).fetchall()]
     assert sorted(set(present) - set(looked_at)) == []
     assert set(looked_at) >= TABLE_FUNCTIONS
-
-
-def test_the_guard_refuses_a_tree_it_does_not_know() -> None:
-    assert refusal({"type": "TABLE_FUNCTION", "function": {"class": "NEW"}}) is not None
-    assert refusal({"type": "TABLE_FUNCTION"}) is not None
-    assert refusal({"a": [{"type": "UPDATE_QUERY_NODE"}]}) is not None
-    assert refusal({"type": "FUNCTION", "function_name": next(iter(REFUSED_FUNCTIONS)).upper()}) is not None
-    assert refusal({"type": "SELECT_NODE", "from_table": {"type": "EMPTY"}}) is None
-
-
-def test_the_guard_reads_trees_of_any_depth() -> None:
-    tree: dict[str, Any] = {"type": "TABLE_FUNCTION", "function": {"function_name": "checkpoint"}}
-    for _ in range(50_000):
-        tree = {"type": "SELECT_NODE", "from": tree}
-    assert refusal(tree) is not None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""A source that is only reached through TLS: the stream and copies go through libpq there, and bring the same."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from engine.capture.postgres_log.source import PostgresSource
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.subscription import ConnectionSpec, TableSpec
+from server.demo.binaries import PostgresMissingError, system
+from server.demo.embedded import EmbeddedPostgres, server_folder
+
+pytestmark = [pytest.mark.pg, pytest.mark.pg15]
+
+NAME = TableName("public", "t")
+TABLE = TableSpec(TableId("t1"), NAME, NAME)
+
+
+def certificate() -> tuple[bytes, bytes]:
+    """A self-signed certificate for 127.0.0.1 and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    start = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=36500))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return made.public_bytes(serialization.Encoding.PEM), private
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedPostgres]:
+    try:
+        installation = system(15)
+    except PostgresMissingError as missing:
+        pytest.skip(f"{missing}; needed for TLS (apt-get install postgresql-15)")
+    cluster = EmbeddedPostgres(server_folder("penstock-test-tls-"), installation=installation)
+    try:
+        cluster.start()
+        owner = cluster.data.stat()
+        for name, content in zip(("server.crt", "server.key"), certificate(), strict=True):
+            path = cluster.data / name
+            path.write_bytes(content)
+            path.chmod(0o600)
+            os.chown(path, owner.st_uid, owner.st_gid)
+        cluster.execute("ALTER SYSTEM SET ssl = on")
+        hba = cluster.data / "pg_hba.conf"
+        hba.write_text(hba.read_text().replace("host ", "hostssl "))
+        cluster.restart()
+        yield cluster
+    finally:
+        cluster.destroy()
+
+
+def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
+    settings = {"host": cluster.host, "port": cluster.port, "database": "postgres", "user": cluster.user}
+    trusted = {"sslmode": "verify-ca", "sslrootcert": str(cluster.data / "server.crt")}
+    plain = PostgresSource(ConnectionSpec("shop", "postgres", {**settings, "sslmode": "disable"}))
+    with pytest.raises(EngineFault) as raised:
+        plain.current()
+    assert raised.value.kind is FaultKind.SOURCE_AUTHENTICATION
+
+    source = PostgresSource(ConnectionSpec("shop", "postgres", {**settings, **trusted}))
+    try:
+        cluster.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        cluster.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 30000) i")
+        source.prepare([TABLE], "shop_1")
+        schema = source.describe([TABLE])[NAME]
+        with source.create_slot("shop_1") as snapshot:
+            start = snapshot.position
+            chunks = source.copy_chunks(schema, TABLE, 1 << 20)
+            pieces = [piece for chunk in chunks for piece in source.read_chunk(chunk, snapshot.name)]
+        assert len(set(b"".join(pieces).splitlines())) == 30000
+        with pytest.raises(EngineFault) as raised:
+            list(source.read_chunk(chunks[0], snapshot.name))
+        assert raised.value.kind is FaultKind.COPY_LOST
+
+        stream = source.open_stream("shop_1", start, "penstock-shop-1")
+        with pytest.raises(EngineFault) as raised:
+            source.open_stream("shop_1", start, "penstock-shop-2")
+        assert raised.value.kind is FaultKind.SLOT_IN_USE
+        cluster.execute("UPDATE t SET v = repeat('y', 100)")
+        cluster.execute("INSERT INTO t VALUES (0, repeat('z', 20000000))")
+        now = source.now()
+        inserted = updated = 0
+        end = start
+        deadline = time.monotonic() + 60
+        while end < now:
+            assert time.monotonic() < deadline
+            stream.ask_position()
+            chunk = stream.read(0.1)
+            if chunk is not None:
+                types = chunk.data[chunk.offsets[:-1]].tobytes()
+                inserted, updated = inserted + types.count(b"I"), updated + types.count(b"U")
+                end = chunk.wal_end
+        assert (updated, inserted) == (30000, 1)
+        source.terminate_reader("shop_1", "penstock-shop-1")
+        with pytest.raises(EngineFault) as raised:
+            for _ in range(200):
+                stream.read(0.05)
+        assert raised.value.kind is FaultKind.SOURCE_UNREACHABLE
+        stream.close()
+    finally:
+        source.close()

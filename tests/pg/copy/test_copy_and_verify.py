@@ -1,0 +1,249 @@
+"""Copy and comparison with a real source and a real target: one snapshot whatever happens meanwhile, and faults as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine.apply.duckdb.target import DuckDbTarget
+from engine.capture.postgres_log.source import PostgresSource
+from engine.copy.chunk_task import ReadLimits
+from engine.copy.coordinator import CopyCoordinator
+from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
+from engine.copy.progress import CopyProgress
+from engine.model.batch import TableChanges, TableFault
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.position import ZERO, Lsn
+from engine.model.source import ExportedSnapshot
+from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.target import BatchCommit, TableCommit
+from engine.net import decode_copy_text
+from engine.spark.local import LocalRunner
+from engine.verify.compare import VerifyTable, verify_tables
+from engine.verify.verdict import TableVerdict, VerdictStatus
+from tests.fixtures.postgres import Database
+
+pytestmark = pytest.mark.pg
+
+NAME = SubscriptionName("copied")
+SMALL_CHUNKS = CopySettings(chunk_bytes=32 * 1024, limits=ReadLimits(batch_bytes=20_000, file_bytes=60_000))
+
+
+@dataclass
+class World:
+    """A source with tables, a target, and what the copy told."""
+
+    database: Database
+    source: PostgresSource
+    connection: ConnectionSpec
+    target: DuckDbTarget
+    folder: Path
+    specs: list[TableSpec] = field(default_factory=list)
+    copied: dict[TableId, int] = field(default_factory=dict)
+    failed: dict[TableId, TableFault] = field(default_factory=dict)
+    lost: dict[TableId, str] = field(default_factory=dict)
+    last: dict[TableId, CopyProgress] = field(default_factory=dict)
+
+    def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
+        assert position > ZERO
+        self.copied[table] = rows
+
+    def on_table_failed(self, table: TableId, fault: TableFault) -> None:
+        self.failed[table] = fault
+
+    def on_table_lost(self, table: TableId, detail: str) -> None:
+        self.lost[table] = detail
+
+    def on_progress(self, progress: CopyProgress) -> None:
+        self.last[progress.table] = progress
+
+    def add(self, name: str, **options: Any) -> TableSpec:
+        spec = TableSpec(
+            TableId(f"t{len(self.specs):x}"), TableName("public", name), TableName("main", name), **options
+        )
+        self.specs.append(spec)
+        self.target.adopt(NAME, spec.table, spec.target)
+        return spec
+
+    def copy(self, snapshot: ExportedSnapshot, before: Callable[[], None] = lambda: None) -> dict[TableId, CopyTable]:
+        described = self.source.describe(self.specs)
+        tables = tuple(CopyTable(spec, described[spec.source]) for spec in self.specs)
+        before()
+        runner = LocalRunner(2)
+        job = CopyJob(NAME, Epoch(1), self.connection, snapshot, tables, self.folder / "staging", SMALL_CHUNKS)
+        tools = CopyTools(self.source, self.target, runner, PostgresSource, decode_copy_text, nullcontext, lambda: 0.0)
+        try:
+            CopyCoordinator(job, tools, self).run()
+        finally:
+            runner.stop()
+        return {table.spec.table: table for table in tables}
+
+    def hand_over(self, tables: dict[TableId, CopyTable], end: Lsn) -> None:
+        commits = tuple(
+            TableCommit(table, tables[table].schema, tables[table].spec.target, handover=True) for table in self.copied
+        )
+        self.target.commit(BatchCommit(NAME, Epoch(1), BatchId(1), end, commits))
+
+    def change(self, spec: TableSpec, changes: TableChanges) -> None:
+        progress = self.target.progress(NAME)
+        assert progress is not None
+        commit = TableCommit(spec.table, progress.tables[spec.table].schema, spec.target, (changes,))
+        self.target.commit(BatchCommit(NAME, Epoch(1), BatchId(progress.batch + 1), progress.end, (commit,)))
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        answer = self.target.query(statement, 100_000, 30.0, NAME)
+        return [tuple(row.values()) for row in answer.table.to_pylist()]
+
+    def verify(self, snapshot: ExportedSnapshot, only: TableSpec | None = None) -> list[TableVerdict]:
+        progress = self.target.progress(NAME)
+        assert progress is not None
+        specs = [only] if only else self.specs
+        tables = [VerifyTable(spec, progress.tables[spec.table]) for spec in specs]
+        with self.target.pin(NAME) as reader:
+            return verify_tables(self.source, reader, snapshot, tables, decode_copy_text)
+
+
+@pytest.fixture
+def world(database: Database, tmp_path: Path) -> Iterator[World]:
+    connection = ConnectionSpec("shop", "postgres", database.settings)
+    source = PostgresSource(connection)
+    target = DuckDbTarget(tmp_path / "mart.duckdb")
+    target.claim(NAME, Epoch(1), "system", 1, "slot", ZERO)
+    yield World(database, source, connection, target, tmp_path)
+    source.close()
+    target.close()
+
+
+@contextmanager
+def snapshot_of(world: World) -> Iterator[ExportedSnapshot]:
+    opened: AbstractContextManager[ExportedSnapshot] = world.source.snapshot(20.0)
+    with opened as snapshot:
+        yield snapshot
+
+
+SETUP = """
+CREATE TABLE keyed (id int PRIMARY KEY, n numeric(10, 2), pad text);
+INSERT INTO keyed SELECT g, g / 4.0, repeat(md5(g::text), 10) FROM generate_series(1, 3000) g;
+CREATE TABLE bag (a int, b text);
+ALTER TABLE bag REPLICA IDENTITY FULL;
+INSERT INTO bag SELECT g % 10, 'x' FROM generate_series(1, 500) g;
+INSERT INTO bag VALUES (NULL, NULL), (NULL, NULL);
+CREATE TABLE parts (id int, day date, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM ('2020-01-01') TO ('2020-02-01');
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM ('2020-02-01') TO ('2020-03-01');
+INSERT INTO parts SELECT g, '2020-01-01'::date + g % 60 FROM generate_series(1, 300) g;
+CREATE TABLE nothing_in_it (id int PRIMARY KEY);
+"""
+
+
+def test_a_copy_holds_the_snapshots_rows_whatever_happens_meanwhile(world: World) -> None:
+    world.database.execute(SETUP)
+    for name in ("keyed", "bag", "parts", "nothing_in_it"):
+        world.add(name)
+
+    def meanwhile() -> None:
+        world.database.execute(
+            "UPDATE keyed SET n = -1; DELETE FROM keyed WHERE id > 100; INSERT INTO keyed VALUES (9999, 0, '')"
+        )
+        world.database.execute(
+            "DELETE FROM bag; INSERT INTO parts VALUES (1000, '2020-01-05'); INSERT INTO nothing_in_it VALUES (1)"
+        )
+
+    with snapshot_of(world) as snapshot:
+        tables = world.copy(snapshot, before=meanwhile)
+        assert (world.failed, world.lost) == ({}, {})
+        assert list(world.copied.values()).count(0) == 1
+        world.hand_over(tables, snapshot.position)
+        verdicts = world.verify(snapshot)
+    assert [(v.status, v.source_rows, v.target_rows) for v in verdicts] == [
+        (VerdictStatus.EQUAL, count, count) for count in (3000, 502, 300, 0)
+    ]
+    assert world.query("SELECT count(*), sum(n), min(n) FROM keyed") == [
+        (3000, pytest.approx(1125375), pytest.approx(0.25))
+    ]
+    assert {progress.percent for progress in world.last.values()} == {100.0}
+    assert list((world.folder / "staging").iterdir()) == []
+
+
+def test_a_snapshot_that_is_gone_loses_every_table_and_leaves_nothing(world: World) -> None:
+    world.database.execute(SETUP)
+    world.add("keyed")
+    world.add("bag")
+    with snapshot_of(world) as snapshot:
+        pass
+    world.copy(snapshot)
+    assert world.lost.keys() == {spec.table for spec in world.specs}
+    assert all(detail.startswith("copy_lost") for detail in world.lost.values())
+    assert world.copied == {}
+    with pytest.raises(EngineFault) as raised:
+        world.target.append_copy(world.specs[0].table, pa.table({}))
+    assert raised.value.kind is FaultKind.COPY_FAILED
+
+
+@pytest.mark.parametrize("change", ["ALTER TABLE keyed DROP COLUMN pad", "TRUNCATE keyed", "DROP TABLE keyed"])
+def test_a_table_that_changed_under_the_snapshot_does_not_hold_up_the_others(world: World, change: str) -> None:
+    world.database.execute(SETUP)
+    keyed, bag = world.add("keyed"), world.add("bag")
+    with snapshot_of(world) as snapshot:
+        world.copy(snapshot, before=lambda: world.database.execute(change) and None)
+    assert world.copied.keys() == {bag.table}
+    assert world.lost.keys() | world.failed.keys() == {keyed.table}
+    if keyed.table in world.failed:
+        assert (change, world.failed[keyed.table].code) == ("DROP TABLE keyed", "table_missing")
+
+
+def test_a_value_out_of_domain_and_a_forbidden_table_fail_alone(world: World) -> None:
+    world.database.execute(SETUP + "CREATE ROLE reader LOGIN REPLICATION; CREATE TABLE forbidden (id int PRIMARY KEY);")
+    world.database.execute("GRANT SELECT ON keyed, bag TO reader; UPDATE keyed SET n = 'NaN' WHERE id = 1500")
+    keyed, bag, forbidden = world.add("keyed"), world.add("bag"), world.add("forbidden")
+    world.connection = ConnectionSpec("shop", "postgres", {**world.database.settings, "user": "reader"})
+    try:
+        with snapshot_of(world) as snapshot:
+            world.copy(snapshot)
+    finally:
+        world.database.execute("DROP OWNED BY reader; DROP ROLE reader")
+    assert world.copied.keys() == {bag.table}
+    assert {table: fault.code for table, fault in world.failed.items()} == {
+        keyed.table: "value_out_of_domain",
+        forbidden.table: "source_privilege",
+    }
+
+
+def test_verification_finds_every_planted_difference(world: World) -> None:
+    world.database.execute(SETUP)
+    keyed, bag = world.add("keyed"), world.add("bag")
+    with snapshot_of(world) as snapshot:
+        tables = world.copy(snapshot)
+        world.hand_over(tables, snapshot.position)
+        source_row = world.query("SELECT n, pad FROM keyed WHERE id = 7")[0]
+        planted = pa.table(
+            {
+                "c0": pa.array([7, 5000], pa.int32()),
+                "c1": pa.array([source_row[0] + 1, None], pa.decimal128(10, 2)),
+                "c2": pa.array([source_row[1], None], pa.string()),
+            }
+        )
+        world.change(
+            keyed, TableChanges(keyed.table, False, pa.table({"k0": pa.array([7, 8], pa.int32())}), planted, None)
+        )
+        twins = pa.table({"c0": pa.array([None], pa.int32()), "c1": pa.array([None], pa.string())})
+        removed = twins.append_column("n", pa.array([1], pa.int64()))
+        added = pa.table({"c0": pa.array([3], pa.int32()), "c1": pa.array(["x"], pa.string())})
+        world.change(bag, TableChanges(bag.table, False, removed, added, None))
+        of_keyed, of_bag = world.verify(snapshot)
+    assert of_keyed.status is VerdictStatus.DIFFERENT
+    assert sorted((each.key, each.kind) for each in of_keyed.differences) == [
+        (("5000",), "extra"),
+        (("7",), "different"),
+        (("8",), "missing"),
+    ]
+    assert (of_keyed.source_rows, of_keyed.target_rows) == (3000, 3000)
+    assert of_bag.status is VerdictStatus.DIFFERENT
+    assert {each.kind for each in of_bag.differences} == {"missing", "extra"}

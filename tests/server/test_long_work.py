@@ -1,0 +1,253 @@
+"""Verifications, reloads and metrics over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine.link.messages import (
+    Assign,
+    Cancel,
+    Difference,
+    Problem,
+    Reload,
+    ReloadReport,
+    Verification,
+    VerifiedTable,
+    Verify,
+)
+from engine.model.position import Lsn
+from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
+
+Rig = tuple[httpx.Client, FakeEngine, Assign]
+_VERIFICATIONS = "/subscriptions/orders/verifications"
+_RELOADS = "/subscriptions/orders/reloads"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with running_server(tmp_path) as server, server.client() as client:
+        declare(client)
+        engine = FakeEngine(server.url)
+        try:
+            yield client, engine, engine.run(applied="0/50")
+        finally:
+            engine.close()
+
+
+def _verified(assign: Assign, verification_id: str, state: str, equal: bool = True) -> Verification:
+    differing = () if equal else (Difference(key=("7",), kind="missing"),)
+    first = assign.tables[0].table
+    table = VerifiedTable(table=first, equal=equal, source_rows=9, target_rows=9 - (not equal), differing=differing)
+    return Verification.model_validate(
+        {
+            "subscription": "orders",
+            "epoch": assign.epoch,
+            "verification_id": verification_id,
+            "state": state,
+            "position": "0/55",
+            "tables": [table],
+            "total": 2,
+        }
+    )
+
+
+def test_a_verification_runs_and_shows_what_differs(rig: Rig) -> None:
+    client, engine, assign = rig
+    answer = client.post(_VERIFICATIONS)
+    assert answer.status_code == 202
+    body = answer.json()
+    assert (body["state"], body["equal"]) == ("queued", None)
+    where = answer.headers["Location"].removeprefix("/api/v1")
+    assert engine.seen(Verify).verification_id == body["id"]
+    assert engine.seen(Verify).tables is None
+
+    engine.link.report(_verified(assign, body["id"], "running"))
+    assert engine.link.flush(DEADLINE_S)
+    running = client.get(where).json()
+    assert (running["state"], running["tables_done"], running["tables_total"]) == ("running", 1, 2)
+    again = client.post(_VERIFICATIONS)
+    assert again.status_code == 409
+    assert again.json()["running"] == body["id"]
+
+    engine.link.report(_verified(assign, body["id"], "succeeded", equal=False))
+    engine.link.report(_verified(assign, body["id"], "running"))
+    assert engine.link.flush(DEADLINE_S)
+    ended = client.get(where).json()
+    assert (ended["state"], ended["equal"], ended["position"]) == ("succeeded", False, "0/55")
+    assert ended["tables"][0]["differing"] == [{"key": ["7"], "kind": "missing"}]
+    assert ended["tables"][0]["name"] == assign.tables[0].source.name
+    kinds = [event["kind"] for event in client.get("/events?subscription=orders").json()["items"]]
+    assert "verification_differs" in kinds
+    assert [v["id"] for v in client.get(_VERIFICATIONS).json()["items"]] == [body["id"]]
+
+
+def test_a_verification_of_some_tables(rig: Rig) -> None:
+    client, engine, assign = rig
+    name = assign.tables[0].source
+    wanted = {"tables": [{"schema": name.schema_name, "name": name.name}]}
+    assert client.post(_VERIFICATIONS, json=wanted).status_code == 202
+    assert engine.seen(Verify).tables == (assign.tables[0].table,)
+    unknown = client.post("/subscriptions/orders/verifications", json={"tables": [{"schema": "public", "name": "no"}]})
+    assert unknown.status_code in {409, 422}
+
+
+def test_a_verification_can_be_cancelled_once(rig: Rig) -> None:
+    client, engine, _ = rig
+    verification_id = client.post(_VERIFICATIONS).json()["id"]
+    assert client.delete(f"{_VERIFICATIONS}/{verification_id}").status_code == 204
+    assert engine.seen(Cancel).request_id == verification_id
+    assert client.get(f"{_VERIFICATIONS}/{verification_id}").json()["state"] == "cancelled"
+    assert client.delete(f"{_VERIFICATIONS}/{verification_id}").status_code == 409
+    assert client.delete(f"{_VERIFICATIONS}/v0").status_code == 404
+    assert client.post(_VERIFICATIONS).status_code == 202
+
+
+def test_an_idempotency_key_makes_one_verification_of_two_requests(rig: Rig) -> None:
+    client, engine, _ = rig
+    key = {"Idempotency-Key": "once"}
+    first = client.post(_VERIFICATIONS, headers=key)
+    second = client.post(_VERIFICATIONS, headers=key)
+    assert second.status_code == first.status_code == 202
+    assert second.json() == first.json()
+    assert second.headers["Location"] == first.headers["Location"]
+    engine.seen(Verify)
+    assert engine.count(Verify) == 1
+
+
+def test_a_paused_subscription_cannot_be_verified(rig: Rig) -> None:
+    client, engine, assign = rig
+    engine.state(assign, "paused")
+    answer = client.post(_VERIFICATIONS)
+    assert answer.status_code == 409
+    assert answer.json()["code"] == "subscription_not_running"
+
+
+def test_a_new_stream_names_work_that_has_not_ended(rig: Rig, tmp_path: Path) -> None:
+    client, engine, _ = rig
+    verification_id = client.post(_VERIFICATIONS).json()["id"]
+    reload_id = client.post(_RELOADS).json()["id"]
+    engine.seen(Reload)
+    engine.close()
+    second = FakeEngine(str(client.base_url).removesuffix("/api/v1/"))
+    try:
+        assert second.seen(Verify).verification_id == verification_id
+        assert second.seen(Reload).request_id == reload_id
+    finally:
+        second.close()
+
+
+def test_a_table_is_reloaded_with_progress(rig: Rig) -> None:
+    client, engine, assign = rig
+    table = assign.tables[0].table
+    answer = client.post(f"/subscriptions/orders/tables/{table}/reloads")
+    assert answer.status_code == 202
+    where = answer.headers["Location"].removeprefix("/api/v1")
+    command = engine.seen(Reload)
+    assert command.tables == (table,)
+    report = ReloadReport(
+        subscription="orders",
+        epoch=assign.epoch,
+        request_id=command.request_id,
+        state="running",
+        rows=10,
+        bytes=5 * 1024**3,
+        percent=50.0,
+        eta_seconds=2.0,
+    )
+    engine.link.report(report)
+    assert engine.link.flush(DEADLINE_S)
+    copied = client.get(where).json()["copied"]
+    assert copied == {"rows": 10, "bytes": 5 * 1024**3, "percent": 50.0, "eta_seconds": 2.0}
+    busy = client.post(f"/subscriptions/orders/tables/{table}/reloads")
+    assert busy.status_code == 409
+    assert busy.json()["running"] == command.request_id
+    assert client.post(_RELOADS).status_code == 409
+    other = assign.tables[1].table
+    assert client.post(f"/subscriptions/orders/tables/{other}/reloads").status_code == 202
+    engine.link.report(report.model_copy(update={"state": "succeeded", "position": Lsn(0x60)}))
+    assert engine.link.flush(DEADLINE_S)
+    ended = client.get(where).json()
+    assert (ended["state"], ended["position"]) == ("succeeded", "0/60")
+    listed = client.get(f"/subscriptions/orders/tables/{table}/reloads").json()["items"]
+    assert [r["id"] for r in listed] == [command.request_id]
+    assert len(client.get(_RELOADS).json()["items"]) == 2
+
+
+def test_a_reload_is_the_remedy_of_a_failed_subscription(rig: Rig) -> None:
+    client, engine, assign = rig
+    engine.state(assign, "failed", code="log_gap", reason="The slot is gone.", remedy="Reload.")
+    table = assign.tables[0].table
+    assert client.post(f"/subscriptions/orders/tables/{table}/reloads").status_code == 409
+    answer = client.post(_RELOADS)
+    assert answer.status_code == 202
+    command = engine.seen(Reload)
+    assert command.tables is None
+    failed = ReloadReport(
+        subscription="orders",
+        epoch=assign.epoch,
+        request_id=command.request_id,
+        state="failed",
+        problem=Problem(status=502, code="source_unreachable", detail="No route.", remedy="Start it."),
+    )
+    engine.link.report(failed)
+    assert engine.link.flush(DEADLINE_S)
+    body = client.get(f"{_RELOADS}/{command.request_id}").json()
+    assert (body["state"], body["problem"]["code"]) == ("failed", "source_unreachable")
+
+
+def test_a_table_that_is_being_copied_cannot_be_reloaded(rig: Rig) -> None:
+    client, engine, assign = rig
+    table = assign.tables[0].table
+    engine.table(assign, table, "copying")
+    assert engine.link.flush(DEADLINE_S)
+    answer = client.post(f"/subscriptions/orders/tables/{table}/reloads")
+    assert answer.status_code == 409
+    assert answer.json()["code"] == "table_not_reloadable"
+
+
+def test_lists_are_paged(rig: Rig) -> None:
+    client, engine, assign = rig
+    for number in range(5):
+        engine.batch(assign, number)
+    assert engine.link.flush(DEADLINE_S)
+    seen: list[int] = []
+    token = ""
+    while token is not None:
+        page = client.get(
+            "/subscriptions/orders/batches", params={"page_size": 2, "page_token": token} if token else {"page_size": 2}
+        )
+        seen += [item["batch"] for item in page.json()["items"]]
+        token = page.json()["next_page_token"]
+    assert seen == [4, 3, 2, 1, 0]
+
+
+def test_metrics_tell_positions_waits_and_rows(rig: Rig) -> None:
+    client, engine, assign = rig
+    engine.batch(assign, 1)
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post("/subscriptions/orders/freshness-waits", json={"position": "0/50"}).status_code == 200
+    root = str(client.base_url).removesuffix("/api/v1/")
+    answer = httpx.get(f"{root}/metrics", headers=client.headers, trust_env=False)
+    assert answer.status_code == 200
+    lines = answer.text.splitlines()
+    assert 'penstock_subscription_applied_position_bytes{subscription="orders"} 80.0' in lines
+    assert 'penstock_applied_rows_total{op="insert",subscription="orders"} 5.0' in lines
+    assert 'penstock_freshness_waits_satisfied_on_arrival_total{subscription="orders"} 1.0' in lines
+    assert 'penstock_freshness_wait_seconds_count{outcome="satisfied",subscription="orders"} 1.0' in lines
+    assert "penstock_engines_connected 1.0" in lines
+    assert 'penstock_subscription_lag_seconds{subscription="orders"} 0.0' in lines
+    assert any(line.startswith("penstock_build_info{") for line in lines)
+    assert httpx.get(f"{root}/metrics", trust_env=False).status_code == 401
+
+
+def test_a_deleted_subscription_takes_its_work_along(tmp_path: Path) -> None:
+    server: RunningServer
+    with running_server(tmp_path) as server, server.client() as client:
+        declare(client)
+        assert client.post(_VERIFICATIONS).status_code == 202
+        assert client.delete("/subscriptions/orders").status_code == 204
+        assert client.get(_VERIFICATIONS).status_code == 404

@@ -1,0 +1,161 @@
+"""Queries over HTTP: formats, freshness, refusals."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from engine.link.messages import Assign, Demand, Now, Problem, Query
+from tests.fixtures.channel import DEADLINE_S, FakeEngine, declare, running_server
+
+_QUERIES = "/subscriptions/orders/queries"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[tuple[httpx.Client, FakeEngine, Assign]]:
+    with running_server(tmp_path) as server, server.client() as client:
+        declare(client)
+        engine = FakeEngine(server.url)
+        try:
+            yield client, engine, engine.run(applied="0/50")
+        finally:
+            engine.close()
+
+
+Rig = tuple[httpx.Client, FakeEngine, Assign]
+
+
+def test_rows_come_as_json_unless_something_else_is_wanted(rig: Rig) -> None:
+    client, engine, _ = rig
+    answer = client.post(_QUERIES, json={"sql": "select n from t", "max_rows": 7, "timeout_ms": 1234})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["Penstock-Position"] == "0/100"
+    assert answer.json() == {
+        "columns": [{"name": "n", "type": "int64"}],
+        "rows": [[1], [2], [3]],
+        "position": "0/100",
+        "ran_on": "target",
+        "truncated": False,
+    }
+    command = engine.seen(Query)
+    assert (command.sql, command.max_rows, command.timeout_ms) == ("select n from t", 7, 1234)
+    assert engine.count(Now) == 0
+
+
+def test_rows_come_as_csv_and_as_arrow(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"a": ["x", None, ""], "b": [1, 2, 3]})
+    csv = client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": "text/csv"})
+    assert csv.text == 'a,b\r\nx,1\r\n,2\r\n"",3\r\n'
+    accept = {"Accept": "text/html;q=0.9, application/vnd.apache.arrow.stream, */*;q=0.1"}
+    arrow = client.post(_QUERIES, json={"sql": "s"}, headers=accept)
+    assert arrow.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    assert pa.ipc.open_stream(io.BytesIO(arrow.content)).read_all() == engine.rows
+    none = client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": "image/png"})
+    assert none.status_code == 406
+    assert none.json()["code"] == "not_acceptable"
+
+
+def test_values_that_json_numbers_cannot_hold_are_strings(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table(
+        {
+            "i": pa.array([2**63 - 1]),
+            "d": pa.array([decimal.Decimal("1.50")]),
+            "f": pa.array([1.5]),
+            "nan": pa.array([float("nan")]),
+            "t": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)]),
+            "b": pa.array([b"\xff\x00"]),
+            "none": pa.array([None], pa.int32()),
+        }
+    )
+    answer = client.post(_QUERIES, json={"sql": "s"})
+    assert answer.json()["rows"] == [[2**63 - 1, "1.50", 1.5, "NaN", "2026-01-02T03:04:05Z", "ff00", None]]
+
+
+def test_the_latest_is_waited_for_before_the_query_runs(rig: Rig) -> None:
+    client, engine, assign = rig
+    engine.now = "0/90"
+    with ThreadPoolExecutor(1) as pool:
+        body = {"sql": "s", "freshness": {"mode": "latest", "timeout_ms": 10_000}}
+        waiting = pool.submit(client.post, _QUERIES, json=body)
+        engine.seen(Demand)
+        assert engine.count(Query) == 0
+        engine.progress(assign, "0/95")
+        answer = waiting.result(DEADLINE_S).json()
+    assert answer["position"] == "0/100"
+    assert answer["receipt"]["position"] == "0/90"
+
+
+def test_an_answer_older_than_asked_for_is_never_given(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.position = "0/4F"
+    body = {"sql": "s", "freshness": {"mode": "position", "position": "0/50"}}
+    answer = client.post(_QUERIES, json=body)
+    assert answer.status_code == 502
+    assert answer.json()["code"] == "answer_too_old"
+
+
+def test_a_deadline_on_freshness_is_a_timeout(rig: Rig) -> None:
+    client, engine, _ = rig
+    body = {"sql": "s", "freshness": {"mode": "position", "position": "0/60", "timeout_ms": 30}}
+    answer = client.post(_QUERIES, json=body)
+    assert answer.status_code == 504
+    assert answer.json()["code"] == "freshness_timeout"
+    assert engine.count(Query) == 0
+
+
+def test_a_refusal_is_passed_on_in_the_engines_words(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.refusal = Problem(status=422, code="query_refused", detail="This is not one SELECT.", remedy="Send one.")
+    answer = client.post(_QUERIES, json={"sql": "drop table t"})
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "query_refused"
+    assert answer.json()["detail"] == "This is not one SELECT."
+
+
+def test_without_an_engine_there_is_no_answer(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.close()
+    answer = client.post(_QUERIES, json={"sql": "s"})
+    assert answer.status_code == 503
+    assert answer.json()["code"] == "engine_unavailable"
+    assert answer.json()["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "pointer"),
+    [
+        ({}, "invalid_request", "/sql"),
+        ({"sql": ""}, "invalid_request", "/sql"),
+        ({"sql": "s", "max_rows": 0}, "invalid_request", "/max_rows"),
+        ({"sql": "s", "freshness": {"mode": "fresh"}}, "invalid_request", "/freshness/mode"),
+        ({"sql": "s", "freshness": {"mode": "position"}}, "invalid_request", "/freshness/position"),
+        ({"sql": "s", "freshness": {"position": "0/1"}}, "invalid_request", "/freshness/position"),
+        ({"sql": "s", "freshness": {"mode": "position", "position": "x"}}, "invalid_request", "/freshness/position"),
+        ({"sql": "s", "freshness": {"on_timeout": "source"}}, "not_supported_yet", "/freshness/on_timeout"),
+    ],
+)
+def test_wrong_queries_say_what_is_wrong(rig: Rig, body: dict[str, Any], code: str, pointer: str) -> None:
+    answer = rig[0].post(_QUERIES, json=body)
+    assert answer.status_code == 422
+    assert answer.json()["code"] == code
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+def test_large_results_come_whole(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"text": ["x" * 1_000_000] * 40})
+    accept = {"Accept": "application/vnd.apache.arrow.stream"}
+    answer = client.post(_QUERIES, json={"sql": "s"}, headers=accept)
+    assert pa.ipc.open_stream(io.BytesIO(answer.content)).read_all() == engine.rows

@@ -1,0 +1,135 @@
+"""What declared tables mean: patterns, precedence, names on the target. And the small pure parts beside."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from server.connections.kinds import KINDS
+from server.error_handlers import json_pointer
+from server.errors import InvalidRequest
+from server.paging import PageRequest, PageTokenInvalid, _parse
+from server.tables.body import TableBody, part, preflight_parts
+from server.tables.declaration import check_targets, declare, resolve
+
+DUCK = KINDS["duckdb"]
+names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
+    lambda name: name != "*"
+)
+
+
+def body(**given_fields: Any) -> TableBody:
+    return TableBody.model_validate({"schema": "public", "name": "a", **given_fields})
+
+
+@given(st.lists(st.tuples(names, names), max_size=30))
+def test_every_declared_table_is_meant_once_or_all_are_refused(tables: list[tuple[str, str]]) -> None:
+    bodies = [body(schema=schema, name=name) for schema, name in tables]
+    folded = {(DUCK.fold(schema), DUCK.fold(name)) for schema, name in tables}
+    reserved = any(DUCK.fold(schema) in DUCK.own_schemas for schema, _ in tables)
+    if len(folded) == len(tables) and not reserved:
+        assert [table.source for table in resolve(bodies, [], DUCK)] == tables
+    else:
+        with pytest.raises(InvalidRequest):
+            resolve(bodies, [], DUCK)
+
+
+@given(names, st.sets(names, min_size=1, max_size=10))
+def test_a_pattern_means_the_tables_of_its_schema(schema: str, found: set[str]) -> None:
+    if DUCK.fold(schema) in DUCK.own_schemas or len({DUCK.fold(name) for name in found}) < len(found):
+        return
+    discovered = [{"schema": schema, "name": name, "key": ["id"]} for name in found]
+    discovered.append({"schema": schema + "x", "name": "other", "key": []})
+    tables = resolve([body(schema=schema, name="*")], discovered, DUCK)
+    assert {table.name for table in tables} == found
+    assert all(table.from_pattern and table.schema == schema for table in tables)
+
+
+def test_two_patterns_may_not_put_one_name_twice_into_one_schema() -> None:
+    discovered = [{"schema": schema, "name": "t", "key": ["id"]} for schema in ("a", "b")]
+    with pytest.raises(InvalidRequest, match=r"'b\.t' and 'a\.t' would be one table"):
+        resolve([body(schema=s, name="*", target={"schema": "all"}) for s in ("a", "b")], discovered, DUCK)
+
+
+def test_case_is_ignored_of_ascii_letters_only() -> None:
+    assert DUCK.fold("ÄB") == "Äb"
+    assert KINDS["postgres"].fold("AB") == "AB"
+    taken = {(DUCK.fold("public"), DUCK.fold("Orders")): "public.Orders"}
+    with pytest.raises(InvalidRequest) as refused:
+        check_targets([declare(body(name="orders"), "")], DUCK, taken)
+    assert refused.value.errors[0].pointer == ""
+
+
+@pytest.mark.parametrize(
+    ("operations", "insert_only", "followed"),
+    [
+        ((), False, ["delete", "insert", "truncate", "update"]),
+        ((), True, ["insert", "truncate"]),
+        (("insert",), False, ["insert"]),
+        (("insert",), True, ["insert"]),
+    ],
+)
+def test_consent_to_inserts_limits_what_is_followed(
+    operations: tuple[str, ...], insert_only: bool, followed: list
+) -> None:
+    made = part(
+        "t1",
+        source=("s", "n"),
+        target=("s", "n"),
+        key=(),
+        operations=operations,
+        where=None,
+        insert_only=insert_only,
+        map_as={},
+        paused=False,
+    )
+    assert made["operations"] == followed
+
+
+def test_preflight_leaves_patterns_out() -> None:
+    parts = preflight_parts([body(), body(name="*"), body(name="b", target={"schema": "x"})])
+    assert [(p["source"]["name"], p["target"]["schema"]) for p in parts] == [("a", "public"), ("b", "x")]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b"])
+def test_impossible_names(name: str) -> None:
+    with pytest.raises(ValidationError):
+        body(name=name)
+
+
+@given(st.lists(st.one_of(st.text(), st.integers()), max_size=5), st.text(max_size=12))
+def test_page_tokens_come_back(key: list[Any], filters: str) -> None:
+    token = PageRequest(10, None, filters).token(key)
+    assert token.replace("-", "").replace("_", "").isalnum()
+    assert _parse(token, filters) == key
+    with pytest.raises(PageTokenInvalid):
+        _parse(token, filters + "x")
+
+
+@given(st.binary(max_size=40))
+def test_any_other_token_is_refused(noise: bytes) -> None:
+    token = base64.urlsafe_b64encode(noise).decode().rstrip("=")
+    with pytest.raises(PageTokenInvalid):
+        _parse(token, "filters")
+
+
+def test_made_up_keys_are_refused() -> None:
+    request = PageRequest(10, _parse(PageRequest(10, None, "f").token(["a", 1]), "f"), "f")
+    assert request.behind(str, int) == ("a", 1)
+    for types in ((str,), (int, int), (str, str)):
+        with pytest.raises(PageTokenInvalid):
+            request.behind(*types)
+
+
+@given(st.lists(st.one_of(st.text(), st.integers(0, 99)), max_size=5))
+def test_json_pointers_are_read_back(parts: list[Any]) -> None:
+    pointer = json_pointer(parts)
+    read = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+    assert read == [str(part) for part in parts]
+    json.dumps(pointer)
