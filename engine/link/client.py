@@ -90,6 +90,7 @@ class ServerLink:
         self._logged_dropped = 0
         self._registered: Registered | None = None
         self._sequence = 0
+        self._hurried = 0
         self._in_flight = False
         self._connected = False
         self._registering = threading.Lock()
@@ -145,9 +146,12 @@ class ServerLink:
     def flush(self, timeout_s: float) -> bool:
         """Wait until every report handed over so far has been taken in; False at the deadline."""
         with self._state:
-            self._pace_s = 0.0
+            self._hurried += 1
             self._state.notify_all()
-            return self._state.wait_for(lambda: not len(self._outgoing) and not self._in_flight, timeout_s)
+            try:
+                return self._state.wait_for(lambda: not len(self._outgoing) and not self._in_flight, timeout_s)
+            finally:
+                self._hurried -= 1
 
     def close(self) -> None:
         """End both threads.
@@ -247,6 +251,8 @@ class ServerLink:
         return None
 
     def _somebody_waits(self) -> bool:
+        if self._hurried:
+            return True
         for subscription, position in self._demanded.items():
             progress = self._outgoing.progress(subscription)
             sent = self._sent.get(subscription, ZERO)

@@ -224,7 +224,7 @@ class Source(Protocol):
         ...
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current structure of these tables; a missing one is left out."""
+        """The current structure of these tables; left out are missing ones and those whose changes cannot be followed as their spec wants."""
         ...
 
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:

@@ -113,7 +113,7 @@ class SegmentWriter:
         return landed
 
     def sync(self) -> None:
-        """Make everything landed, and the position reached, durable.
+        """Make everything landed, and the position reached, durable. The folder was made so when the segment was opened.
 
         Raises EngineFault(QUEUE_CORRUPT) where the folder or the files were deleted under us.
         """
@@ -202,12 +202,11 @@ class SegmentWriter:
     def _sync_files(self) -> None:
         try:
             for fd in (self._segment_fd, self._index_fd):
-                os.fsync(fd)
+                os.fdatasync(fd)
                 if os.fstat(fd).st_nlink == 0:
                     raise EngineFault(
                         FaultKind.QUEUE_CORRUPT, str(self.path), "the file was deleted while it was written"
                     )
-            sync_folder(self._folder)
         except OSError as error:
             raise fault_of(error, self.path) from error
 

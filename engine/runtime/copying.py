@@ -42,13 +42,13 @@ class CopyDesk:
         self,
         parts: RunParts,
         defer: Defer,
-        demand: Callable[[Lsn], None],
+        flush: Callable[[Lsn], None],
         staging: Path,
         end: Callable[[EngineFault], None],
     ) -> None:
         self._parts = parts
         self._defer = defer
-        self._demand = demand
+        self._flush = flush
         self._staging = staging / "copy"
         self._end = end
         self._wake = threading.Event()
@@ -175,7 +175,7 @@ class CopyDesk:
         """The next batch at or behind `position` hands the table over."""
         self._parts.book.copy_ends(table)
         self._parts.reporter.event("info", "table_copied", str(table), f"{rows} rows as of {position}")
-        self._demand(position)
+        self._flush(position)
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
         self._parts.book.park(table, fault.code, fault.detail)

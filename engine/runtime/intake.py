@@ -44,6 +44,13 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Flush:
+    """Seal a batch that ends at or behind this position, even an empty one: a table waits to be taken in."""
+
+    position: Lsn
+
+
+@dataclass(frozen=True, slots=True)
 class HoldSeal:
     """Stop or resume sealing, while a cut's position is being found out."""
 
@@ -63,7 +70,7 @@ class Wake:
     """Look again whether a batch may be sealed."""
 
 
-Item = Demand | Cut | HoldSeal | Done | Wake | tuple[ReaderProcess, ReaderEvent]
+Item = Demand | Cut | Flush | HoldSeal | Done | Wake | tuple[ReaderProcess, ReaderEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,10 @@ class Intake:
                 self._demand(item.position)
             else:
                 item.refused()
+        elif isinstance(item, Flush):
+            position = max(item.position, self._batcher.sealed_end)
+            self._batcher.request_cut(position)
+            self._demand(position)
         elif isinstance(item, HoldSeal):
             if item.on:
                 self._batcher.hold()
@@ -235,4 +246,4 @@ class Intake:
         return Ordinal(min(needed, default=int(self._catalog.next_ordinal)))
 
 
-__all__ = ["Cut", "Demand", "Done", "HoldSeal", "Intake", "Sealed", "Wake"]
+__all__ = ["Cut", "Demand", "Done", "Flush", "HoldSeal", "Intake", "Sealed", "Wake"]

@@ -116,7 +116,12 @@ class Reporter:
         retained: int | None,
         times: BatchTimes | None,
     ) -> None:
-        """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none."""
+        """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none.
+
+        `source` was read a moment ago; what was captured since counts too.
+        """
+        if source is not None and captured is not None:
+            source = max(source, captured)
         self._send(
             Progress(
                 subscription=self._name,

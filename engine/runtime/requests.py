@@ -154,11 +154,15 @@ class RequestDesk:
             raise QueryRefused(
                 "query_unavailable", "the subscription is stopped or has not started; its target is closed"
             )
+        run = pipeline.run
+        before = run.applied if run is not None else None
         answer = target.query(command.sql, command.max_rows, command.timeout_ms / 1000, pipeline.spec.name)
+        # Positions without changes are not written to the target at once; its rows are those of the visible position all the same.
+        position = before.visible if before is not None and answer.position <= before.written else answer.position
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, answer.table.schema) as writer:
             writer.write_table(answer.table)
-        self._out.upload_result(command.request_id, sink.getvalue(), answer.position, truncated=answer.truncated)
+        self._out.upload_result(command.request_id, sink.getvalue(), position, truncated=answer.truncated)
 
     def _pipeline(self, subscription: str) -> Pipeline:
         pipeline = self._find(subscription)

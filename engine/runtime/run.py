@@ -24,12 +24,12 @@ from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.queue import QueueCatalog
 from engine.runtime.clock import Clock
-from engine.runtime.commits import CommitStage
+from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.guard import Guard
-from engine.runtime.intake import Demand, Done, Intake, Sealed, Wake
+from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
 from engine.runtime.log_reader import Confirm, Failed, ReaderConfig
 from engine.runtime.planner import Planner
@@ -111,11 +111,11 @@ class ReplicationRun:
         )
         self._guard = Guard(parts, lambda: self._intake.captured, self._confirm)
         self.cuts = CutDesk(parts, self._intake, self._staging)
-        self.copies = CopyDesk(parts, self.defer, self.demand, self._staging, self._end)
+        self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end)
 
     @property
-    def applied(self) -> Lsn:
-        return self._commits.applied.visible
+    def applied(self) -> Applied:
+        return self._commits.applied
 
     @property
     def captured(self) -> Lsn:
@@ -149,6 +149,10 @@ class ReplicationRun:
     def demand(self, position: Lsn) -> None:
         """Somebody waits for this position."""
         self._intake.put(Demand(position))
+
+    def flush(self, position: Lsn) -> None:
+        """Seal a batch that ends at or behind this position, even an empty one."""
+        self._intake.put(Flush(position))
 
     def defer(self, event: TableEvent, tables: list[TableId]) -> None:
         """Move tables by `event`, keeping their changes from the next batch on. Returns when it holds."""
@@ -191,7 +195,7 @@ class ReplicationRun:
                 self.copies.begin_missing()
             return
         self._book.resume(table)
-        self.demand(self._intake.captured)
+        self.flush(self._intake.captured)
 
     def reload(self, request: str, tables: list[TableId]) -> None:
         """Copy tables anew. Blocks until their changes are kept; what ends the run meanwhile ends the reload."""

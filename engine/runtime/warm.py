@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from engine.net import warm
+from engine import net
+from engine.capture.postgres_log import frames, scan
 
 if __name__ == "__main__":
-    warm()
+    scan.warm()
+    frames.warm()
+    net.warm()

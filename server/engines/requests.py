@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.link.messages import COMMANDS, Answer
+from pydantic import ValidationError
+
+from engine.link.messages import COMMANDS, Answer, DiscoverBody, Message, NowBody, PreflightBody
 from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.errors import ReportedProblem
+
+_BODIES: dict[str, type[Message]] = {"preflight": PreflightBody, "discover": DiscoverBody, "now": NowBody}
 
 
 class HubGateway:
@@ -23,7 +27,7 @@ class HubGateway:
 
     async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         reply = await self._ask(kind, payload, timeout_s)
-        return reply.body if isinstance(reply, Answer) else {}
+        return _body(kind, reply.body if isinstance(reply, Answer) else {})
 
     async def query(self, payload: Mapping[str, Any], timeout_s: float) -> QueryResult:
         """Run a query on the target of the subscription in `payload`; raises as `request` does."""
@@ -56,3 +60,19 @@ class HubGateway:
             return self._hub.owner(subscription)
         engines = self._hub.engines
         return engines[0] if engines else None
+
+
+def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The body with every field that an answer of this kind has."""
+    shape = _BODIES.get(kind)
+    if shape is None:
+        return body
+    try:
+        return shape.model_validate(body).model_dump(mode="json")
+    except ValidationError:
+        raise ReportedProblem(
+            502,
+            "engine_answer_malformed",
+            f"The engine's answer to '{kind}' makes no sense.",
+            "Run one release of both.",
+        ) from None

@@ -141,9 +141,15 @@ class Waits:
 
     async def _carry_out(self, wait_id: str, ask: Ask) -> None:
         try:
-            ending = await carry_out(self._service, ask)
+            await self._end_well_or_badly(wait_id, ask)
         except NotFound:
-            return  # Deleted with its subscription.
+            log.info("wait_gone", wait=wait_id)  # Deleted with its subscription.
+        except Exception:
+            # It stays outstanding in the control database, and is taken up at the next start.
+            log.exception("wait_failed", wait=wait_id)
+
+    async def _end_well_or_badly(self, wait_id: str, ask: Ask) -> None:
+        ending = await carry_out(self._service, ask)
         self._meters.wait_ended(ask.subscription, ending)
         told: dict[str, Any] = {"waited_ms": ending.waited_ms}
         told["applied"] = None if ending.applied is None else str(ending.applied)

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.link.messages import Desire, Forget, Forgotten, Table
+from engine.link.messages import Desire, Discover, Forget, Forgotten, Preflight, Table
 from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
 
 
@@ -196,6 +196,33 @@ def test_deleting_by_force_makes_the_engine_let_go(engine: FakeEngine, client: h
     engine.run()
     assert client.delete("/subscriptions/orders?force=true").status_code == 204
     assert engine.seen(type(engine.synced()), lambda c: c.subscriptions == {}) is not None
+
+
+def test_a_connection_is_checked_by_the_engine(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    engine.run()
+    finding = {"severity": "error", "code": "source_wal_level", "what": "wal_level is replica.", "remedy": "Set it."}
+    engine.answers = {"findings": [finding]}
+    answer = client.post("/connections/shop/checks")
+    assert answer.status_code == 200, answer.text
+    assert "source_wal_level" in answer.text
+    command = engine.seen(Preflight)
+    assert command.connection.to_spec().secrets == {"password": "hunter2"}
+
+
+def test_tables_of_a_pattern_are_discovered_by_the_engine(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    engine.run()
+    table = {"schema": "public", "name": "stock", "key": ["id"], "identity": "default", "columns": []}
+    engine.answers = {"tables": [table]}
+    listed = client.get("/connections/shop/tables")
+    assert listed.status_code == 200, listed.text
+    assert "stock" in listed.text
+    body = {"source": "shop", "target": "mart-orders", "tables": [{"schema": "public", "name": "*"}]}
+    answer = client.put("/subscriptions/everything", json=body)
+    assert answer.status_code == 201, answer.text
+    assert [t.source.name for t in engine.assigned("everything").tables] == ["stock"]
+    assert engine.seen(Discover).connection.name == "shop"
 
 
 def test_users_tokens_do_not_open_the_engines_end(client: httpx.Client, server: RunningServer) -> None:

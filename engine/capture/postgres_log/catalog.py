@@ -230,7 +230,8 @@ def choose_key(
         if missing:
             return KeyChoice((), KeyMode.APPEND, f"the declared key names no column of the table: {', '.join(missing)}")
         if not set(spec.key) <= set(identity_columns):
-            return KeyChoice((), KeyMode.APPEND, "the declared key is not part of the table's replica identity")
+            detail = f"the declared key is not part of the table's replica identity ({', '.join(identity_columns)})"
+            return KeyChoice((), KeyMode.APPEND, detail)
         return KeyChoice(tuple(spec.key), KeyMode.KEYED)
     if identity is not ReplicaIdentity.FULL:
         return KeyChoice(tuple(identity_columns), KeyMode.KEYED)
@@ -255,17 +256,18 @@ def key_of(table: CatalogTable, spec: TableSpec) -> KeyChoice:
     return choice
 
 
-def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema:
-    """A table's structure. Without identity and without insert_only consent: mode APPEND and identity NOTHING, for the caller to refuse."""
+def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
+    """A table's structure; None where its updates and deletes cannot be followed and there is no insert_only consent."""
     choice = key_of(table, spec)
-    identity = table.identity if choice.problem is None else ReplicaIdentity.NOTHING
+    if choice.problem is not None:
+        return None
     return TableSchema(
         name=table.name,
         relation=RelationId(table.oid),
         columns=tuple(mapped(c.column, spec) for c in table.columns),
         key=choice.key,
         mode=choice.mode,
-        identity=identity,
+        identity=table.identity,
         relfilenode=table.relfilenode,
     )
 

@@ -219,6 +219,21 @@ def _storage(table: CatalogTable) -> Finding | None:
     return None
 
 
+_IDENTITY_REMEDY = 'Add a primary key, or set REPLICA IDENTITY, or give "insert_only": true and updates and deletes are not followed.'
+
+
+def _declared_key_remedy(table: CatalogTable, spec: TableSpec) -> str:
+    """How the log comes to send the declared key of rows that are updated or deleted."""
+    unknown = [name for name in spec.key if name not in table.column_names]
+    if unknown:
+        return f"Declare columns that {table.name} has and the log carries; it has no {', '.join(unknown)}."
+    where = f"on {table.name} and each of its partitions" if table.partitioned else f"on {table.name}"
+    return (
+        f"ALTER TABLE … REPLICA IDENTITY FULL {where}, or REPLICA IDENTITY USING INDEX with a unique index over "
+        f"NOT NULL columns that include {', '.join(spec.key)}; or declare no key."
+    )
+
+
 def _identity(table: CatalogTable, spec: TableSpec) -> list[Finding]:
     code = FaultKind.TABLE_NO_IDENTITY.value
     if spec.insert_only:
@@ -226,7 +241,7 @@ def _identity(table: CatalogTable, spec: TableSpec) -> list[Finding]:
         return [Finding(_I, "insert_only", what, "None needed, if the table is only ever inserted into.")]
     problem = key_of(table, spec).problem
     if problem is not None:
-        remedy = 'Add a primary key, or set REPLICA IDENTITY, or give "insert_only": true and updates and deletes are not followed.'
+        remedy = _declared_key_remedy(table, spec) if spec.key else _IDENTITY_REMEDY
         return [Finding(_E, code, f"{table.name}: {problem}", remedy)]
     if spec.key and not any(set(i.columns) <= set(spec.key) for i in table.indexes):
         what = f"no unique index of {table.name} covers the declared key: rows with equal keys would be a fault"

@@ -82,13 +82,14 @@ def prepare(connector: Connector, tables: Sequence[TableSpec], slot: str) -> Non
                 raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, detail)
 
 
-def faults(connector: Connector, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
-    """What is not as it should be, in words. A table that lost its identity while published is one of them."""
+def faults(
+    connector: Connector, tables: Sequence[TableSpec], slot: str, gone: frozenset[TableName] = frozenset()
+) -> tuple[str, ...]:
+    """What is not as it should be, in words. `gone`: tables that were dropped or made again, which is told elsewhere."""
     with connector.session(slot) as connection:
         found: list[str] = []
-        for wanted in _expected(connection, tables, slot):
-            current = _read(connection, wanted.name)
-            found += _compare(wanted, current)
+        for wanted in _expected(connection, [t for t in tables if t.source not in gone], slot):
+            found += _compare(wanted, _read(connection, wanted.name))
         return tuple(found)
 
 

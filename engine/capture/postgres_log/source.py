@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from engine.capture.postgres_log import chunks, position, preflight, publications, slots
 from engine.capture.postgres_log.catalog import load_table, load_tables, schema_of
 from engine.capture.postgres_log.connect import Connector
-from engine.capture.postgres_log.guard import PartitionWatch
+from engine.capture.postgres_log.guard import TableWatch
 from engine.capture.postgres_log.relation import complete, parse_relation
 from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
 from engine.capture.postgres_log.types import load_types
@@ -35,7 +35,7 @@ class PostgresSource:
 
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = Connector(spec)
-        self._partitions = PartitionWatch()
+        self._watch = TableWatch()
 
     def preflight(self, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
         """Findings; a database that cannot be reached is one as well."""
@@ -55,13 +55,14 @@ class PostgresSource:
 
     def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
         publications.prepare(self._connector, tables, slot)
+        self._watch.settle(tables)
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current structures. A table whose changes cannot be followed, without insert_only consent, has mode APPEND and identity
-        NOTHING, and is in no publication."""
+        """The current structures. A table whose changes cannot be followed is in no publication and not here; `preflight` says why."""
         with self._connector.session() as connection:
             catalog = load_tables(connection, [t.source for t in tables])
-        return {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}
+        found = {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}
+        return {name: schema for name, schema in found.items() if schema is not None}
 
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
         """The structure that a relation record announces. `payload` without a transaction id, as in RelationSeen."""
@@ -91,11 +92,16 @@ class PostgresSource:
         return slots.terminate_reader(self._connector, slot, application)
 
     def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
-        """One look. Partitions are compared with the first look of this object, which should be made before the copy."""
+        """One look. Tables are compared with the first look of this object, which should be made before they are copied.
+
+        A table dropped, or made again under its name, is told among the partition faults: it concerns that table only, and the
+        publication is not blamed for it until `prepare` takes the new one up.
+        """
+        changed = self._watch.look(self._connector, tables)
         return GuardReading(
             slot=slots.status(self._connector, slot),
-            publication_faults=publications.faults(self._connector, tables, slot),
-            partition_faults=self._partitions.look(self._connector, tables),
+            publication_faults=publications.faults(self._connector, tables, slot, self._watch.gone),
+            partition_faults=changed,
             oldest_open=slots.oldest_open(self._connector),
         )
 

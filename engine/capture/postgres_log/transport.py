@@ -175,15 +175,11 @@ class _LibpqTransport:
             self._add_error(b"E", result)
 
     def wait(self, timeout_s: float) -> bool:
-        if self._pending:
-            return True
-        if self._take():
-            return True
-        ready, _, _ = select.select([self._pgconn.socket], [], [], max(0.0, timeout_s))
-        return bool(ready)
+        return bool(self._pending) or self._take() or self._readable(timeout_s)
 
     def receive(self, into: memoryview) -> int:
-        if not self._pending and not self._ended:
+        # One call takes in a few kilobytes; go on for as long as there is more.
+        while len(self._pending) < len(into) and not self._ended and self._readable(0.0):
             self._consume()
             self._take()
         if self._ended and not self._pending:
@@ -202,6 +198,10 @@ class _LibpqTransport:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _readable(self, timeout_s: float) -> bool:
+        ready, _, _ = select.select([self._pgconn.socket], [], [], max(0.0, timeout_s))
+        return bool(ready)
 
     def _consume(self) -> None:
         try:

@@ -233,6 +233,32 @@ def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: Post
     assert change() is None
 
 
+def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    db.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    tables = [spec("a"), spec("b")]
+    source.prepare(tables, slot_of(db))
+
+    def look() -> tuple[tuple[str, ...], dict[str, str]]:
+        reading = source.guard(tables, slot_of(db))
+        return reading.publication_faults, {str(t): detail for t, detail in reading.partition_faults.items()}
+
+    assert look() == ((), {})
+    db.execute("DROP TABLE a")
+    assert look() == ((), {"public.a": "the table was dropped"})
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    assert look() == ((), {})
+    source.prepare(tables, slot_of(db))
+    assert look() == ((), {})
+    assert members(db, slot_of(db)) == {"a", "b"}
+    with db.connect() as connection, connection.transaction():
+        connection.execute("DROP TABLE b")
+        connection.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    assert look() == ((), {"public.b": "the table was dropped and created again"})
+    db.execute(f"ALTER PUBLICATION {slot_of(db)} DROP TABLE a")
+    assert len(look()[0]) == 1
+
+
 # Slots and snapshots
 
 

@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
+from engine.model.source import LogStream
 from engine.model.subscription import ConnectionSpec, TableSpec
 from server.demo.binaries import PostgresMissingError, system
 from server.demo.embedded import EmbeddedPostgres, server_folder
@@ -72,6 +73,11 @@ def cluster() -> Iterator[EmbeddedPostgres]:
         cluster.destroy()
 
 
+def drain(stream: LogStream) -> None:
+    for _ in range(200):
+        stream.read(0.05)
+
+
 def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
     settings = {"host": cluster.host, "port": cluster.port, "database": "postgres", "user": cluster.user}
     trusted = {"sslmode": "verify-ca", "sslrootcert": str(cluster.data / "server.crt")}
@@ -116,8 +122,7 @@ def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
         assert (updated, inserted) == (30000, 1)
         source.terminate_reader("shop_1", "penstock-shop-1")
         with pytest.raises(EngineFault) as raised:
-            for _ in range(200):
-                stream.read(0.05)
+            drain(stream)
         assert raised.value.kind is FaultKind.SOURCE_UNREACHABLE
         stream.close()
     finally:

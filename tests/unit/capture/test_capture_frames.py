@@ -50,7 +50,7 @@ class _Pieces:
     def close(self) -> None: ...
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     messages=st.lists(
         st.one_of(
