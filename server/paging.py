@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Query, Request
@@ -17,6 +18,7 @@ from server.errors import FieldError, InvalidRequest
 
 DEFAULT_SIZE = 100
 LARGEST_SIZE = 1000
+_LARGEST = 2**63 - 1
 
 Item = TypeVar("Item")
 Row = TypeVar("Row")
@@ -46,16 +48,16 @@ class PageRequest:
     _filters: str
 
     def behind(self, *types: type) -> tuple[Any, ...] | None:
-        """The key behind which this page begins, its parts of these types; None on the first page.
+        """The key behind which this page begins, its parts of these types (int, str, datetime); None on the first page.
 
         Raises:
             PageTokenInvalid: somebody made the token up.
         """
         if self.after is None:
             return None
-        if len(self.after) != len(types) or any(type(a) is not t for a, t in zip(self.after, types, strict=True)):
+        if len(self.after) != len(types):
             raise _invalid()
-        return tuple(self.after)
+        return tuple(_part(value, wanted) for value, wanted in zip(self.after, types, strict=True))
 
     @property
     def limit(self) -> int:
@@ -68,7 +70,7 @@ class PageRequest:
 
     def token(self, key: Sequence[Any]) -> str:
         """The token of the page that begins behind `key`."""
-        content = json.dumps([self._filters, list(key)], separators=(",", ":"))
+        content = json.dumps([self._filters, list(key)], separators=(",", ":"), default=datetime.isoformat)
         return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
 
 
@@ -98,6 +100,27 @@ def _parse(token: str, filters: str) -> list[Any]:
     if not fits:
         raise _invalid()
     return list(key)
+
+
+def _part(value: Any, wanted: type[Any]) -> Any:
+    """A part of a key as the control database can compare it."""
+    if wanted is datetime and isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise _invalid() from None
+        if moment.utcoffset() == timedelta(0):
+            return moment
+    elif isinstance(value, str):
+        if wanted is str and _is_text(value):
+            return value
+    elif type(value) is wanted is int and -_LARGEST <= value <= _LARGEST:
+        return value
+    raise _invalid()
+
+
+def _is_text(value: str) -> bool:
+    return "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _invalid() -> PageTokenInvalid:

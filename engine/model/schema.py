@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.model.identity import RelationId, TableName
@@ -43,6 +43,8 @@ class SourceType:
     element: SourceType | None = None
     oid: int = 0
     """The oid as the log announces it (a domain's own oid where the column is of a domain)."""
+    delimiter: str = field(default=",", compare=False)
+    """What parts elements of this type in an array's text (pg_type.typdelim). It goes with the type and tells none apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,12 +185,27 @@ class CopyChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionRewrite:
+    """Partitions of a root got new storage and nothing else changed: fine iff each writer's truncate of the root is in the log.
+
+    `root`: as truncate records name it. `writers`: the (sub)transactions that gave the new storage. `seen_by`: all of them committed
+    at or before this position, so that whoever has read the log up to there has seen their truncates.
+    """
+
+    root: RelationId
+    writers: frozenset[int]
+    seen_by: Lsn
+
+
+@dataclass(frozen=True, slots=True)
 class GuardReading:
     """What the guard and the publication watch saw in one look at the source."""
 
     slot: SlotStatus
     publication_faults: tuple[str, ...] = ()
     partition_faults: Mapping[TableName, str] = field(default_factory=dict)
+    partition_rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
+    """Those of `partition_faults` that are none if the log explains them."""
     oldest_open: str | None = None
     """The open source transaction that holds the log, as `pid 123, open for 45 s`."""
 

@@ -59,9 +59,11 @@ def column_plans(schema: TableSchema) -> tuple[ColumnPlan, ...]:
 
 
 def _delimiter(column: Column) -> int:
-    """PostgreSQL parts array elements by commas; boxes, which contain commas, by semicolons."""
     element = column.type.element
-    return ord(";") if element is not None and element.name == "box" else ord(",")
+    if element is None:
+        return ord(",")
+    # A structure that was noted down without its types' delimiters says comma of boxes, too, whose texts contain commas.
+    return ord(";" if element.name == "box" else element.delimiter)
 
 
 def _layout(versions: tuple[TableSchema, ...], order: dict[int, int], key: tuple[int, ...]) -> tuple[Layout, bytes]:

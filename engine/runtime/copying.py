@@ -18,12 +18,14 @@ from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
+from engine.model.schema import KeyMode
 from engine.model.source import ExportedSnapshot
 from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.reloads import ReloadBook
+from engine.runtime.startup import why_not_described
 from engine.runtime.table_book import TableEntry
 
 if TYPE_CHECKING:
@@ -138,8 +140,12 @@ class CopyDesk:
         for entry in entries:
             schema = described.get(entry.spec.source)
             if schema is None:
-                detail = f"{entry.spec.source} is not on the source, or cannot be replicated as it is"
-                self.on_table_failed(entry.table, TableFault(FaultKind.TABLE_MISSING.value, detail))
+                fault = why_not_described(self._parts.source, entry.spec)
+                self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
+                continue
+            if schema.mode is KeyMode.APPEND and not entry.spec.insert_only:
+                detail = f"{entry.spec.source} has no replica identity: updates and deletes could not be followed"
+                self.on_table_failed(entry.table, TableFault(FaultKind.TABLE_NO_IDENTITY.value, detail))
                 continue
             self._parts.book.copy_begins(entry.table, schema, snapshot.position)
             tables.append(CopyTable(entry.spec, schema))

@@ -6,12 +6,14 @@ First rung of the guard's ladder: a warning event when the slot holds back much 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.position import ZERO, Lsn
-from engine.model.source import GuardReading
+from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 
 if TYPE_CHECKING:
@@ -22,13 +24,38 @@ CLEAR_SHARE = 0.4
 """The warning is given again only after the share fell below this."""
 
 
-class Guard:
-    """Watches one source for one run. `checked`: publications are known to have been right up to this position."""
+def _none_truncated(xid: int) -> Container[int]:
+    del xid
+    return ()
 
-    def __init__(self, parts: RunParts, captured: Callable[[], Lsn], confirm: Callable[[], None]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """A root whose partitions got new storage; whether by a truncate of the root, the log will tell."""
+
+    name: TableName
+    detail: str
+    rewrite: PartitionRewrite
+
+
+class Guard:
+    """Watches one source for one run. `checked`: publications are known to have been right up to this position.
+
+    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log.
+    """
+
+    def __init__(
+        self,
+        parts: RunParts,
+        captured: Callable[[], Lsn],
+        confirm: Callable[[], None],
+        truncated_by: Callable[[int], Container[int]] = _none_truncated,
+    ) -> None:
         self._parts = parts
         self._captured = captured
         self._confirm = confirm
+        self._truncated_by = truncated_by
+        self._undecided: list[_Undecided] = []
         self._tables: tuple[TableSpec, ...] = parts.spec.tables
         self._warned = False
         self.checked = ZERO
@@ -75,9 +102,30 @@ class Guard:
 
     def _judge_partitions(self, reading: GuardReading) -> None:
         for name, detail in reading.partition_faults.items():
-            entry = self._parts.book.by_name(name)
-            if entry is not None:
-                self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+            rewrite = reading.partition_rewrites.get(name)
+            if rewrite is None:
+                self._park(name, detail)
+            else:
+                self._undecided.append(_Undecided(name, detail, rewrite))
+        self._decide()
+
+    def _decide(self) -> None:
+        """Park what the log does not explain; what it may still explain waits until the log was read that far."""
+        captured = self._captured()
+        waiting: list[_Undecided] = []
+        for one in self._undecided:
+            if all(one.rewrite.root in self._truncated_by(xid) for xid in one.rewrite.writers):
+                continue
+            if captured < one.rewrite.seen_by:
+                waiting.append(one)
+            else:
+                self._park(one.name, one.detail)
+        self._undecided = waiting
+
+    def _park(self, name: TableName, detail: str) -> None:
+        entry = self._parts.book.by_name(name)
+        if entry is not None:
+            self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
 
     def _warn(self, reading: GuardReading) -> None:
         budget = self._budget(reading)

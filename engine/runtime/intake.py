@@ -6,13 +6,17 @@ import queue
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from engine.model.batch import SealedBatch
+from engine.capture.postgres_log.guard import parse_truncate
+from engine.model.batch import BlockRef, SealedBatch
+from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy
+from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Moved, ReaderEvent, Started
@@ -26,6 +30,8 @@ ASK_EAGERLY_MS = 10.0
 """How often an idle source is asked for its position while somebody waits (CORRECTNESS, "Now")."""
 ASK_PATIENTLY_MS = 200.0
 EAGER_FOR_MS = 1000.0
+TRUNCATIONS_KEPT = 10_000
+"""How many of the last truncating transactions are known; one look of the guard is to the next what they must span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,54 @@ class Sealed:
     sealed_us: int
 
 
+class Truncations:
+    """Which tables the last truncating transactions of the log truncated. One thread notes, any may ask.
+
+    A truncate within a savepoint is known under the savepoint's own transaction only where its top transaction was streamed;
+    elsewhere the log does not tell of savepoints.
+    """
+
+    def __init__(self, read: Callable[[BlockRef], tuple[Any, Any]] = read_block) -> None:
+        self._read = read
+        self._plain_xid = 0
+        """The plain transaction being read; it may end in a later chunk."""
+        self._relations: dict[int, frozenset[int]] = {}
+
+    def by(self, xid: int) -> frozenset[int]:
+        """The tables, by number, that this (sub)transaction truncated; also where it rolled back."""
+        return self._relations.get(xid, frozenset())
+
+    def begin_session(self) -> None:
+        """A new connection: a plain transaction that was being read is sent again."""
+        self._plain_xid = 0
+
+    def note(self, landed: Landed) -> None:
+        """Take the truncates in. Raises EngineFault where their records cannot be read."""
+        if len(landed.controls) == 0:
+            return
+        kinds = landed.controls["kind"]
+        truncates = kinds == ControlKind.TRUNCATE
+        # A transaction's truncates come behind its BEGIN, perhaps in a later chunk.
+        wanted = landed.controls[truncates | (kinds == ControlKind.BEGIN) | (kinds == ControlKind.SESSION)]
+        if landed.block is None or not truncates.any():
+            self._plain_xid = int(wanted["xid"][-1]) if len(wanted) else self._plain_xid
+            return
+        data, offsets = self._read(landed.block)
+        for kind, ordinal, top in zip(*(wanted[name].tolist() for name in ("kind", "ordinal", "xid")), strict=True):
+            if kind != ControlKind.TRUNCATE:
+                self._plain_xid = top
+                continue
+            place = ordinal - landed.block.first
+            record = bytes(data[offsets[place] : offsets[place + 1]])
+            xid, relations = parse_truncate(record, streamed=top != 0)
+            self._add(xid or self._plain_xid, relations)
+
+    def _add(self, xid: int, relations: tuple[int, ...]) -> None:
+        self._relations[xid] = self._relations.get(xid, frozenset()) | frozenset(relations)
+        if len(self._relations) > TRUNCATIONS_KEPT:
+            del self._relations[next(iter(self._relations))]
+
+
 class Intake:
     """Feeds sorter and batcher. `run` is one thread's; `put` may be called from any."""
 
@@ -100,6 +154,7 @@ class Intake:
         self._clock = clock
         self._has_room = has_room
         self._emit = emit
+        self._truncations = Truncations()
         self._reader_failed: Callable[[Failed], None] | None = None
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._in_flight: deque[SealedBatch] = deque()
@@ -120,6 +175,10 @@ class Intake:
     def resume_at(self) -> Lsn:
         """Where a new session goes on: behind the last transaction that lies wholly in the queue."""
         return self._sorter.last_closed_end
+
+    def truncated_by(self, xid: int) -> frozenset[int]:
+        """The tables, by number, that this (sub)transaction truncated, for those in the log up to `captured`. From any thread."""
+        return self._truncations.by(xid)
 
     def put(self, item: Item) -> None:
         self._inbox.put(item)
@@ -199,12 +258,14 @@ class Intake:
             self.durable = max(self.durable, event.wal_end)
         elif isinstance(event, Started):
             self._sorter.begin_session()
+            self._truncations.begin_session()
         elif self._reader_failed is not None:
             self._reader_failed(event)
 
     def _land(self, landed: Landed) -> None:
         if landed.block is not None:
             self._catalog.add(landed.block)
+        self._truncations.note(landed)
         self._sorter.feed(landed.controls, landed.relations)
         self._batcher.add(self._sorter.drain(), self._now())
         self._batcher.advance(landed.wal_end)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,7 +17,7 @@ from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
-from engine.model.source import Landed
+from engine.model.source import Landed, RecordChunk
 from engine.model.subscription import ConnectionSpec, QueueMode
 from engine.queue import SegmentWriter
 from engine.runtime.children import die_with_parent
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 READ_TIMEOUT_S = 0.02
 """How long a read waits for the log before it looks for commands; bounds how late a command is seen."""
+
+
+NOTE_POSITION_S = 1.0
+"""How often a position that moved without records is made durable in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,7 @@ class _Reader:
         self._held = False
         self._confirmed = config.start
         self._stopped = False
+        self._noted = 0.0
 
     def run(self) -> None:
         config = self._config
@@ -140,8 +146,7 @@ class _Reader:
             return
         if chunk.count == 0:
             self._engine.send(Moved(chunk.wal_end))
-            if self._config.mode is QueueMode.PERSIST:
-                self._engine.send(Durable(chunk.wal_end))
+            self._note_position(chunk, writer)
             return
         hit(Failpoint.READER_BEFORE_APPEND)
         landed = writer.append(chunk)
@@ -150,6 +155,17 @@ class _Reader:
         hit(Failpoint.READER_AFTER_APPEND)
         self._engine.send(landed)
         if self._config.mode is QueueMode.PERSIST:
+            self._engine.send(Durable(chunk.wal_end))
+
+    def _note_position(self, chunk: RecordChunk, writer: SegmentWriter) -> None:
+        """Make a position without records durable, now and then, before the source may be told of it."""
+        if self._config.mode is not QueueMode.PERSIST:
+            return
+        writer.append(chunk)
+        now = time.monotonic()
+        if now - self._noted >= NOTE_POSITION_S:
+            self._noted = now
+            writer.sync()
             self._engine.send(Durable(chunk.wal_end))
 
     def _take_commands(self, stream: LogStream) -> None:

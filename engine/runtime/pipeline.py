@@ -30,7 +30,7 @@ from engine.runtime.fault_policy import Action, policy
 from engine.runtime.reporting import Reporter
 from engine.runtime.run import ReplicationRun, RunParts
 from engine.runtime.settings import EngineSettings
-from engine.runtime.startup import StartPoint, reset_point, start_point
+from engine.runtime.startup import StartPoint, reset_point, start_point, why_not_described
 from engine.runtime.table_book import TableBook, TableEntry
 from engine.runtime.targets import TargetRegistry
 
@@ -61,6 +61,7 @@ class Pipeline:
         self._desired = DesiredState(spec.desired)
         self._state = SubscriptionState.CREATED
         self._reset = False
+        self._reason: Reason | None = None
         self._changed = threading.Condition()
         self._closed = False
         self._run: ReplicationRun | None = None
@@ -141,6 +142,7 @@ class Pipeline:
         after = {t.table: t for t in spec.tables}
         self._spec = spec
         run = self._run
+        self._report_again()
         for table in before.keys() - after.keys():
             self.remove(table)
         added = [after[t] for t in after.keys() - before.keys()]
@@ -153,6 +155,14 @@ class Pipeline:
             if added:
                 run.respec(spec.tables)
         self.desire(DesiredState(spec.desired))
+
+    def _report_again(self) -> None:
+        """A server that just came back may have shown us as lost; the same values again change nothing there."""
+        with self._changed:
+            state, reason = self._state, self._reason
+        for entry in self._book.all():
+            self._reporter.table(entry, None)
+        self._reporter.state(state, reason if state is SubscriptionState.FAILED else None)
 
     def remove(self, table: TableId) -> None:
         if self._run is not None:
@@ -294,7 +304,8 @@ class Pipeline:
             entry = _entry(spec, point.progress, described)
             self._book.put(entry)
             if entry.state is not TableState.PARKED and spec.source not in described:
-                self._book.park(spec.table, FaultKind.TABLE_MISSING.value, f"{spec.source} is not on the source")
+                fault = why_not_described(source, spec)
+                self._book.park(spec.table, fault.kind.value, fault.detail)
 
     def _open_source(self) -> Source:
         if self._source is not None:
@@ -348,7 +359,8 @@ class Pipeline:
         self._reporter.event("error", fault.kind.value, fault.subject, fault.detail)
         with self._changed:
             self._state = SubscriptionState.FAILED
-        self._reporter.state(SubscriptionState.FAILED, _reason(fault))
+            self._reason = _reason(fault)
+        self._reporter.state(SubscriptionState.FAILED, self._reason)
 
     def _move(self, event: SubscriptionEvent) -> None:
         with self._changed:

@@ -107,7 +107,11 @@ class RequestDesk:
 
     def _body(self, command: Preflight | Discover | Now) -> dict[str, Any]:
         if isinstance(command, Now):
-            position = self._pipeline(command.subscription).now()
+            pipeline = self._pipeline(command.subscription)
+            if pipeline.run is None:
+                # Answered with 503, so that the server asks again while the wait has time.
+                raise EngineFault(FaultKind.TARGET_UNAVAILABLE, command.subscription, "the subscription is starting")
+            position = pipeline.now()
             return NowBody(position=position).model_dump(mode="json")
         connection = command.connection.to_spec()
         if isinstance(command, Discover):

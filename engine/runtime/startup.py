@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.source import Severity, SlotStatus, Source, SourceIdentity
-from engine.model.subscription import SubscriptionSpec
+from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.target import Target, TargetProgress
 from engine.runtime.failpoints import Failpoint, hit
 
@@ -69,6 +69,15 @@ def refuse_errors(spec: SubscriptionSpec, source: Source) -> None:
         if finding.severity is Severity.ERROR:
             kind = FaultKind(finding.code) if finding.code in set(FaultKind) else FaultKind.SOURCE_PRIVILEGE
             raise EngineFault(kind, spec.source.name, finding.what)
+
+
+def why_not_described(source: Source, table: TableSpec) -> EngineFault:
+    """Why the source's description leaves a table out: it is missing, or its changes cannot be followed as it is declared."""
+    for finding in source.preflight((table,), None):
+        if finding.severity is Severity.ERROR and finding.code == FaultKind.TABLE_NO_IDENTITY:
+            return EngineFault(FaultKind.TABLE_NO_IDENTITY, str(table.source), f"{finding.what}. {finding.remedy}")
+    detail = f"{table.source} is not on the source, or the user may not see it"
+    return EngineFault(FaultKind.TABLE_MISSING, str(table.source), detail)
 
 
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:

@@ -8,8 +8,8 @@ from sqlmodel import col, select
 from server.batches.schemas import BatchView
 from server.db.dependencies import Reading
 from server.db.models.batch import BatchRow
-from server.errors import InvalidRequest, NotFound, responses
-from server.paging import Page, Paging
+from server.errors import NotFound, responses
+from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
 from server.subscriptions import lookup
@@ -17,13 +17,14 @@ from server.subscriptions import lookup
 router = APIRouter(prefix="/subscriptions/{name}", tags=["batches"], dependencies=[needs(Role.VIEWER)])
 
 
-@router.get("/batches", operation_id="batches_list", responses=responses(NotFound, InvalidRequest))
+@router.get("/batches", operation_id="batches_list", responses=responses(NotFound, PageTokenInvalid))
 def list_batches(session: Reading, name: str, paging: Paging) -> Page[BatchView]:
     """Batches that were committed on the target, the newest first."""
     subscription = lookup.get(session, name)
     query = select(BatchRow).where(BatchRow.subscription_id == subscription.id).order_by(col(BatchRow.id).desc())
-    if paging.after is not None:
-        query = query.where(col(BatchRow.id) < paging.after[0])
+    behind = paging.behind(int)
+    if behind:
+        query = query.where(col(BatchRow.id) < behind[0])
     rows, more = paging.split(session.exec(query.limit(paging.limit)).all())
     return Page(items=[_view(row) for row in rows], next_page_token=paging.token([rows[-1].id]) if more else None)
 

@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     DIFFERENT = 1
     """A verification or the demonstration found a difference, or a child process could not be kept running."""
     USAGE = 2
-    """Wrong options, or a file that cannot be read as what it should be."""
+    """Wrong options or settings, a file that cannot be read as what it should be, or a control database of another version."""
     REFUSED = 3
     """The server refused the request: the problem's detail and remedy say why."""
     TIMEOUT = 4

@@ -15,7 +15,7 @@ from server.cli.output import err, out, reported
 from server.cli.ports import free_port
 from server.cli.running import Interrupt, Running, StartError, UpOptions
 from server.cli.supervisor import ChildDied
-from server.settings import default_home, load_settings
+from server.settings import Settings, default_home, load_settings
 
 database = typer.Typer(help="The control database.", no_args_is_help=True)
 
@@ -24,7 +24,8 @@ database = typer.Typer(help="The control database.", no_args_is_help=True)
 def up(host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, insecure_no_auth: NoAuth = False) -> None:
     """Run server and engine on this machine until Ctrl-C."""
     folder = home or default_home()
-    load_settings(home=folder, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
+    settings = load_settings(home=folder, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
+    _require_usable(settings)
     running = Running(UpOptions(folder, host, port or free_port(), insecure_no_auth), _tell_death)
     interrupt = Interrupt()
     try:
@@ -38,6 +39,12 @@ def up(host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, ins
     finally:
         err.print("Stopping …")
         running.stop()
+
+
+def _require_usable(settings: Settings) -> None:
+    from server.db.migrate import require_usable  # noqa: PLC0415  the other commands start faster without it
+
+    require_usable(settings.control_database)
 
 
 def _greet(running: Running) -> None:
@@ -61,20 +68,13 @@ def serve(
     host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, insecure_no_auth: NoAuth = False
 ) -> None:
     """Run the server alone; engines register with PENSTOCK_ENGINE_TOKEN."""
-    import uvicorn  # noqa: PLC0415  the other commands start faster without it
-
+    # The other commands start faster without these.
     from server.app import create_app  # noqa: PLC0415
+    from server.serving import run  # noqa: PLC0415
 
     settings = load_settings(home=home, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=2,
-        server_header=False,
-    )
+    _require_usable(settings)
+    run(create_app(settings), settings.host, settings.port)
 
 
 @reported

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import IO
 
 import psutil
@@ -142,10 +142,24 @@ def _family(pid: int) -> list[psutil.Process]:
 
 def _kill_left(processes: list[psutil.Process]) -> None:
     """Grandchildren (a JVM and its workers) may outlive a child that was killed; the ids are checked by start time."""
-    _, alive = psutil.wait_procs(processes, timeout=0.3)
-    for process in alive:
+    for process in _still_there(processes, 0.3):
         try:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(alive, timeout=1)
+    _still_there(processes, 0.5)
+
+
+def _still_there(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Those that have not ended in time. A dead one that nobody reaps (not every container's init does) has ended."""
+    deadline = monotonic() + timeout_s
+    while (alive := [process for process in processes if _runs(process)]) and monotonic() < deadline:
+        sleep(0.02)
+    return alive
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -21,7 +21,7 @@ from server.connections.schemas import (
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, database_of
 from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
-from server.errors import Conflict, NotFound, PreconditionFailed, responses
+from server.errors import Conflict, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, set_etag
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
@@ -114,7 +114,7 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
     operation_id="connections_check",
     summary="Check a connection",
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, SecretsUnreadable, EngineUnavailable, EngineTimeout),
+    responses=responses(NotFound, NotSupportedYet, SecretsUnreadable, EngineUnavailable, EngineTimeout),
 )
 async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
     """The engine connects and looks for what would keep a subscription from working. It only reads."""

@@ -9,7 +9,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
+from sqlalchemy.exc import DBAPIError
 
 import migrations
 import server.db.models  # noqa: F401  so that metadata knows every table
@@ -27,11 +28,16 @@ def _config(connection: Connection | None = None) -> Config:
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Run all migrations that are missing, in one transaction. Safe to repeat, and beside another process that does the same."""
+    """Run all migrations that are missing, in one transaction. Safe to repeat, and beside another process that does the same.
+
+    Raises:
+        SettingsError: a newer version has brought the database further; the remedy is in its text.
+    """
     database = Database(url)
     try:
         with database.engine.execution_options(sqlite_begin="BEGIN IMMEDIATE").begin() as connection:
             _lock(connection)
+            _require_known(connection)
             command.upgrade(_config(connection), revision)
     finally:
         database.close()
@@ -51,6 +57,44 @@ def is_current(connection: Connection) -> bool:
     """Whether the newest migration has run."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
     return MigrationContext.configure(connection).get_current_revision() == head
+
+
+def require_usable(url: str) -> None:
+    """Refuse, before anything is started, a control database that this version cannot work with.
+
+    An own SQLite file that is missing or older is fine: the start makes or upgrades it.
+
+    Raises:
+        SettingsError: it cannot be opened, or has another schema; the remedy is in its text.
+    """
+    parsed = make_url(url)
+    own = parsed.get_backend_name() == "sqlite"
+    if own and not (parsed.database and Path(parsed.database).is_file()):
+        return
+    database = Database(url)
+    try:
+        with database.engine.connect() as connection:
+            _require_known(connection)
+        if not own:
+            require_current(database)
+    except DBAPIError as error:
+        where = parsed.render_as_string(hide_password=True)
+        detail = (
+            f"the control database {where} cannot be opened ({type(error.orig).__name__}); check PENSTOCK_DATABASE_URL"
+        )
+        raise SettingsError(detail) from error
+    finally:
+        database.close()
+
+
+def _require_known(connection: Connection) -> None:
+    revision = MigrationContext.configure(connection).get_current_revision()
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise SettingsError(
+            f"the control database has the schema '{revision}' of a newer version of Penstock; "
+            "run that version, or name another database or data folder"
+        )
 
 
 def require_current(database: Database) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from fastapi import APIRouter, Request, Response, status
 from sqlmodel import and_, col, or_, select
 
@@ -10,7 +12,7 @@ from server.db.models.reload import ReloadRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import InvalidRequest, NotFound, responses
 from server.idempotency import Idempotency, Idempotent
-from server.paging import Page, PageRequest, Paging
+from server.paging import Page, PageRequest, PageTokenInvalid, Paging
 from server.reloads import service
 from server.reloads.schemas import ReloadView
 from server.reloads.service import ReloadHasEnded, ReloadRunning, TableNotReloadable
@@ -74,14 +76,14 @@ def _begin(
     return view
 
 
-@router.get("/reloads", operation_id="reloads_list", responses=responses(NotFound, InvalidRequest))
+@router.get("/reloads", operation_id="reloads_list", responses=responses(NotFound, PageTokenInvalid))
 def list_reloads(session: Reading, name: str, paging: Paging) -> Page[ReloadView]:
     """Reloads of a subscription and of its tables, the newest first."""
     return _page(session, name, None, paging)
 
 
 @router.get(
-    "/tables/{table_id}/reloads", operation_id="table_reloads_list", responses=responses(NotFound, InvalidRequest)
+    "/tables/{table_id}/reloads", operation_id="table_reloads_list", responses=responses(NotFound, PageTokenInvalid)
 )
 def list_table_reloads(session: Reading, name: str, table_id: str, paging: Paging) -> Page[ReloadView]:
     """Reloads of one table, the newest first."""
@@ -95,13 +97,12 @@ def _page(session: ReadSession, name: str, table_id: str | None, paging: PageReq
     query = select(ReloadRow).where(ReloadRow.subscription_id == subscription.id)
     if table_id is not None:
         query = query.where(ReloadRow.table_id == table_id)
-    if paging.after is not None:
-        last = service.get(session, name, str(paging.after[0]))
-        query = query.where(or_(created < last.created_at, and_(created == last.created_at, key < last.id)))
+    behind = paging.behind(datetime, str)
+    if behind:
+        query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
     rows, more = paging.split(session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all())
-    return Page(
-        items=[service.view(row) for row in rows], next_page_token=paging.token([rows[-1].id]) if more else None
-    )
+    token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
+    return Page(items=[service.view(row) for row in rows], next_page_token=token)
 
 
 @router.get("/reloads/{reload_id}", operation_id="reloads_get", responses=responses(NotFound))

@@ -43,6 +43,13 @@ function element(name, text, kind) {
   return made;
 }
 
+// A cell of a table's body; where there is no room for columns, it is shown under the name of its own.
+function cell(column, text, kind) {
+  const made = element("td", text, kind);
+  made.dataset.column = column;
+  return made;
+}
+
 const kindOf = (state) => (BAD.has(state) ? "bad" : GOOD.has(state) ? "good" : "busy");
 
 function seconds(value) {
@@ -64,22 +71,23 @@ function bytes(value) {
 
 function subscriptionRow(item) {
   const row = element("tr");
-  const state = element("td");
+  const state = cell("State", undefined, "text");
   state.append(element("span", item.state, kindOf(item.state)));
   if (item.desired_state !== item.state) state.append(element("small", `wanted: ${item.desired_state}`));
   if (item.reason) state.append(element("small", item.reason));
   if (item.remedy) state.append(element("small", item.remedy));
-  const tables = element("td");
+  const tables = cell("Tables", undefined, "short");
   for (const [name, count] of Object.entries(item.table_states)) {
-    tables.append(element("span", `${count} ${name} `, kindOf(name)));
+    if (tables.hasChildNodes()) tables.append(", ");
+    tables.append(element("span", `${count} ${name}`, kindOf(name)));
   }
   row.append(
     element("th", item.name),
-    element("td", `${item.source} → ${item.target}`),
+    cell("From → to", `${item.source} → ${item.target}`),
     state,
-    element("td", seconds(item.lag.seconds)),
-    element("td", bytes(item.lag.bytes)),
-    element("td", item.positions.applied ?? "–"),
+    cell("Lag", seconds(item.lag.seconds), "short"),
+    cell("Behind", bytes(item.lag.bytes), "short"),
+    cell("Applied", item.positions.applied ?? "–", "short"),
     tables,
   );
   row.firstChild.scope = "row";
@@ -88,13 +96,13 @@ function subscriptionRow(item) {
 
 function eventRow(item) {
   const row = element("tr");
-  const what = element("td", item.detail);
+  const what = element("td", item.detail, "text");
   if (item.remedy) what.append(element("small", item.remedy));
   const kind = item.severity === "info" ? "" : item.severity === "error" ? "bad" : "busy";
   row.append(
-    element("td", new Date(item.at).toLocaleString()),
+    element("td", new Date(item.at).toLocaleString(), "short"),
     element("td", item.severity, kind),
-    element("td", item.subscription ?? ""),
+    element("td", item.subscription ?? "–"),
     what,
   );
   return row;

@@ -28,7 +28,7 @@ from server.subscriptions.lookup import SubscriptionDeleting
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
 from server.subscriptions.service import SubscriptionEndpointFixed
 from server.subscriptions.views import views
-from server.tables.body import TableBody
+from server.tables.body import TableBody, require_all_supported
 from server.tables.declaration import PatternMatchesNothing
 from server.tables.service import TableTargetFixed, TransitionRefused
 
@@ -135,6 +135,7 @@ async def patch_subscription(
 
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
         row = lookup.get(reading, name)
+        require_all_supported(body.tables or [])
         source = by_ids(reading, [row.source_id])[row.source_id]
         return opened(source, box) if _has_pattern(body.tables or []) else None
 

@@ -23,7 +23,7 @@ from server.subscriptions.desire import declare_desired, slot_name
 from server.subscriptions.policies import POLICIES, QueueModeBody
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
 from server.tables import service as tables
-from server.tables.body import TableBody
+from server.tables.body import TableBody, require_all_supported
 from server.tables.declaration import resolve
 
 get = lookup.get
@@ -184,7 +184,9 @@ def _endpoints(session: ReadSession, source: str, target: str) -> tuple[Connecti
 
 def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> ConnectionRow:
     """Refuse what can be refused without asking the source; returns the source's connection."""
-    return _endpoints(session, body.source, body.target)[0]
+    source, _ = _endpoints(session, body.source, body.target)
+    require_all_supported(body.tables)
+    return source
 
 
 def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | None, target: str | None) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from server.errors import FieldError, NotSupportedYet
+
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 EVERY = "*"
 
@@ -51,10 +53,13 @@ class TableOptions(_Body):
         default=None, max_length=32, description="Columns that identify a row, where the table has no key of its own."
     )
     operations: list[Operation] | None = Field(
-        default=None, max_length=4, description="Follow only these; by default all four."
+        default=None,
+        max_length=4,
+        description="Follow only these; by default all four. Anything else is refused as `not_supported_yet`.",
     )
     where: Annotated[str, StringConstraints(min_length=1, max_length=10_000)] | None = Field(
-        default=None, description="Replicate only rows for which this condition of the source's SQL holds."
+        default=None,
+        description="Replicate only rows for which this condition of the source's SQL holds. Refused as `not_supported_yet`.",
     )
     insert_only: bool = Field(
         default=False,
@@ -114,8 +119,52 @@ class TableBody(TableOptions):
         return (self.target.name if self.target else None) or self.name
 
 
+def require_supported(options: TableOptions) -> None:
+    """Refuse what the engine does not follow yet of the table that is the request's body; accepted, it would be ignored.
+
+    Raises:
+        NotSupportedYet: it has `where`, or `operations` that are not all which its consent allows.
+    """
+    _refuse(_unsupported(options, ""))
+
+
+def require_all_supported(tables: Sequence[TableBody]) -> None:
+    """As `require_supported`, for the member `tables` of the request's body."""
+    _refuse([error for number, table in enumerate(tables) for error in _unsupported(table, f"/tables/{number}")])
+
+
+def _refuse(errors: Sequence[FieldError]) -> None:
+    if errors:
+        raise NotSupportedYet(
+            errors[0].detail, "Leave it out: every row and every operation is followed.", errors=errors
+        )
+
+
+def _unsupported(options: TableOptions, pointer: str) -> list[FieldError]:
+    errors = []
+    if options.where is not None:
+        detail = "Replicating only rows for which a condition holds is not supported yet."
+        errors.append(FieldError(pointer=f"{pointer}/where", detail=detail))
+    # What a pattern consents to counts only for the tables without identity that it finds.
+    insert_only = options.insert_only and not (isinstance(options, TableBody) and options.is_pattern)
+    if options.operations is not None and set(options.operations) != followed(insert_only=insert_only):
+        detail = "Following only some operations is not supported yet."
+        errors.append(FieldError(pointer=f"{pointer}/operations", detail=detail))
+    return errors
+
+
+def followed(*, insert_only: bool) -> set[Operation]:
+    """The operations that are followed of a table, as its user consented."""
+    return {Operation.INSERT, Operation.TRUNCATE} if insert_only else set(Operation)
+
+
 def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
-    """Declared tables as the engine takes them for a check, patterns left out; their ids mean nothing."""
+    """Declared tables as the engine takes them for a check, patterns left out; their ids mean nothing.
+
+    Raises:
+        NotSupportedYet: see `require_all_supported`.
+    """
+    require_all_supported(tables)
     named = [table for table in tables if not table.is_pattern]
     return [
         part(
@@ -146,15 +195,13 @@ def part(
     paused: bool,
 ) -> dict[str, Any]:
     """A table as the engine takes it. No `operations` means all that its consent allows."""
-    followed = set(operations) or {operation.value for operation in Operation}
-    if insert_only:
-        followed -= {Operation.UPDATE.value, Operation.DELETE.value}
+    allowed = {operation.value for operation in followed(insert_only=insert_only)}
     return {
         "table": table,
         "source": {"schema": source[0], "name": source[1]},
         "target": {"schema": target[0], "name": target[1]},
         "key": list(key),
-        "operations": sorted(followed),
+        "operations": sorted(allowed & set(operations) if operations else allowed),
         "where": where,
         "insert_only": insert_only,
         "map_as": map_as,

@@ -8,7 +8,7 @@ from typing import Any
 
 from server.connections.kinds import Kind
 from server.errors import FieldError, InvalidRequest
-from server.tables.body import TableBody
+from server.tables.body import TableBody, require_all_supported
 
 
 class PatternMatchesNothing(InvalidRequest):
@@ -63,7 +63,9 @@ def resolve(bodies: Sequence[TableBody], discovered: Sequence[Mapping[str, Any]]
     Raises:
         InvalidRequest: a table is named twice, or two would be one on the target; `errors` point at the places.
         PatternMatchesNothing: a pattern finds no table.
+        NotSupportedYet: see `require_all_supported`.
     """
+    require_all_supported(bodies)
     named: dict[tuple[str, str], Declaration] = {}
     errors = []
     for number, body in enumerate(bodies):

@@ -10,7 +10,7 @@ from engine.model.table_state import TableState
 from server.connections.kinds import KINDS
 from server.connections.repository import by_ids
 from server.db.dependencies import Reading, Writing
-from server.errors import InvalidRequest, NotFound, PreconditionFailed, responses
+from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, etag_of, set_etag
 from server.idempotency import IdempotencyKeyReused, Idempotent
 from server.naming import NamePath
@@ -20,7 +20,7 @@ from server.security.require import needs
 from server.subscriptions import lookup
 from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import repository, service
-from server.tables.body import TableBody
+from server.tables.body import TableBody, require_supported
 from server.tables.declaration import declare
 from server.tables.schemas import TablePatch, TableView
 from server.tables.service import TableExists, TableRemoved, TransitionRefused
@@ -65,7 +65,9 @@ def list_tables(
     summary="Add a table",
     status_code=201,
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, TableExists, SubscriptionDeleting, IdempotencyKeyReused),
+    responses=responses(
+        NotFound, TableExists, SubscriptionDeleting, IdempotencyKeyReused, InvalidRequest, NotSupportedYet
+    ),
 )
 def add_table(
     session: Writing, idempotency: Idempotent, response: Response, name: NamePath, body: TableBody
@@ -73,6 +75,7 @@ def add_table(
     """It is copied while the others go on. Patterns belong into the subscription itself."""
     if body.is_pattern:
         raise InvalidRequest.at("/name", "A pattern cannot be added.", "PUT the subscription with the pattern.")
+    require_supported(body)
     target = by_ids(session, [lookup.get(session, name).target_id])
     kind = KINDS[next(iter(target.values())).kind]
     row = service.add(session, name, declare(body, ""), kind)
@@ -96,7 +99,15 @@ def get_table(session: Reading, response: Response, name: NamePath, table_id: Ta
     operation_id="tables_patch",
     summary="Change, pause or resume a table",
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, TransitionRefused, TableRemoved, SubscriptionDeleting, PreconditionFailed),
+    responses=responses(
+        NotFound,
+        TransitionRefused,
+        TableRemoved,
+        SubscriptionDeleting,
+        PreconditionFailed,
+        InvalidRequest,
+        NotSupportedYet,
+    ),
 )
 def patch_table(
     session: Writing,

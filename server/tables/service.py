@@ -20,7 +20,7 @@ from server.events.service import record_event
 from server.schema_versions import service as versions
 from server.subscriptions import lookup
 from server.tables import repository
-from server.tables.body import ColumnOptions, Operation, TableOptions
+from server.tables.body import ColumnOptions, Operation, TableOptions, followed, require_supported
 from server.tables.declaration import Declaration, check_targets
 from server.tables.schemas import Copied, TableDesiredState, TablePatch, TableTarget, TableView
 
@@ -87,7 +87,9 @@ def view(row: TableRow) -> TableView:
             eta_seconds=row.copied_eta_seconds,
         ),
         key=row.key,
-        operations=[Operation(operation) for operation in row.operations or sorted(Operation)],
+        operations=[
+            Operation(operation) for operation in row.operations or sorted(followed(insert_only=row.insert_only))
+        ],
         where=row.where,
         insert_only=row.insert_only,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
@@ -290,6 +292,7 @@ def _merged_options(row: TableRow, body: TablePatch) -> Options:
     except ValidationError as error:
         found = field_errors(error.errors(include_input=False, include_url=False))
         raise InvalidRequest("The changed table would not be valid.", errors=found) from None
+    require_supported(valid)
     return list(valid.key or ()), sorted(valid.operations or ()), valid.where, valid.insert_only, valid.map_as
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from fastapi import APIRouter, Request, Response, status
 from sqlmodel import and_, col, or_, select
 
@@ -9,7 +11,7 @@ from server.db.dependencies import Reading, Writing
 from server.db.models.verification import VerificationRow
 from server.errors import InvalidRequest, NotFound, responses
 from server.idempotency import Idempotent
-from server.paging import Page, Paging
+from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
 from server.subscriptions import lookup
@@ -46,18 +48,18 @@ def create_verification(
     return view
 
 
-@router.get("", operation_id="verifications_list", responses=responses(NotFound, InvalidRequest))
+@router.get("", operation_id="verifications_list", responses=responses(NotFound, PageTokenInvalid))
 def list_verifications(session: Reading, name: str, paging: Paging) -> Page[VerificationView]:
     """Verifications of a subscription, the newest first."""
     subscription = lookup.get(session, name)
     created, key = col(VerificationRow.created_at), col(VerificationRow.id)
     query = select(VerificationRow).where(VerificationRow.subscription_id == subscription.id)
-    if paging.after is not None:
-        last = service.get(session, name, str(paging.after[0]))
-        query = query.where(or_(created < last.created_at, and_(created == last.created_at, key < last.id)))
+    behind = paging.behind(datetime, str)
+    if behind:
+        query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
     found = session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all()
     rows, more = paging.split(found)
-    token = paging.token([rows[-1].id]) if more else None
+    token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
     return Page(items=[service.view(session, row) for row in rows], next_page_token=token)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +23,7 @@ from engine.link.messages import (
     Verify,
 )
 from engine.model.position import Lsn
+from server.paging import PageRequest
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 
 Rig = tuple[httpx.Client, FakeEngine, Assign]
@@ -223,6 +227,32 @@ def test_lists_are_paged(rig: Rig) -> None:
         seen += [item["batch"] for item in page.json()["items"]]
         token = page.json()["next_page_token"]
     assert seen == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["batches", "verifications", "reloads"])
+def test_made_up_page_tokens_are_refused(rig: Rig, kind: str) -> None:
+    client, *_ = rig
+    url = f"/subscriptions/orders/{kind}"
+    mine = PageRequest(1, None, hashlib.sha256(json.dumps([f"/api/v1{url}", []]).encode()).hexdigest()[:12])
+    keys = ([], ["x"], [10**30], [1, 2], ["x", "y"], ["2026-01-01", "y"], ["2026-01-01T00:00:00+00:00", "a\0"])
+    for token in ("x", "W10", *map(mine.token, keys)):
+        answer = client.get(url, params={"page_token": token})
+        assert (answer.status_code, answer.json()["code"]) == (422, "page_token_invalid"), token
+
+
+def test_work_is_listed_page_by_page(rig: Rig) -> None:
+    client, *_ = rig
+    made = []
+    for _ in range(3):
+        made.append(client.post(_VERIFICATIONS, json={}).json()["id"])
+        assert client.delete(f"{_VERIFICATIONS}/{made[-1]}").status_code == 204
+    seen: list[str] = []
+    page: dict[str, Any] = {"next_page_token": None}
+    while not seen or page["next_page_token"]:
+        token = {"page_token": page["next_page_token"]} if seen else {}
+        page = client.get(_VERIFICATIONS, params={"page_size": 1, **token}).json()
+        seen += [item["id"] for item in page["items"]]
+    assert seen == made[::-1]
 
 
 def test_metrics_tell_positions_waits_and_rows(rig: Rig) -> None:

@@ -66,7 +66,8 @@ def test_put_is_safe_to_repeat(client: TestClient, app: FastAPI) -> None:
 
 
 def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> None:
-    table = {**ORDERS, "key": ["id"], "operations": ["insert"], "where": "id > 5", "target": {"name": "o"}}
+    operations = ["delete", "insert", "truncate", "update"]
+    table = {**ORDERS, "key": ["id"], "operations": operations, "target": {"name": "o"}}
     client.put(f"{URL}/s", json={**BODY, "tables": [{**table, "columns": {"n": {"map_as": "text"}}}]})
     shown = client.get(f"{URL}/s")
     declared = {key: shown.json()[key] for key in ("source", "target", "tables", "desired_state", "batch", "queue")}
@@ -111,6 +112,35 @@ def test_wrong_parts_are_pointed_at(client: TestClient, app: FastAPI, change: di
     assert outbox(app) == []
 
 
+@pytest.mark.parametrize(
+    ("table", "pointers"),
+    [
+        ({"where": "id > 5"}, ["/tables/1/where"]),
+        ({"operations": ["insert"]}, ["/tables/1/operations"]),
+        ({"operations": ["insert", "update", "delete"], "where": "x"}, ["/tables/1/where", "/tables/1/operations"]),
+        ({"operations": ["insert"], "insert_only": True}, ["/tables/1/operations"]),
+        ({"name": "*", "operations": ["insert", "truncate"], "insert_only": True}, ["/tables/1/operations"]),
+        ({"operations": ["insert", "truncate"], "insert_only": True}, []),
+        ({"operations": ["insert", "update", "truncate", "delete"]}, []),
+    ],
+)
+def test_what_the_engine_does_not_follow_is_refused(
+    client: TestClient, engine: PlayedEngine, table: dict, pointers: list[str]
+) -> None:
+    tables = [ORDERS, {"schema": "public", "name": "log", **table}]
+    engine.answers["preflight"] = {"findings": []}
+    checked = client.post("/api/v1/connections/shop/checks", json={"tables": tables})
+    answers = [checked, client.put(f"{URL}/s", json={**BODY, "tables": tables})]
+    client.put(f"{URL}/s", json=BODY)
+    answers.append(client.patch(f"{URL}/s", json={"tables": tables}))
+    for answer in answers:
+        assert answer.is_success is not bool(pointers)
+        assert [error["pointer"] for error in answer.json().get("errors", [])] == pointers
+        assert answer.json().get("code") == ("not_supported_yet" if pointers else answer.json().get("code"))
+    if pointers:
+        assert [row["name"] for row in client.get(f"{URL}/s/tables").json()["items"]] == ["orders"]
+
+
 def test_queue_mode_auto_comes_later(client: TestClient) -> None:
     assert client.put(f"{URL}/s", json={**BODY, "queue": {"mode": "auto"}}).json()["code"] == "not_supported_yet"
 
@@ -131,12 +161,13 @@ def test_patterns_are_expanded_by_the_engine(client: TestClient, engine: PlayedE
         ("other", "x", ["id"], "default"),
     )
     pattern = {"schema": "public", "name": "*", "insert_only": True}
-    body = {**BODY, "tables": [pattern, {**ORDERS, "where": "id > 5"}]}
+    body = {**BODY, "tables": [pattern, {**ORDERS, "key": ["id"]}]}
     answer = client.put(f"{URL}/s", json=body)
     assert answer.status_code == 201
     rows = client.get(f"{URL}/s/tables").json()["items"]
-    shown = [(row["name"], row["where"], row["insert_only"], row["from_pattern"]) for row in rows]
-    assert shown == [("bag", None, False, True), ("log", None, True, True), ("orders", "id > 5", False, False)]
+    shown = [(row["name"], row["key"], row["insert_only"], row["from_pattern"]) for row in rows]
+    assert shown == [("bag", [], False, True), ("log", [], True, True), ("orders", ["id"], False, False)]
+    assert rows[1]["operations"] == ["insert", "truncate"]
     assert [table["name"] for table in answer.json()["tables"]] == ["orders", "*"]
     assert engine.asked[0][1]["connection"]["secrets"] == {"password": "hidden-word"}
 

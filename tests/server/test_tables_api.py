@@ -111,12 +111,26 @@ def test_parked_is_not_resumed_but_told_how(client: TestClient, app: FastAPI, ta
 
 def test_patch_of_options(client: TestClient, table: dict[str, Any]) -> None:
     one = f"{URL}/{table['id']}"
-    client.patch(one, json={"columns": {"a": {"map_as": "text"}, "b": {"map_as": "text"}}, "where": "a > 1"})
-    shown = client.patch(one, json={"columns": {"a": None}, "where": None, "operations": ["insert"]}).json()
-    assert (shown["columns"], shown["where"], shown["operations"]) == ({"b": {"map_as": "text"}}, None, ["insert"])
+    client.patch(one, json={"columns": {"a": {"map_as": "text"}, "b": {"map_as": "text"}}, "key": ["a"]})
+    shown = client.patch(one, json={"columns": {"a": None}, "key": None, "insert_only": True}).json()
+    assert (shown["columns"], shown["key"]) == ({"b": {"map_as": "text"}}, [])
+    assert shown["operations"] == ["insert", "truncate"]
     wrong = client.patch(one, json={"operations": ["update"], "insert_only": True})
     assert wrong.status_code == 422
-    assert client.get(one).json()["operations"] == ["insert"]
+    assert client.get(one).json() == shown
+
+
+@pytest.mark.parametrize("option", [{"where": "a > 1"}, {"operations": ["insert"]}])
+def test_what_the_engine_does_not_follow_is_refused_of_one_table(
+    client: TestClient, app: FastAPI, table: dict[str, Any], option: dict[str, Any]
+) -> None:
+    one = f"{URL}/{table['id']}"
+    for answer in (client.post(URL, json={**ODD, **option}), client.patch(one, json=option)):
+        assert (answer.status_code, answer.json()["code"]) == (422, "not_supported_yet")
+        assert [error["pointer"] for error in answer.json()["errors"]] == [f"/{next(iter(option))}"]
+    assert client.get(URL).json()["items"] == [table]
+    assert commands(app) == []
+    assert client.patch(one, json={"where": None, "operations": None}).status_code == 200
 
 
 def test_if_match_on_a_table(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
@@ -124,8 +138,8 @@ def test_if_match_on_a_table(client: TestClient, app: FastAPI, table: dict[str, 
     tag = client.get(one).headers["ETag"]
     report(app, table["id"], TableState.COPYING)
     assert client.get(one).headers["ETag"] == tag
-    assert client.patch(one, json={"where": "a > 1"}, headers={"If-Match": '"other"'}).status_code == 412
-    assert client.patch(one, json={"where": "a > 1"}, headers={"If-Match": tag}).status_code == 200
+    assert client.patch(one, json={"key": ["a"]}, headers={"If-Match": '"other"'}).status_code == 412
+    assert client.patch(one, json={"key": ["a"]}, headers={"If-Match": tag}).status_code == 200
     assert client.delete(one, headers={"If-Match": tag}).status_code == 412
 
 

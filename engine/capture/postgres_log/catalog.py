@@ -18,10 +18,11 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
 _BY_NAME = _TABLES + "JOIN unnest(%s::text[], %s::text[]) AS w(s, t) ON n.nspname = w.s AND c.relname = w.t"
 _BY_OID = _TABLES + "WHERE c.oid = ANY(%s::oid[])"
-_COLUMNS = """
+_COLUMNS = r"""
 SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull,
        a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), a.atthasmissing,
-       CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text[])[1] ELSE btrim(a.attmissingval::text, '{}') END,
+       CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text[])[1]
+            ELSE regexp_replace(regexp_replace(a.attmissingval::text, '^\{"?|"?\}$', '', 'g'), '\\(.)', '\1', 'g') END,
        a.attgenerated <> ''
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped

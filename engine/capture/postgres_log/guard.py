@@ -5,12 +5,16 @@ Below a root these are partitions that are detached, attached full, truncated or
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.capture.postgres_log.connect import Connector, PostgresConnection
-from engine.model.identity import TableName
+from engine.capture.postgres_log.position import current
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
 
 _CREATED_IN_PLACE = 2
@@ -21,7 +25,7 @@ SELECT n.nspname, c.relname, c.oid FROM unnest(%s::text[], %s::text[]) AS w(s, t
 JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
 """
 _LEAVES = """
-SELECT n.nspname, c.relname, p.relid::oid, p.relid::text, coalesce(pg_relation_filenode(p.relid), 0)::bigint,
+SELECT n.nspname, c.relname, p.relid::oid, p.relid::text, l.relfilenode::bigint, l.xmin::text::bigint,
        i.xmin = t.xmin AND i.cmin::text::int - t.cmin::text::int BETWEEN 0 AND %s
 FROM unnest(%s::text[], %s::text[]) AS w(s, t)
 JOIN pg_namespace n ON n.nspname = w.s
@@ -36,9 +40,24 @@ WHERE p.relid <> c.oid
 
 @dataclass(frozen=True, slots=True)
 class _Member:
+    """A partition. `writer`: the (sub)transaction that wrote its row in pg_class, from the same snapshot as `relfilenode`."""
+
     name: str
     relfilenode: int
+    writer: int
     created_in_place: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TablesLook:
+    """What changed since the look before.
+
+    `faults`: each table with what changed, in words. `rewrites`: those of them where nothing changed but the storage of partitions,
+    which a truncate of the root explains as well.
+    """
+
+    faults: Mapping[TableName, str]
+    rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
 
 
 class TableWatch:
@@ -67,22 +86,36 @@ class TableWatch:
 
     def look(self, connector: Connector, tables: Sequence[TableSpec]) -> Mapping[TableName, str]:
         """Tables that changed, with what, in words. Each change is told once."""
+        return self.examine(connector, tables).faults
+
+    def examine(self, connector: Connector, tables: Sequence[TableSpec]) -> TablesLook:
+        """As `look`, with what it takes to tell a truncate of a root from one of a partition. Each change is told once."""
         names = [t.source for t in tables]
         with connector.session() as connection:
             oids = _oids(connection, names)
             below = _below(connection, names)
         faults: dict[TableName, str] = {}
+        writers: dict[TableName, frozenset[int]] = {}
         with self._lock:
             for name in names:
                 change = self._changed(name, oids.get(name))
-                if change is None and name in below:
-                    before = self._below.get(name)
-                    change = _change(before, below[name]) if before is not None else None
+                if change is None and name in below and name in self._below:
+                    before = self._below[name]
+                    change = _change(before, below[name])
+                    rewritten = _rewritten(before, below[name])
+                    if change is None and rewritten:
+                        change = f"partition {rewritten[0].name} was truncated or rewritten"
+                        writers[name] = frozenset(member.writer for member in rewritten)
                 if name in below:
                     self._below[name] = below[name]
                 if change is not None:
                     faults[name] = change
-        return faults
+        if not writers:
+            return TablesLook(faults)
+        # Read behind the catalog: every transaction whose work was seen there has committed before this position.
+        seen_by = current(connector)
+        rewrites = {name: PartitionRewrite(RelationId(oids[name]), by, seen_by) for name, by in writers.items()}
+        return TablesLook(faults, rewrites)
 
     def _changed(self, name: TableName, oid: int | None) -> str | None:
         before = self._oids.get(name)
@@ -106,8 +139,8 @@ def _below(connection: PostgresConnection, names: Sequence[TableName]) -> dict[T
         _LEAVES, [_CREATED_IN_PLACE, [n.schema for n in names], [n.name for n in names]]
     ).fetchall()
     found: dict[TableName, dict[int, _Member]] = {}
-    for schema, name, oid, text, filenode, in_place in rows:
-        found.setdefault(TableName(schema, name), {})[oid] = _Member(text, filenode, bool(in_place))
+    for schema, name, oid, text, filenode, writer, in_place in rows:
+        found.setdefault(TableName(schema, name), {})[oid] = _Member(text, filenode, writer, bool(in_place))
     return found
 
 
@@ -115,9 +148,32 @@ def _change(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> str | 
     for oid, member in before.items():
         if oid not in now:
             return f"partition {member.name} was detached or dropped"
-        if now[oid].relfilenode != member.relfilenode:
-            return f"partition {member.name} was truncated or rewritten"
     for oid, member in now.items():
         if oid not in before and not member.created_in_place:
             return f"partition {member.name} was attached"
     return None
+
+
+def _rewritten(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> list[_Member]:
+    return [member for oid, member in now.items() if oid in before and member.relfilenode != before[oid].relfilenode]
+
+
+def parse_truncate(record: bytes, *, streamed: bool) -> tuple[int, tuple[int, ...]]:
+    """The transaction that a truncate record names, and the tables that it truncates.
+
+    Inside a streamed transaction the record carries the (sub)transaction that truncated; outside it carries none: 0.
+    Raises EngineFault(LOG_UNREADABLE) where it is not a truncate record.
+    """
+    at = 5 if streamed else 1
+    try:
+        xid = struct.unpack_from(">I", record, 1)[0] if streamed else 0
+        (count,) = struct.unpack_from(">I", record, at)
+        if record[:1] != b"T" or len(record) != at + 5 + 4 * count:
+            raise _not_a_truncate()
+        return xid, struct.unpack_from(f">{count}I", record, at + 5)
+    except struct.error as error:
+        raise _not_a_truncate() from error
+
+
+def _not_a_truncate() -> EngineFault:
+    return EngineFault(FaultKind.LOG_UNREADABLE, "truncate record", "it is not laid out as expected")

@@ -219,7 +219,9 @@ def _storage(table: CatalogTable) -> Finding | None:
     return None
 
 
-_IDENTITY_REMEDY = 'Add a primary key, or set REPLICA IDENTITY, or give "insert_only": true and updates and deletes are not followed.'
+_IDENTITY_REMEDY = (
+    'Add a primary key, or set REPLICA IDENTITY, or give "insert_only": true and updates and deletes are not followed.'
+)
 
 
 def _declared_key_remedy(table: CatalogTable, spec: TableSpec) -> str:

@@ -6,7 +6,7 @@ A table without identity never gets into the first: its owner's own UPDATE would
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg import sql
 
@@ -48,6 +48,7 @@ class Publication:
     generated: str
     schemas: int
     members: Mapping[TableName, bool]
+    oids: Mapping[TableName, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +67,51 @@ def names(slot: str) -> tuple[str, str]:
     return slot, f"{slot}_ins"
 
 
-def prepare(connector: Connector, tables: Sequence[TableSpec], slot: str) -> None:
-    """Create both publications, or bring them to what `tables` ask for; committed when it returns.
+def prepare(connector: Connector, tables: Sequence[TableSpec], slot: str) -> dict[TableName, int]:
+    """Create both publications, or bring them to what `tables` ask for; committed when it returns. Returns what is in them: tables and their oids.
 
     Identities are looked at once more when the tables are locked against changes of them, so that none without is published.
     """
     with connector.session(slot) as connection, connection.transaction():
         for wanted in _wanted(connection, tables, slot):
             _bring_to(connection, wanted)
-        again = _wanted(connection, tables, slot)
-        for wanted in again:
+        published: dict[TableName, int] = {}
+        for wanted in _wanted(connection, tables, slot):
             current = _read(connection, wanted.name)
             if current is None or set(current.members) != wanted.members:
                 detail = "a table's replica identity changed meanwhile"
                 raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, detail)
+            published.update(current.oids)
+        return published
 
 
 def faults(
-    connector: Connector, tables: Sequence[TableSpec], slot: str, gone: frozenset[TableName] = frozenset()
+    connector: Connector,
+    tables: Sequence[TableSpec],
+    slot: str,
+    gone: frozenset[TableName] = frozenset(),
+    published: Mapping[TableName, int] | None = None,
 ) -> tuple[str, ...]:
-    """What is not as it should be, in words. `gone`: tables that were dropped or made again, which is told elsewhere."""
+    """What is not as it should be, in words. `gone`: tables that were dropped or made again, which is told elsewhere.
+
+    `published`: what `prepare` put in. A table that came since is not missing, and one of them under another name not foreign.
+    """
     with connector.session(slot) as connection:
         found: list[str] = []
         for wanted in _expected(connection, [t for t in tables if t.source not in gone], slot):
-            found += _compare(wanted, _read(connection, wanted.name))
+            current = _read(connection, wanted.name)
+            found += _compare(wanted, current) if published is None else _compare_with(published, wanted, current)
         return tuple(found)
+
+
+def _compare_with(published: Mapping[TableName, int], wanted: Wanted, current: Publication | None) -> list[str]:
+    if current is not None:
+        ours = frozenset(published.values())
+        members = {
+            t: limited for t, limited in current.members.items() if t in wanted.members or current.oids[t] not in ours
+        }
+        current = replace(current, members=members)
+    return _compare(replace(wanted, members=wanted.members & published.keys()), current)
 
 
 def drop(connector: Connector, slot: str) -> list[str]:
@@ -139,13 +160,13 @@ def _read(connection: PostgresConnection, name: str) -> Publication | None:
     if row is None:
         return None
     oid, every_table, via_root, operations, generated = row
-    members = {
-        TableName(schema, table): bool(limited) for _, schema, table, limited in connection.execute(_MEMBERS, [oid])
-    }
+    rows = connection.execute(_MEMBERS, [oid]).fetchall()
+    members = {TableName(schema, table): bool(limited) for _, schema, table, limited in rows}
+    oids = {TableName(schema, table): number for number, schema, table, _ in rows}
     schemas = 0
     if connection.info.server_version >= 150000:
         schemas = connection.execute(_SCHEMAS, [oid]).fetchall()[0][0]
-    return Publication(name, every_table, via_root, operations, generated, schemas, members)
+    return Publication(name, every_table, via_root, operations, generated, schemas, members, oids)
 
 
 def _compare(wanted: Wanted, current: Publication | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
@@ -36,6 +37,8 @@ class PostgresSource:
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = Connector(spec)
         self._watch = TableWatch()
+        self._publishing = threading.Lock()
+        self._published: dict[TableName, int] | None = None
 
     def preflight(self, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
         """Findings; a database that cannot be reached is one as well."""
@@ -54,8 +57,9 @@ class PostgresSource:
         return position.current(self._connector)
 
     def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
-        publications.prepare(self._connector, tables, slot)
-        self._watch.settle(tables)
+        with self._publishing:
+            self._published = publications.prepare(self._connector, tables, slot)
+            self._watch.settle(tables)
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         """The current structures. A table whose changes cannot be followed is in no publication and not here; `preflight` says why."""
@@ -97,10 +101,12 @@ class PostgresSource:
         A table dropped, or made again under its name, is told among the partition faults: it concerns that table only, and the
         publication is not blamed for it until `prepare` takes the new one up.
         """
-        changed = self._watch.look(self._connector, tables)
+        with self._publishing:
+            changed = self._watch.look(self._connector, tables)
+            faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
         return GuardReading(
             slot=slots.status(self._connector, slot),
-            publication_faults=publications.faults(self._connector, tables, slot, self._watch.gone),
+            publication_faults=faults,
             partition_faults=changed,
             oldest_open=slots.oldest_open(self._connector),
         )

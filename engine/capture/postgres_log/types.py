@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.capture.postgres_log.connect import PostgresConnection
 from engine.model.schema import SourceType
 
 _QUERY = """
 SELECT t.oid, t.typname, n.nspname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem,
-       t.typelem <> 0 AND e.typarray = t.oid
+       t.typelem <> 0 AND e.typarray = t.oid, t.typdelim::text
 FROM pg_type t
 JOIN pg_namespace n ON n.oid = t.typnamespace
 LEFT JOIN pg_type e ON e.oid = t.typelem
@@ -20,7 +20,10 @@ WHERE t.oid = ANY(%s::oid[])
 
 @dataclass(frozen=True, slots=True)
 class TypeRow:
-    """One row of pg_type. `is_array`: a true array type, not one that merely has elements, such as int2vector."""
+    """One row of pg_type. `is_array`: a true array type, not one that merely has elements, such as int2vector.
+
+    `delimiter`: what parts elements of this type in an array.
+    """
 
     name: str
     schema: str
@@ -29,6 +32,7 @@ class TypeRow:
     base_modifier: int
     element: int
     is_array: bool
+    delimiter: str = ","
 
 
 def load_types(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TypeRow]:
@@ -51,7 +55,7 @@ def source_type(types: Mapping[int, TypeRow], oid: int, modifier: int) -> Source
     resolved = _resolve(types, oid, modifier)
     if resolved is None:
         return None
-    return SourceType(resolved.name, resolved.modifier, resolved.category, resolved.element, oid)
+    return replace(resolved, oid=oid)
 
 
 def _resolve(types: Mapping[int, TypeRow], oid: int, modifier: int) -> SourceType | None:
@@ -65,7 +69,7 @@ def _resolve(types: Mapping[int, TypeRow], oid: int, modifier: int) -> SourceTyp
         element = _resolve(types, row.element, modifier)
         if element is None:
             return None
-    return SourceType(_name(row), modifier, row.category, element, oid)
+    return SourceType(_name(row), modifier, row.category, element, oid, row.delimiter)
 
 
 def _name(row: TypeRow) -> str:

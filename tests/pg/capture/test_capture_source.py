@@ -138,9 +138,13 @@ def test_the_key_follows_declaration_identity_and_consent(db: Database, source: 
     assert key("whole", key=("code",)) == (("code",), keyed, identity.FULL)
     assert key("bag") == ((), bag, identity.FULL)
     assert key("code_only") == (("b",), keyed, identity.FULL)
-    assert key("plain", key=("code",)) == ((), append, identity.NOTHING)
-    for name in ("keyless", "deferred", "nothing"):
-        assert key(name) == ((), append, identity.NOTHING)
+    refused = [
+        spec("plain", key=("code",)),
+        spec("whole", key=("absent",)),
+        *map(spec, ("keyless", "deferred", "nothing")),
+    ]
+    for one in refused:
+        assert source.describe([one, spec("indexed")]).keys() == {TableName("public", "indexed")}
     assert key("keyless", insert_only=True) == ((), append, identity.DEFAULT)
 
 
@@ -462,6 +466,27 @@ def test_preflight_names_what_is_wrong_with_tables(db: Database, source: Postgre
     assert found(spec("counted")) == {("info", "generated_columns")}
     assert found(spec("m")) == {("error", "table_no_identity")}
     assert all(f.remedy for f in source.preflight([spec("keyless"), spec("fast"), spec("missing")], None))
+
+
+def test_preflight_tells_how_the_log_comes_to_send_a_declared_key(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, code text NOT NULL)")
+    db.execute("CREATE UNIQUE INDEX t_code ON t (code)")
+    declared = spec("t", key=("code",))
+
+    def found(table: TableSpec) -> list[Finding]:
+        return [f for f in source.preflight([table], None) if f.code != "slot_without_limit"]
+
+    (finding,) = found(declared)
+    assert (finding.severity.value, finding.code) == ("error", "table_no_identity")
+    assert "declared key" in finding.what
+    assert "REPLICA IDENTITY FULL" in finding.remedy
+    assert "USING INDEX" in finding.remedy
+    (unknown,) = found(spec("t", key=("absent",)))
+    assert (unknown.code, "absent" in unknown.remedy) == ("table_no_identity", True)
+    for identity in ("FULL", "USING INDEX t_code"):
+        db.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
+        assert found(declared) == []
+        assert described(source, "t", key=("code",)).key == ("code",)
 
 
 def test_a_user_without_rights_is_told_which(db: Database) -> None:

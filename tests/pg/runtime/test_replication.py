@@ -234,3 +234,18 @@ def test_a_changed_publication_fails_the_subscription(shop: Database, replicate:
     replica = replicate(shop, [table("orders"), table("lines")])
     shop.execute(f'ALTER PUBLICATION "{replica.spec.slot}" DROP TABLE lines')
     assert replica.wait_state("failed").code == "publication_changed"
+
+
+def test_a_table_whose_changes_cannot_be_followed_parks_and_the_others_go_on(
+    shop: Database, replicate: Replicate
+) -> None:
+    shop.execute("CREATE TABLE coded (id int PRIMARY KEY, code text NOT NULL); CREATE TABLE keyless (v text)")
+    replica = replicate(shop, [table("orders"), table("coded", key=("code",)), table("keyless")], live=False)
+    for name in ("coded", "keyless"):
+        parked = replica.wait_table(name, "parked")
+        assert parked.code == "table_no_identity"
+        assert "REPLICA IDENTITY" in (parked.reason or "")
+    replica.wait_live("orders")
+    shop.execute("DELETE FROM orders WHERE id = 1")
+    replica.catch_up()
+    assert replica.query("select count(*) from orders") == [(999,)]

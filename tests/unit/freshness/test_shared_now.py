@@ -23,8 +23,12 @@ class _Source:
 
 
 async def _settle() -> None:
+    """Let the event loop run everything that is ready."""
+    loop = asyncio.get_running_loop()
     for _ in range(5):
-        await asyncio.sleep(0)
+        turn: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        await turn
 
 
 def test_a_reading_serves_only_requests_that_came_before_it_began() -> None:

@@ -1,0 +1,37 @@
+"""Running the app under uvicorn so that it stops at once: open streams are told to end before connections are waited for."""
+
+from __future__ import annotations
+
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+GRACE_S = 2
+"""How long requests under way may take at a stop."""
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        stop_streams = getattr(self._app.state, "stop_streams", None)
+        if stop_streams is not None:
+            stop_streams()
+        super().handle_exit(sig, frame)
+
+
+def run(app: FastAPI, host: str, port: int) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=GRACE_S,
+        server_header=False,
+    )
+    _Server(app, config).run()

@@ -1,0 +1,240 @@
+"""A subscription on a bad day: every part of it can be chosen, and everything it says can be waited for."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from engine.link.messages import EventReport, Report, SubscriptionStateReport, TableStateReport
+from engine.model.fault import EngineFault
+from engine.model.identity import Epoch, SubscriptionName
+from engine.model.position import Lsn
+from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SubscriptionSpec, TableSpec
+from engine.runtime.catalog import open_source, open_target
+from engine.runtime.clock import Clock, SystemClock
+from engine.runtime.pipeline import Pipeline, PipelineParts
+from engine.runtime.reporting import Reporter
+from engine.runtime.settings import EngineSettings
+from engine.runtime.targets import TargetRegistry
+from engine.spark.local import LocalRunner
+from server.demo.embedded import EmbeddedPostgres
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, Reports, table
+
+PATIENCE_S = 25.0
+SHOP = """
+CREATE TABLE orders (id bigint PRIMARY KEY, total numeric(12, 2), note text);
+CREATE TABLE lines (order_id bigint, n int, sku text, PRIMARY KEY (order_id, n));
+INSERT INTO orders SELECT i, i * 1.5, 'note ' || i FROM generate_series(1, 200) i;
+INSERT INTO lines SELECT i, 1, 'sku' || i FROM generate_series(1, 200) i;
+"""
+
+
+@dataclass
+class Circumstances:
+    """What a subscription finds; `engine` are settings of the engine process."""
+
+    source: Mapping[str, str | int] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    home: Path | None = None
+    target: Path | None = None
+    queue_mode: QueueMode = QueueMode.MEMORY
+    batch: BatchPolicy = field(default_factory=BatchPolicy)
+    clock: Clock = field(default_factory=SystemClock)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    spec: SubscriptionSpec | None = None
+    """Take over this subscription instead of making one."""
+
+
+class BadDay(Replica):
+    """A replica under the given circumstances."""
+
+    def __init__(self, database: Database, folder: Path, tables: Sequence[TableSpec], given: Circumstances) -> None:
+        self.given = given
+        self.home = given.home or folder
+        self.target = given.target or folder / "mart.duckdb"
+        name = f"s{uuid.uuid4().hex[:8]}"
+        spec = given.spec or SubscriptionSpec(
+            name=SubscriptionName(name),
+            epoch=Epoch(1),
+            source=ConnectionSpec("shop", "postgres", {**database.settings, **given.source}, given.secrets),
+            target=ConnectionSpec("mart", "duckdb", {"path": str(self.target)}),
+            tables=tuple(tables),
+            slot=f"penstock_{name}",
+            queue_mode=given.queue_mode,
+            batch=given.batch,
+        )
+        super().__init__(database, folder, spec)
+
+    def _start(self) -> None:
+        chosen: dict[str, Any] = {"guard_interval_s": 0.3, "position_write_s": 1.0, "snapshot_timeout_s": 20.0}
+        settings = EngineSettings(home=self.home, **{**chosen, **self.given.engine})
+        self._targets = TargetRegistry(lambda connection: open_target(connection, settings))
+        parts = PipelineParts(open_source, self._targets, self._runner, settings, self.given.clock)
+        self.pipeline = Pipeline(self.spec, parts, Reporter(self.spec, self.reports.take, self.given.clock))
+        self.pipeline.start()
+
+    def wait_live(self, *names: str, timeout_s: float = PATIENCE_S) -> None:
+        super().wait_live(*names, timeout_s=timeout_s)
+
+    def wait_table(self, name: str, state: str, timeout_s: float = PATIENCE_S) -> TableStateReport:
+        return super().wait_table(name, state, timeout_s)
+
+    def catch_up(self, timeout_s: float = PATIENCE_S) -> Lsn:
+        """Wait until everything committed by now is visible; a run that is just beginning again is given the time."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                position = self.pipeline.now()
+                break
+            except EngineFault:
+                if time.monotonic() > deadline:
+                    raise
+        self.wait_applied(position, timeout_s)
+        return position
+
+    @property
+    def queue(self) -> Path:
+        return self.home / "queue" / self.spec.slot
+
+    def close(self) -> None:
+        """End it; safe to repeat."""
+        self.pipeline.close()
+        self._targets.close_all()
+
+    def release(self) -> None:
+        """At the test's end."""
+        self.close()
+        self._runner.stop()
+
+    def again(self, spec: SubscriptionSpec | None = None) -> None:
+        """Start again as a new epoch, as another engine process would, after `close`."""
+        self.close()
+        spec = spec or self.spec
+        self.spec = replace(spec, epoch=Epoch(self.spec.epoch + 1))
+        self.reports = Reports()
+        self._start()
+
+    def respec(self, spec: SubscriptionSpec) -> None:
+        """The user changed connection or subscription."""
+        self.spec = spec
+        self.pipeline.update(spec)
+
+    def reload_all(self) -> None:
+        self.pipeline.reload("all", None)
+        self.reports.wait(lambda reports: reloaded(reports, "all"), "everything reloaded")
+
+    def reload_table(self, name: str) -> None:
+        request = f"reload-{name}-{uuid.uuid4().hex[:4]}"
+        self.pipeline.reload(request, [self.table_id(name)])
+        self.wait_table(name, "live")
+
+    def wait_code(self, state: str, code: str, timeout_s: float = 30.0) -> SubscriptionStateReport:
+        """A report of this state for this reason, with a remedy."""
+
+        def found(reports: list[Report]) -> SubscriptionStateReport | None:
+            own = [r for r in reports if isinstance(r, SubscriptionStateReport)]
+            return next((r for r in reversed(own) if r.state == state and r.code == code), None)
+
+        report = self.reports.wait(found, f"{state} with {code}", timeout_s)
+        assert report.remedy, report
+        assert report.reason, report
+        return report
+
+    def wait_event(self, code: str, timeout_s: float = 30.0) -> EventReport:
+        def found(reports: list[Report]) -> EventReport | None:
+            return next((r for r in reports if isinstance(r, EventReport) and r.code == code), None)
+
+        return self.reports.wait(found, f"event {code}", timeout_s)
+
+    def codes(self) -> list[str]:
+        """Codes of all warnings and errors so far."""
+        return [r.code for r in self.reports.all() if isinstance(r, EventReport) and r.severity != "info"]
+
+    def touch(self, note: str) -> None:
+        """Change, delete and insert rows of both tables on the source."""
+        with self.database.connect() as connection, connection.transaction():
+            connection.execute("UPDATE orders SET note = %s WHERE id <= 100", [note])
+            connection.execute("DELETE FROM lines WHERE order_id = (SELECT max(order_id) FROM lines)")
+            connection.execute("INSERT INTO lines SELECT coalesce(max(order_id), 0) + 1000, 1, %s FROM lines", [note])
+
+    def assert_nothing_lost(self, note: str = "afterwards") -> None:
+        """Changes go on to arrive, and every table equals the source at a cut."""
+        self.touch(note)
+        self.assert_equal()
+        assert self.query(f"select count(*) from orders where note = '{note}'") == [(100,)]
+
+
+def reloaded(reports: list[Report], request: str) -> bool:
+    return any(getattr(r, "request_id", None) == request and getattr(r, "state", "") == "succeeded" for r in reports)
+
+
+BadDays = Callable[..., BadDay]
+
+
+@pytest.fixture
+def bad_day(tmp_path: Path) -> Iterator[BadDays]:
+    """Starts subscriptions: `bad_day(database, live=False, source={"port": 1})`."""
+    started: list[BadDay] = []
+
+    def start(
+        database: Database, tables: Sequence[TableSpec] | None = None, *, live: bool = True, **given: Any
+    ) -> BadDay:
+        folder = tmp_path / f"home{len(started)}"
+        folder.mkdir()
+        chosen = [table("orders"), table("lines")] if tables is None else tables
+        replica = BadDay(database, folder, chosen, Circumstances(**given))
+        started.append(replica)
+        if live:
+            replica.wait_live()
+        return replica
+
+    yield start
+    for replica in started:
+        replica.release()
+
+
+@pytest.fixture
+def shop(database: Database) -> Database:
+    database.execute(SHOP)
+    return database
+
+
+@pytest.fixture
+def private_shop(
+    private_cluster: Callable[..., EmbeddedPostgres], database_on: Callable[[EmbeddedPostgres], Database]
+) -> Callable[..., Database]:
+    """A shop in a cluster of the test's own: `private_shop(wal_sender_timeout="'2s'")`."""
+
+    def make(**settings: str) -> Database:
+        database = database_on(private_cluster(18, **settings))
+        database.execute(SHOP)
+        return database
+
+    return make
+
+
+@pytest.fixture
+def role(shop: Database) -> Iterator[Callable[[str], str]]:
+    """Makes a login role that may use the shop: `role("REPLICATION")` returns its name. Dropped with all it owns."""
+    made: list[str] = []
+
+    def make(attributes: str) -> str:
+        name = f"r{uuid.uuid4().hex[:8]}"
+        shop.execute(f"CREATE ROLE {name} LOGIN {attributes}")
+        shop.execute(f'GRANT CREATE ON DATABASE "{shop.name}" TO {name}')
+        made.append(name)
+        return name
+
+    yield make
+    for name in made:
+        with shop.connect() as connection:
+            connection.execute(psycopg.sql.SQL("DROP OWNED BY {}").format(psycopg.sql.Identifier(name)))
+            connection.execute(psycopg.sql.SQL("DROP ROLE {}").format(psycopg.sql.Identifier(name)))
