@@ -238,8 +238,12 @@ class Source(Protocol):
         """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat."""
         ...
 
+    def unpublished(self, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
+        """What of these tables the publications do not send, or not all of it, in words; what else they send does not matter."""
+        ...
+
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current structure of these tables; left out are missing ones and those whose changes cannot be followed as their spec wants."""
+        """The current structure of these tables; missing ones are left out, and those whose changes cannot be followed as declared."""
         ...
 
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:

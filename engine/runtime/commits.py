@@ -12,8 +12,8 @@ from engine.model.fault import EngineFault
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SubscriptionSpec
-from engine.model.table_state import TableEvent
-from engine.model.target import BatchCommit, TableCommit, Target, TargetReader
+from engine.model.table_state import TableEvent, TableState
+from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress, TargetReader
 from engine.runtime.clock import Clock
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
@@ -52,7 +52,22 @@ class CommitStage:
         self._written_ms = clock.monotonic_ms()
         self._removed: list[TableId] = []
         self._stale: set[TableId] = set()
+        self._number: BatchId | None = None
+        self._complete: set[TableId] = set()
+        self._known_parked: set[TableId] = set()
         self.applied = Applied(start, start)
+
+    def begin(self, progress: TargetProgress) -> None:
+        """What the target's record says of each table when the run begins."""
+        self._complete = {t for t, record in progress.tables.items() if record.ready}
+        self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
+
+    def settle(self) -> None:
+        """Write what is visible but not yet in the progress record. Call when no batch is being committed any more."""
+        parked = self._newly_parked()
+        if self._number is not None and (self.applied.visible > self.applied.written or parked):
+            self._put(self._number, self.applied.visible, parked)
+            self.applied = Applied(self.applied.visible, self.applied.visible)
 
     def remove(self, table: TableId) -> None:
         """Forget a table's record with the next written batch; its rows stay."""
@@ -61,6 +76,8 @@ class CommitStage:
     def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
         """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
         commits, faults = self._commits(computed)
+        commits |= self._newly_parked()
+        self._number = computed.planned.number
         self._stale |= computed.planned.stale
         self._stale -= commits.keys()
         changed = bool(commits or self._removed or self._stale)
@@ -121,17 +138,8 @@ class CommitStage:
         """Write; a table that the target refuses is parked and the batch written without it. Returns those tables."""
         refused: dict[TableId, tuple[str, str]] = {}
         while True:
-            batch = BatchCommit(
-                subscription=self._spec.name,
-                epoch=self._spec.epoch,
-                batch=computed.planned.number,
-                end=computed.planned.batch.end,
-                tables=tuple(commits.values()),
-                removed=tuple(self._removed),
-                stale=tuple(self._stale),
-            )
             try:
-                self._target.commit(batch)
+                self._put(computed.planned.number, computed.planned.batch.end, commits)
             except EngineFault as fault:
                 table = TableId(fault.subject)
                 if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
@@ -142,10 +150,37 @@ class CommitStage:
                 if parked is not None:
                     commits[table] = replace(parked)
                 continue
-            self._removed.clear()
-            self._stale.clear()
-            self._written_ms = self._clock.monotonic_ms()
             return refused
+
+    def _put(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit]) -> None:
+        """One target transaction."""
+        self._target.commit(
+            BatchCommit(
+                subscription=self._spec.name,
+                epoch=self._spec.epoch,
+                batch=number,
+                end=end,
+                tables=tuple(commits.values()),
+                removed=tuple(self._removed),
+                stale=tuple(self._stale),
+            )
+        )
+        whole = {t for t, commit in commits.items() if commit.handover or commit.resumed}
+        self._complete = (self._complete | whole) - self._stale
+        self._known_parked = (self._known_parked - whole) | {t for t, c in commits.items() if c.parked is not None}
+        self._removed.clear()
+        self._stale.clear()
+        self._written_ms = self._clock.monotonic_ms()
+
+    def _newly_parked(self) -> dict[TableId, TableCommit]:
+        """Complete tables that something other than a batch parked: were it not written, the next start would take them for whole."""
+        found = {}
+        for entry in self._book.in_state(TableState.PARKED):
+            if entry.table in self._complete - self._known_parked and entry.reason is not None:
+                parked = self._parked(entry.table, entry.reason.code)
+                if parked is not None:
+                    found[entry.table] = parked
+        return found
 
     def _announce(self, computed: Computed, faults: dict[TableId, tuple[str, str]], end: Lsn) -> None:
         planned = computed.planned

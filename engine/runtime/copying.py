@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 SPARK_START_S = 120.0
 RETRY_S = 2.0
+_WAITED_FOR = frozenset({FaultKind.SOURCE_TIMEOUT, FaultKind.COPY_LOST})
+_NO_ROOM = frozenset({FaultKind.SOURCE_NO_SLOTS, FaultKind.SOURCE_NO_SENDERS})
+"""The source has no slot or sender left for the copy. Tables that are live already go on, and the copy waits; else all of it does."""
 
 Defer = Callable[[TableEvent, list[TableId]], None]
 
@@ -116,13 +119,28 @@ class CopyDesk:
         if not self._parts.runner.wait_ready(SPARK_START_S):
             raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
         try:
+            self._publish()
             with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 self._copy_under(snapshot, adopted)
         except EngineFault as fault:
-            if fault.kind not in {FaultKind.SOURCE_TIMEOUT, FaultKind.COPY_LOST}:
+            if fault.kind not in _WAITED_FOR and not (fault.kind in _NO_ROOM and self._others_live()):
                 raise
             self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
             self._stopped.wait(RETRY_S)
+
+    def _publish(self) -> None:
+        """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
+        entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
+        specs = [entry.spec for entry in entries]
+        self._parts.source.prepare(specs, self._parts.spec.slot)
+        described = self._parts.source.describe(specs)
+        for entry in entries:
+            if entry.state is TableState.LIVE and entry.spec.source not in described:
+                fault = why_not_described(self._parts.source, entry.spec)
+                self._parts.book.park(entry.table, fault.kind.value, fault.detail)
+
+    def _others_live(self) -> bool:
+        return bool(self._parts.book.in_state(TableState.LIVE))
 
     def _adopt(self, entry: TableEntry) -> bool:
         try:

@@ -40,7 +40,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.SOURCE_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, then set desired_state to running.",
+        "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, then set desired_state to running;"
+        " where only a table is parked, reload that table.",
     ),
     FaultKind.SOURCE_WAL_LEVEL: Policy(
         Action.FAIL_SUBSCRIPTION, "Run ALTER SYSTEM SET wal_level = 'logical' on the source and restart it."

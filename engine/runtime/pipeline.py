@@ -30,6 +30,7 @@ from engine.runtime.fault_policy import Action, policy
 from engine.runtime.reporting import Reporter
 from engine.runtime.run import ReplicationRun, RunParts
 from engine.runtime.settings import EngineSettings
+from engine.runtime.slot_mark import SlotMark
 from engine.runtime.startup import StartPoint, reset_point, start_point, why_not_described
 from engine.runtime.table_book import TableBook, TableEntry
 from engine.runtime.targets import TargetRegistry
@@ -61,6 +62,9 @@ class Pipeline:
         self._desired = DesiredState(spec.desired)
         self._state = SubscriptionState.CREATED
         self._reset = False
+        self._retry_now = False
+        """Something was changed that a try under way does not know of: the next one comes without delay."""
+        self._suspect_queue = False
         self._reason: Reason | None = None
         self._changed = threading.Condition()
         self._closed = False
@@ -100,6 +104,7 @@ class Pipeline:
             self._spec = replace(self._spec, desired=desired.value)
             if self._state is SubscriptionState.FAILED:
                 self._state = SubscriptionState.CREATED
+            self._retry_now = True
             self._changed.notify_all()
         if desired is not DesiredState.RUNNING and self._run is not None:
             self._run.stop()
@@ -107,7 +112,7 @@ class Pipeline:
     def reset(self) -> None:
         """Reload everything: a new slot, all tables copied; old rows stay readable until each swap."""
         with self._changed:
-            self._reset = True
+            self._reset = self._retry_now = True
             if self._state is SubscriptionState.FAILED:
                 self._state = SubscriptionState.CREATED
             self._changed.notify_all()
@@ -208,6 +213,7 @@ class Pipeline:
         except EngineFault as fault:
             left.append(f"the progress record on the target: {fault.detail}")
         shutil.rmtree(self._parts.settings.queue_folder / self._spec.slot, ignore_errors=True)
+        SlotMark(self._parts.settings.queue_folder, self._spec.slot).forget()
         return left
 
     def _pause_or_resume(self, run: ReplicationRun, before: TableSpec, after: TableSpec) -> None:
@@ -260,7 +266,8 @@ class Pipeline:
         return FIRST_RETRY_S
 
     def _run_once(self) -> None:
-        spec = self._spec
+        with self._changed:
+            spec, self._retry_now = self._spec, False
         source = self._open_source()
         target = self._open_target()
         point = self._point(source, target)
@@ -276,8 +283,10 @@ class Pipeline:
                 clock=self._parts.clock,
                 reporter=self._reporter,
                 book=self._book,
+                suspect_queue=self._suspect_queue,
             )
         )
+        self._suspect_queue = False
         with self._changed:
             self._run = run
             if self._closed or self._desired is not DesiredState.RUNNING:
@@ -306,6 +315,9 @@ class Pipeline:
             if entry.state is not TableState.PARKED and spec.source not in described:
                 fault = why_not_described(source, spec)
                 self._book.park(spec.table, fault.kind.value, fault.detail)
+            elif entry.schema is not None and entry.schema.relation != described[spec.source].relation:
+                detail = "the table was dropped and created again"
+                self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def _open_source(self) -> Source:
         if self._source is not None:
@@ -345,6 +357,7 @@ class Pipeline:
         if policy(fault.kind).action is not Action.RETRY:
             self._fail(fault)
             return FIRST_RETRY_S
+        self._suspect_queue |= fault.kind is FaultKind.QUEUE_CORRUPT
         self._reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
         self._reporter.state(SubscriptionState.STARTING, _reason(fault))
         if fault.kind in {FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL} and self._target is not None:
@@ -352,8 +365,11 @@ class Pipeline:
             self._parts.targets.release(self._spec.target)
         with self._changed:
             self._state = SubscriptionState.STARTING
-            self._changed.wait_for(lambda: self._closed or self._desired is not DesiredState.RUNNING, delay)
+            self._changed.wait_for(self._wait_is_over, delay)
         return min(delay * 2, LAST_RETRY_S)
+
+    def _wait_is_over(self) -> bool:
+        return self._closed or self._retry_now or self._desired is not DesiredState.RUNNING
 
     def _fail(self, fault: EngineFault) -> None:
         self._reporter.event("error", fault.kind.value, fault.subject, fault.detail)

@@ -12,7 +12,7 @@ from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.source import Landed, SlotStatus
 from engine.model.subscription import QueueMode
-from engine.queue import QueueCatalog, Recovered, open_folder, recover
+from engine.queue import QueueCatalog, Recovered, open_folder, read_block, recover
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,16 @@ class QueueStart:
     close: Callable[[], None]
 
 
-def open_queue(folder: Path, mode: QueueMode, applied: Lsn, slot: SlotStatus) -> QueueStart:
+@dataclass(frozen=True, slots=True)
+class QueueCheck:
+    """What a queue is judged by. `current`: where the source's log ends. `suspect`: read every block before it counts."""
+
+    slot: SlotStatus
+    current: Lsn
+    suspect: bool = False
+
+
+def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -> QueueStart:
     """Lock the queue for this process and find where to go on.
 
     In `memory` mode the source still holds everything behind `applied`, so the folder is emptied. In `persist` mode what lies in it is
@@ -43,7 +52,9 @@ def open_queue(folder: Path, mode: QueueMode, applied: Lsn, slot: SlotStatus) ->
         catalog = QueueCatalog(folder)
         recovered = recover(folder) if mode is QueueMode.PERSIST else None
         usable = recovered is not None and recovered.begin <= applied <= recovered.end
-        confirmed = slot.confirmed
+        if recovered is not None and usable and check.suspect:
+            usable = _is_sound(recovered)
+        confirmed = check.slot.confirmed
         if recovered is None or not usable:
             if confirmed is not None and confirmed > applied:
                 detail = f"the slot was confirmed up to {confirmed}, target and queue end at {applied}: changes between are gone"
@@ -55,10 +66,26 @@ def open_queue(folder: Path, mode: QueueMode, applied: Lsn, slot: SlotStatus) ->
                 f"the slot was confirmed up to {confirmed}, the queue ends at {recovered.end}: changes between are gone"
             )
             raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
+        if recovered.end > check.current:
+            detail = f"the queue ends at {recovered.end}, the source's log already at {check.current}: it was set back"
+            raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
         return _resumed(folder, catalog, recovered, lock.close)
     except BaseException:
         lock.close()
         raise
+
+
+def _is_sound(recovered: Recovered) -> bool:
+    """Whether every block is what was written; recovery itself reads only the last segment's."""
+    try:
+        for landed in recovered.landed:
+            if landed.block is not None:
+                read_block(landed.block)
+    except EngineFault as fault:
+        if fault.kind is not FaultKind.QUEUE_CORRUPT:
+            raise
+        return False
+    return True
 
 
 def _resumed(folder: Path, catalog: QueueCatalog, recovered: Recovered, close: Callable[[], None]) -> QueueStart:

@@ -33,10 +33,11 @@ from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
 from engine.runtime.log_reader import Confirm, Failed, ReaderConfig
 from engine.runtime.planner import Planner
-from engine.runtime.queue_start import QueueStart, open_queue
+from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
 from engine.runtime.reader_process import ReaderProcess
 from engine.runtime.reporting import BatchTimes, Reporter
 from engine.runtime.settings import EngineSettings
+from engine.runtime.slot_mark import SlotMark
 from engine.runtime.startup import StartPoint
 from engine.runtime.table_book import TableBook
 from engine.runtime.worker import sweep
@@ -63,6 +64,8 @@ class RunParts:
     clock: Clock
     reporter: Reporter
     book: TableBook
+    suspect_queue: bool = False
+    """A damaged place was met in the queue: what lies in it is read through before it counts."""
 
 
 class ReplicationRun:
@@ -82,7 +85,12 @@ class ReplicationRun:
         self._reader_deaths = 0
         folder = parts.settings.queue_folder / parts.spec.slot
         slot = parts.source.slot_status(parts.spec.slot)
-        self._wire(open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, slot))
+        self._mark = SlotMark(parts.settings.queue_folder, parts.spec.slot)
+        if not parts.start.fresh:
+            self._mark.check(slot)
+        self._mark.note(slot)
+        found = QueueCheck(slot, parts.source.current(), parts.suspect_queue)
+        self._wire(open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found))
 
     def _wire(self, opened: QueueStart) -> None:
         parts, end = self._parts, self._parts.start.progress.end
@@ -109,7 +117,8 @@ class ReplicationRun:
             end,
             parts.settings.position_write_s * 1000,
         )
-        self._guard = Guard(parts, lambda: self._intake.captured, self._confirm)
+        self._commits.begin(parts.start.progress)
+        self._guard = Guard(parts, lambda: self._intake.captured, self._confirm, self._intake.truncated_by)
         self.cuts = CutDesk(parts, self._intake, self._staging)
         self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end)
 
@@ -357,4 +366,10 @@ class ReplicationRun:
                 stage.join(30.0)
         if self._reader is not None:
             self._reader.stop()
+        if not any(stage.is_alive() for stage in stages):
+            # What was visible is then known to the next start too: it finds no gap where there is none.
+            with suppress(EngineFault):
+                self._commits.settle()
+            with suppress(EngineFault):
+                self._mark.note(self._parts.source.slot_status(self._spec.slot))
         self._opened.close()

@@ -5,10 +5,11 @@ Nothing here skips a gap by itself; where one is found, the subscription fails w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
+from engine.model.schema import KeyMode
 from engine.model.source import Severity, SlotStatus, Source, SourceIdentity
 from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.target import Target, TargetProgress
@@ -82,7 +83,11 @@ def why_not_described(source: Source, table: TableSpec) -> EngineFault:
 
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:
     """What must hold of the source before streaming resumes; that the slot is not ahead of us is checked with the queue."""
-    reason = _identity_gap(identity, progress) or _slot_gap(source.slot_status(spec.slot))
+    reason = (
+        _identity_gap(identity, progress)
+        or _slot_gap(source.slot_status(spec.slot))
+        or _publication_gap(spec, source, progress)
+    )
     if reason is None and source.current() < progress.end:
         reason = f"the source's log ends before {progress.end}, up to where the target already is: it was set back"
     if reason is not None:
@@ -103,6 +108,20 @@ def _slot_gap(slot: SlotStatus) -> str | None:
     if slot.invalidation or slot.wal_status == "lost":
         return f"the source invalidated the replication slot ({slot.invalidation or 'log removed'})"
     return None
+
+
+def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> str | None:
+    """Whether every complete table is still published as it was: what changed while it was not is nowhere to be had."""
+    described = source.describe(spec.tables)
+    followed = []
+    for table in spec.tables:
+        record, now = progress.tables.get(table.table), described.get(table.source)
+        if record is None or not record.ready or record.parked is not None:
+            continue
+        if now is not None and now.relation == record.schema.relation:
+            followed.append(replace(table, insert_only=record.schema.mode is KeyMode.APPEND))
+    missing = source.unpublished(followed, spec.slot)
+    return "; ".join(missing) or None
 
 
 def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:

@@ -234,7 +234,15 @@ def test_made_up_page_tokens_are_refused(rig: Rig, kind: str) -> None:
     client, *_ = rig
     url = f"/subscriptions/orders/{kind}"
     mine = PageRequest(1, None, hashlib.sha256(json.dumps([f"/api/v1{url}", []]).encode()).hexdigest()[:12])
-    keys = ([], ["x"], [10**30], [1, 2], ["x", "y"], ["2026-01-01", "y"], ["2026-01-01T00:00:00+00:00", "a\0"])
+    keys: tuple[list[Any], ...] = (
+        [],
+        ["x"],
+        [10**30],
+        [1, 2],
+        ["x", "y"],
+        ["2026-01-01", "y"],
+        ["2026-01-01T00:00:00+00:00", "a\0"],
+    )
     for token in ("x", "W10", *map(mine.token, keys)):
         answer = client.get(url, params={"page_token": token})
         assert (answer.status_code, answer.json()["code"]) == (422, "page_token_invalid"), token

@@ -23,8 +23,8 @@ class OutsideDomain(ValueError):
     """The text is no value of the column's type on the target. The message holds no value."""
 
 
-def fill_expression(text: str, value: ValueType) -> str:
-    """SQL for the value that PostgreSQL prints as `text`.
+def fill_expression(text: str, value: ValueType, delimiter: str = ",") -> str:
+    """SQL for the value that PostgreSQL prints as `text`. `delimiter`: what parts the elements, where it is an array.
 
     Raises:
         OutsideDomain: DuckDB's type cannot hold it exactly.
@@ -33,7 +33,7 @@ def fill_expression(text: str, value: ValueType) -> str:
     if kind is Kind.TEXT:
         return literal(text)
     if kind is Kind.LIST:
-        return _list(text, value)
+        return _list(text, value, delimiter)
     if kind is Kind.BOOL:
         return _bool(text)
     if kind is Kind.BYTES:
@@ -108,16 +108,17 @@ def _microseconds(text: str) -> int:
     return total
 
 
-def _list(text: str, value: ValueType) -> str:
+def _list(text: str, value: ValueType, delimiter: str) -> str:
     if value.element is None:
         raise OutsideDomain("a list without an element type")
     parts = [
-        "NULL" if element is None else fill_expression(element, value.element) for element in _array_elements(text)
+        "NULL" if element is None else fill_expression(element, value.element)
+        for element in _array_elements(text, delimiter)
     ]
     return f"CAST([{', '.join(parts)}] AS {duckdb_type(value)})"
 
 
-def _array_elements(text: str) -> Iterator[str | None]:
+def _array_elements(text: str, delimiter: str) -> Iterator[str | None]:
     """Elements of a one-dimensional array literal with default bounds; None for NULL."""
     if len(text) < 2 or text[0] != "{" or text[-1] != "}":
         raise OutsideDomain("not an array with the default bounds")
@@ -125,9 +126,9 @@ def _array_elements(text: str) -> Iterator[str | None]:
     while at < end:
         if text[at] == "{":
             raise OutsideDomain("an array of several dimensions")
-        element, at = _quoted_element(text, at) if text[at] == '"' else _bare_element(text, at, end)
+        element, at = _quoted_element(text, at) if text[at] == '"' else _bare_element(text, at, end, delimiter)
         yield element
-        if at < end and text[at] != ",":
+        if at < end and text[at] != delimiter:
             raise OutsideDomain("not an array")
         at += 1
 
@@ -145,9 +146,9 @@ def _quoted_element(text: str, at: int) -> tuple[str, int]:
     return "".join(out), at + 1
 
 
-def _bare_element(text: str, at: int, end: int) -> tuple[str | None, int]:
+def _bare_element(text: str, at: int, end: int, delimiter: str) -> tuple[str | None, int]:
     out: list[str] = []
-    while at < end and text[at] != ",":
+    while at < end and text[at] != delimiter:
         if text[at] == "\\":
             at += 1
         out.append(text[at])

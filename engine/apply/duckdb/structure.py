@@ -81,7 +81,7 @@ def _add(table: TableId, place: str, column: Column) -> list[str]:
     if column.fill is None:
         return [declared, *remark]
     try:
-        constant = fill_expression(column.fill, value)
+        constant = fill_expression(column.fill, value, column.type.element.delimiter if column.type.element else ",")
     except OutsideDomain as error:
         detail = f"column {column.name!r}: the value of its existing rows is {error}"
         raise EngineFault(FaultKind.VALUE_OUT_OF_DOMAIN, table, detail) from error

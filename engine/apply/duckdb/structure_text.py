@@ -68,6 +68,7 @@ def _type(source: SourceType) -> dict[str, Any]:
         "category": source.category,
         "element": _type(source.element) if source.element is not None else None,
         "oid": source.oid,
+        "delimiter": source.delimiter,
     }
 
 
@@ -79,4 +80,6 @@ def _read_column(body: dict[str, Any]) -> Column:
 
 def _read_type(body: dict[str, Any]) -> SourceType:
     element = _read_type(body["element"]) if body["element"] is not None else None
-    return SourceType(body["name"], body["modifier"], body["category"], element, body["oid"])
+    return SourceType(
+        body["name"], body["modifier"], body["category"], element, body["oid"], body.get("delimiter", ",")
+    )

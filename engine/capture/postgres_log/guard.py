@@ -114,7 +114,7 @@ class TableWatch:
             return TablesLook(faults)
         # Read behind the catalog: every transaction whose work was seen there has committed before this position.
         seen_by = current(connector)
-        rewrites = {name: PartitionRewrite(RelationId(oids[name]), by, seen_by) for name, by in writers.items()}
+        rewrites = {name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by) for name, by in writers.items()}
         return TablesLook(faults, rewrites)
 
     def _changed(self, name: TableName, oid: int | None) -> str | None:

@@ -68,7 +68,7 @@ def names(slot: str) -> tuple[str, str]:
 
 
 def prepare(connector: Connector, tables: Sequence[TableSpec], slot: str) -> dict[TableName, int]:
-    """Create both publications, or bring them to what `tables` ask for; committed when it returns. Returns what is in them: tables and their oids.
+    """Create both publications, or bring them to what `tables` ask for; committed when it returns. Returns their tables with oids.
 
     Identities are looked at once more when the tables are locked against changes of them, so that none without is published.
     """
@@ -101,6 +101,20 @@ def faults(
         for wanted in _expected(connection, [t for t in tables if t.source not in gone], slot):
             current = _read(connection, wanted.name)
             found += _compare(wanted, current) if published is None else _compare_with(published, wanted, current)
+        return tuple(found)
+
+
+def unpublished(connector: Connector, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
+    """What of these tables is not sent, or not all of it, in words; other tables in the publications do not matter."""
+    with connector.session(slot) as connection:
+        found: list[str] = []
+        for wanted in _wanted(connection, tables, slot):
+            current = _read(connection, wanted.name)
+            if current is not None:
+                members = {t: limited for t, limited in current.members.items() if t in wanted.members}
+                current = replace(current, members=members)
+            if wanted.members:
+                found += _compare(wanted, current)
         return tuple(found)
 
 

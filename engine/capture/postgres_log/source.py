@@ -61,6 +61,9 @@ class PostgresSource:
             self._published = publications.prepare(self._connector, tables, slot)
             self._watch.settle(tables)
 
+    def unpublished(self, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
+        return publications.unpublished(self._connector, tables, slot)
+
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         """The current structures. A table whose changes cannot be followed is in no publication and not here; `preflight` says why."""
         with self._connector.session() as connection:
@@ -102,12 +105,13 @@ class PostgresSource:
         publication is not blamed for it until `prepare` takes the new one up.
         """
         with self._publishing:
-            changed = self._watch.look(self._connector, tables)
+            changed = self._watch.examine(self._connector, tables)
             faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
         return GuardReading(
             slot=slots.status(self._connector, slot),
             publication_faults=faults,
-            partition_faults=changed,
+            partition_faults=changed.faults,
+            partition_rewrites=changed.rewrites,
             oldest_open=slots.oldest_open(self._connector),
         )
 

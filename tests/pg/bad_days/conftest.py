@@ -23,10 +23,12 @@ from engine.runtime.pipeline import Pipeline, PipelineParts
 from engine.runtime.reporting import Reporter
 from engine.runtime.settings import EngineSettings
 from engine.runtime.targets import TargetRegistry
-from engine.spark.local import LocalRunner
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, Reports, table
+from tests.pg.bad_days.small_disk import small_disk
+
+__all__ = ["BadDay", "BadDays", "Circumstances", "small_disk"]
 
 PATIENCE_S = 25.0
 SHOP = """
@@ -153,6 +155,40 @@ class BadDay(Replica):
             return next((r for r in reports if isinstance(r, EventReport) and r.code == code), None)
 
         return self.reports.wait(found, f"event {code}", timeout_s)
+
+    def settled_or_failed(self) -> str:
+        """`running` or `failed`, whichever comes next behind what went wrong."""
+
+        def last(reports: list[Report]) -> str | None:
+            own = [r for r in reports if isinstance(r, SubscriptionStateReport)]
+            return own[-1].state if own and own[-1].state in {"running", "failed"} else None
+
+        return self.reports.wait(last, "running or failed", PATIENCE_S)
+
+    def wait_captured(self, position: Lsn) -> None:
+        """Until everything up to here lies in the queue."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self.database.connect() as connection:
+            while (run := self.pipeline.run) is None or run.captured < position:
+                assert time.monotonic() < deadline, f"{position} was never captured"
+                # Traffic behind it brings the source's next position without anybody asking for one.
+                connection.execute("SELECT pg_logical_emit_message(true, 'test', ''), pg_sleep(0.05)")
+
+    def wait_slot(self, condition: str, *values: str) -> None:
+        """Until the slot satisfies a condition over pg_replication_slots; the server itself waits between looks."""
+        found = f"SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND {condition}"
+        deadline = time.monotonic() + PATIENCE_S
+        with self.database.connect() as connection:
+            while connection.execute(found, [self.spec.slot, *values]).fetchone() is None:
+                assert time.monotonic() < deadline, f"the slot never was: {condition}"
+                connection.execute("SELECT pg_sleep(0.05)")
+
+    def wait_slot_free(self) -> None:
+        self.wait_slot("NOT active")
+
+    def wait_confirmed(self, position: Lsn) -> None:
+        """Until the source was told that it may let go of everything up to here."""
+        self.wait_slot("confirmed_flush_lsn >= %s::text::pg_lsn", str(position))
 
     def codes(self) -> list[str]:
         """Codes of all warnings and errors so far."""

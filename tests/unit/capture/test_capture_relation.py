@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capture.postgres_log.catalog import CatalogColumn, CatalogTable, UniqueIndex
+from engine.capture.postgres_log.catalog import CatalogColumn, CatalogTable, UniqueIndex, schema_of
 from engine.capture.postgres_log.relation import complete, parse_relation
 from engine.capture.postgres_log.types import TypeRow
 from engine.model.fault import EngineFault, FaultKind
@@ -180,3 +180,18 @@ def test_a_damaged_record_is_a_fault_and_nothing_else(noise: bytes, at: int) -> 
     except EngineFault as fault:
         found = fault.kind
     assert found is FaultKind.LOG_UNREADABLE or (found is None and damaged[:1] == b"R")
+
+
+def test_a_declared_key_is_taken_only_where_the_log_sends_it() -> None:
+    declared = TableSpec(TableId("t1"), NAME, NAME, key=("v",))
+    table = catalog("id:i:1 v:t:2:notnull")
+    assert schema_of(table, declared) is None
+    table.indexes.append(UniqueIndex(False, True, True, ("v",), True))
+    assert schema_of(table, declared) is None
+    for identity in (ReplicaIdentity.INDEX, ReplicaIdentity.FULL):
+        table.identity = identity
+        schema = schema_of(table, declared)
+        assert schema is not None
+        assert (schema.key, schema.mode, schema.identity) == (("v",), KeyMode.KEYED, identity)
+    assert schema_of(table, replace(declared, key=("absent",))) is None
+    assert schema_of(replace(table, indexes=[], identity=ReplicaIdentity.DEFAULT), replace(declared, key=())) is None

@@ -1,0 +1,38 @@
+"""A second engine process: replicates the subscription pickled in the file given, and prints each state with its code."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+from engine.link.messages import Report, SubscriptionStateReport
+from engine.runtime.catalog import open_source, open_target
+from engine.runtime.clock import SystemClock
+from engine.runtime.pipeline import Pipeline, PipelineParts
+from engine.runtime.reporting import Reporter
+from engine.runtime.settings import EngineSettings
+from engine.runtime.targets import TargetRegistry
+from engine.spark.local import LocalRunner
+
+
+def _tell(report: Report) -> None:
+    if isinstance(report, SubscriptionStateReport):
+        print(" ".join(filter(None, (report.state, report.code))), flush=True)
+
+
+def main(given: Path) -> None:
+    """Run until stdin ends or the process is killed."""
+    spec, home = pickle.loads(given.read_bytes())  # noqa: S301 - written by the test itself
+    settings = EngineSettings(home=home, guard_interval_s=0.3, position_write_s=1.0)
+    clock = SystemClock()
+    targets = TargetRegistry(lambda connection: open_target(connection, settings))
+    parts = PipelineParts(open_source, targets, LocalRunner(1), settings, clock)
+    pipeline = Pipeline(spec, parts, Reporter(spec, _tell, clock))
+    pipeline.start()
+    sys.stdin.readline()
+    pipeline.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

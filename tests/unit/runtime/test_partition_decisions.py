@@ -1,0 +1,159 @@
+"""What the guard makes of partitions with new storage, and what intake knows of truncating transactions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from engine.capture.postgres_log.guard import parse_truncate
+from engine.capture.postgres_log.scan import find_controls
+from engine.model.batch import BlockRef
+from engine.model.control import CONTROL_FIELDS, ControlKind
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Ordinal, RelationId, TableName
+from engine.model.position import Lsn
+from engine.model.source import GuardReading, Landed, PartitionRewrite, SlotStatus
+from engine.runtime.guard import Guard
+from engine.runtime.intake import TRUNCATIONS_KEPT, Truncations
+from tests.unit.net import pgoutput_encoder as pgoutput
+
+ROOT = TableName("public", "root")
+
+
+class Log:
+    """Lands chunks of records as the log reader does."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, tuple[Any, Any]] = {}
+        self._next = 100
+        self._stream = 0
+        self.reads = 0
+        self.truncations = Truncations(self._read)
+
+    def _read(self, block: BlockRef) -> tuple[Any, Any]:
+        self.reads += 1
+        return self._blocks[int(block.first)]
+
+    def land(self, *records: bytes) -> None:
+        data, offsets = pgoutput.pack(records)
+        controls, self._stream = find_controls(data, offsets, self._stream)
+        controls["ordinal"] += self._next
+        self._blocks[self._next] = (data, offsets)
+        block = BlockRef("q", 0, 0, 0, Ordinal(self._next), len(records))
+        self.truncations.note(Landed(block, controls, {}, Lsn(1)))
+        self._next += len(records)
+
+
+def test_plain_truncates_belong_to_the_transaction_that_began_before_them() -> None:
+    log = Log()
+    log.land(pgoutput.begin(1, 7), pgoutput.truncate([30, 31]), pgoutput.truncate([32]), pgoutput.commit(1, 2))
+    log.land(pgoutput.begin(3, 8), pgoutput.insert(30, ["a"]))
+    log.land(pgoutput.insert(30, ["b"]))
+    assert log.reads == 1
+    log.land(pgoutput.truncate([33]), pgoutput.commit(3, 4), pgoutput.begin(5, 9), pgoutput.truncate([34]))
+    assert [log.truncations.by(xid) for xid in (7, 8, 9, 10)] == [{30, 31, 32}, {33}, {34}, set()]
+
+
+def test_streamed_truncates_name_their_own_savepoint() -> None:
+    log = Log()
+    log.land(pgoutput.begin(1, 5), pgoutput.commit(1, 2), pgoutput.stream_start(7), pgoutput.truncate([30], xid=7))
+    log.land(pgoutput.truncate([31], xid=8), pgoutput.stream_stop(), pgoutput.stream_commit(7, 3, 4))
+    assert [log.truncations.by(xid) for xid in (5, 7, 8)] == [set(), {30}, {31}]
+
+
+def test_a_new_session_forgets_the_transaction_being_read() -> None:
+    log = Log()
+    log.land(pgoutput.begin(1, 7))
+    session = np.zeros(1, np.dtype(CONTROL_FIELDS))
+    session["kind"] = ControlKind.SESSION
+    log.truncations.note(Landed(None, session, {}, Lsn(1)))
+    log.land(pgoutput.truncate([30]))
+    assert log.truncations.by(7) == set()
+    log.truncations.note(Landed(None, session[:0], {}, Lsn(1)))
+
+
+def test_only_the_last_truncating_transactions_are_kept() -> None:
+    log = Log()
+    for low in range(0, TRUNCATIONS_KEPT + 1, 1000):
+        records = [(pgoutput.begin(x, x), pgoutput.truncate([1])) for x in range(low + 1, low + 1001)]
+        log.land(*[record for pair in records for record in pair])
+    assert log.truncations.by(1) == set()
+    assert log.truncations.by(1001) == {1}
+
+
+@pytest.mark.parametrize(
+    "record", [b"T", b"T\0\0\0\2\0\0\0\0\1", pgoutput.insert(1, ["a"]), pgoutput.truncate([1])[:-1]]
+)
+def test_a_damaged_truncate_is_a_fault(record: bytes) -> None:
+    with pytest.raises(EngineFault) as caught:
+        parse_truncate(record, streamed=False)
+    assert caught.value.kind is FaultKind.LOG_UNREADABLE
+
+
+class Watched:
+    """A guard over a source that answers with `reading`."""
+
+    def __init__(self) -> None:
+        self.captured = Lsn(10)
+        self.truncated: dict[int, set[int]] = {}
+        self.parked: list[str] = []
+        self.reading = self._reading()
+        parts = SimpleNamespace(
+            spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000),
+            source=SimpleNamespace(guard=lambda *_: self.reading, current=lambda: Lsn(99)),
+            book=SimpleNamespace(
+                by_name=lambda name: SimpleNamespace(table=name), park=lambda _, __, detail: self.parked.append(detail)
+            ),
+        )
+        self._guard = Guard(
+            cast("Any", parts), lambda: self.captured, lambda: None, lambda xid: self.truncated.get(xid, ())
+        )
+
+    @staticmethod
+    def _reading(**found: Any) -> GuardReading:
+        return GuardReading(SlotStatus(exists=True), **found)
+
+    def look(self, detail: str = "", writers: frozenset[int] = frozenset()) -> list[str]:
+        """One look that finds this change; what is parked after it."""
+        faults = {ROOT: detail} if detail else {}
+        rewrites = {ROOT: PartitionRewrite(RelationId(30), writers, Lsn(20))} if writers else {}
+        self.reading = self._reading(partition_faults=faults, partition_rewrites=rewrites)
+        self._guard.look()
+        return self.parked
+
+
+def test_a_change_that_no_truncate_explains_parks_at_once() -> None:
+    assert Watched().look("attached") == ["attached"]
+
+
+def test_new_storage_waits_for_the_log_and_parks_when_it_does_not_tell() -> None:
+    watched = Watched()
+    assert watched.look("rewritten", frozenset({7})) == []
+    watched.captured = Lsn(19)
+    assert watched.look() == []
+    watched.captured = Lsn(20)
+    assert watched.look() == ["rewritten"]
+    assert watched.look() == ["rewritten"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_new_storage_by_a_truncate_of_the_root_is_fine(*, late: bool) -> None:
+    watched = Watched()
+    if late:
+        watched.look("rewritten", frozenset({7, 8}))
+    watched.truncated = {7: {30, 31}, 8: {30}}
+    watched.captured = Lsn(25)
+    assert watched.look(*(() if late else ("rewritten", frozenset({7, 8})))) == []
+    watched.truncated = {}
+    assert watched.look() == []
+
+
+@pytest.mark.parametrize("truncated", [{7: {30}}, {7: {30}, 8: {31}}, {9: {30}}])
+def test_every_writer_must_have_truncated_this_root(truncated: dict[int, set[int]]) -> None:
+    watched = Watched()
+    watched.captured = Lsn(20)
+    watched.truncated = truncated
+    assert watched.look("rewritten", frozenset({7, 8})) == ["rewritten"]
