@@ -88,7 +88,7 @@ class ReplicationRun:
         self._mark = SlotMark(parts.settings.queue_folder, parts.spec.slot)
         if not parts.start.fresh:
             self._mark.check(slot)
-        self._mark.note(slot)
+        self._mark.note(slot, new_slot=parts.start.fresh)
         found = QueueCheck(slot, parts.source.current(), parts.suspect_queue)
         self._wire(open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found))
 
@@ -370,6 +370,7 @@ class ReplicationRun:
             # What was visible is then known to the next start too: it finds no gap where there is none.
             with suppress(EngineFault):
                 self._commits.settle()
+        if self._fault is None:
             with suppress(EngineFault):
                 self._mark.note(self._parts.source.slot_status(self._spec.slot))
         self._opened.close()

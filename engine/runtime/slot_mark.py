@@ -29,9 +29,10 @@ class SlotMark:
             detail = f"the slot begins at {status.restart}, it had come to {seen} already: the source was set back"
             raise EngineFault(FaultKind.LOG_GAP, self._slot, detail)
 
-    def note(self, status: SlotStatus) -> None:
+    def note(self, status: SlotStatus, *, new_slot: bool = False) -> None:
         """Remember where the slot is. A disk that is full keeps what was known before, which still holds."""
-        if status.restart is None:
+        seen = None if new_slot else self._read()
+        if status.restart is None or (seen is not None and status.restart <= seen):
             return
         fresh = self._path.with_suffix(".mark.new")
         with suppress(OSError):
