@@ -38,6 +38,6 @@ VOLUME /var/lib/penstock
 EXPOSE 8470
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8470/livez', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ.get('PENSTOCK_PORT', '8470') + '/livez', timeout=4)"]
 ENTRYPOINT ["tini", "--", "penstock"]
 CMD ["serve", "--host", "0.0.0.0"]

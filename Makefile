@@ -17,6 +17,7 @@ help:
 	@echo "make check    style, types, import rules"
 	@echo "make chaos    kill everything at random under load (ARGS='--seconds 900 --seed 1')"
 	@echo "make bench    freshness at 500 transactions a second beside PostgreSQL's own replication"
+	@echo "              ($(BIN)/python -m tests.bench.waits: what many open freshness waits cost)"
 	@echo "make setup    only install; the others do it by themselves"
 	@echo "make lock     write requirements.lock anew from pyproject.toml"
 

@@ -31,6 +31,8 @@ class FaultKind(StrEnum):
     TABLE_MISSING = "table_missing"
     TABLE_NO_IDENTITY = "table_no_identity"
     TABLE_NAME_COLLISION = "table_name_collision"
+    TABLE_KEY_NOT_UNIQUE = "table_key_not_unique"
+    """A declared key does not tell the rows of a copy apart: two have the same, or one has none."""
     TABLE_STRUCTURE_CHANGED = "table_structure_changed"
     TABLE_PARTITIONS_CHANGED = "table_partitions_changed"
     VALUE_OUT_OF_DOMAIN = "value_out_of_domain"

@@ -57,6 +57,8 @@ class TableCommit:
     """Record only that the table is parked with this fault code; changes are empty."""
     resumed: bool = False
     """The changes include everything since the table became stale: it counts as complete again."""
+    check_key: bool = False
+    """With `handover`: refuse the copy with TABLE_KEY_NOT_UNIQUE where two rows have the same `schema.key`, or one has a NULL in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.model.batch import TableChanges
@@ -59,6 +59,12 @@ class CommitStage:
 
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
+        members = {table.table for table in self._spec.tables}
+        gone = tuple(t for t in progress.tables if t not in members)
+        if gone:
+            self._target.commit(
+                BatchCommit(self._spec.name, self._spec.epoch, progress.batch, progress.end, removed=gone)
+            )
         self._complete = {t for t, record in progress.tables.items() if record.ready}
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
 
@@ -111,8 +117,12 @@ class CommitStage:
             changes = [c for c in by_table.get(part.table, []) if _has_rows(c)]
             table = part.table
             entry = self._book.get(table)
-            wanted = changes or table in planned.restructured or table in planned.handover or table in planned.resumed
-            if entry is None or table in faults or not wanted:
+            whole = table in planned.handover or table in planned.resumed
+            # A batch before this one parked it when this one was already planned.
+            late = (table in self._known_parked and not whole) or (
+                entry is not None and entry.state is TableState.PARKED
+            )
+            if entry is None or table in faults or late or not (changes or whole or table in planned.restructured):
                 continue
             commits[table] = TableCommit(
                 table=table,
@@ -121,6 +131,7 @@ class CommitStage:
                 changes=tuple(changes),
                 handover=table in planned.handover,
                 resumed=table in planned.resumed,
+                check_key=bool(entry.spec.key),
             )
         for table, (code, _) in faults.items():
             parked = self._parked(table, code)
@@ -133,6 +144,11 @@ class CommitStage:
         if entry is None or entry.schema is None:
             return None
         return TableCommit(table=table, schema=entry.schema, target=entry.spec.target, parked=code)
+
+    @property
+    def removals_pending(self) -> bool:
+        """True while a table that left is still recorded on the target."""
+        return bool(self._removed)
 
     def _write(self, computed: Computed, commits: dict[TableId, TableCommit]) -> dict[TableId, tuple[str, str]]:
         """Write; a table that the target refuses is parked and the batch written without it. Returns those tables."""
@@ -148,12 +164,13 @@ class CommitStage:
                 parked = self._parked(table, fault.kind.value)
                 commits = {k: v for k, v in commits.items() if k != table}
                 if parked is not None:
-                    commits[table] = replace(parked)
+                    commits[table] = parked
                 continue
             return refused
 
     def _put(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit]) -> None:
         """One target transaction."""
+        removed = tuple(self._removed)
         self._target.commit(
             BatchCommit(
                 subscription=self._spec.name,
@@ -161,14 +178,14 @@ class CommitStage:
                 batch=number,
                 end=end,
                 tables=tuple(commits.values()),
-                removed=tuple(self._removed),
+                removed=removed,
                 stale=tuple(self._stale),
             )
         )
         whole = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | whole) - self._stale
         self._known_parked = (self._known_parked - whole) | {t for t, c in commits.items() if c.parked is not None}
-        self._removed.clear()
+        self._removed = [table for table in self._removed if table not in removed]
         self._stale.clear()
         self._written_ms = self._clock.monotonic_ms()
 
@@ -190,6 +207,9 @@ class CommitStage:
             hit(Failpoint.HANDOVER_AFTER)
             self._book.move(table, TableEvent.CAUGHT_UP, position=end)
         for table in planned.resumed - faults.keys():
+            entry = self._book.get(table)
+            if entry is None or not entry.resuming:
+                continue  # Paused again meanwhile: what came since is kept.
             self._book.move(table, TableEvent.RESUME)
             self._book.move(table, TableEvent.CAUGHT_UP, position=end)
         for table in (planned.restructured | planned.handover) - faults.keys():

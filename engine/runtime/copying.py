@@ -8,8 +8,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import structlog
 
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
@@ -24,7 +27,6 @@ from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source
 from engine.runtime.fault_policy import Action, policy
-from engine.runtime.reloads import ReloadBook
 from engine.runtime.startup import why_not_described
 from engine.runtime.table_book import TableEntry
 
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 
 SPARK_START_S = 120.0
 RETRY_S = 2.0
+_FOLLOWED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP})
+"""Tables whose rows rest on every change having been published."""
+
+log = structlog.get_logger(__name__)
 _WAITED_FOR = frozenset({FaultKind.SOURCE_TIMEOUT, FaultKind.COPY_LOST})
 _NO_ROOM = frozenset({FaultKind.SOURCE_NO_SLOTS, FaultKind.SOURCE_NO_SENDERS})
 """The source has no slot or sender left for the copy. Tables that are live already go on, and the copy waits; else all of it does."""
@@ -50,6 +56,7 @@ class CopyDesk:
         flush: Callable[[Lsn], None],
         staging: Path,
         end: Callable[[EngineFault], None],
+        removals_written: Callable[[], bool],
     ) -> None:
         self._parts = parts
         self._defer = defer
@@ -59,7 +66,8 @@ class CopyDesk:
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._coordinator: CopyCoordinator | None = None
-        self.reloads = ReloadBook(parts.reporter)
+        self._removals_written = removals_written
+        self.reloads = parts.reloads
         self._thread = threading.Thread(target=self._work, name=f"{parts.spec.name}-copy", daemon=True)
 
     def begin_missing(self) -> None:
@@ -72,6 +80,10 @@ class CopyDesk:
         """Copy these tables anew while the others go on; old rows stay readable until the swap."""
         self.reloads.begin(request, tables)
         self._defer(TableEvent.RELOAD, tables)
+        for table in tables:
+            if self._parts.book.get(table) is None:
+                detail = "the table is not part of the subscription"
+                self.reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, detail))
         self.begin_missing()
 
     def cancel(self, table: TableId) -> None:
@@ -95,6 +107,17 @@ class CopyDesk:
         if self._thread.ident is not None:
             self._thread.join(30.0)
 
+    def table_ended(self, entry: TableEntry) -> None:
+        """A table parked or left: its copy is of no use any more, and a reload of it has failed."""
+        self.cancel(entry.table)
+        reason = entry.reason
+        fault = (
+            TableFault(reason.code, reason.reason)
+            if reason
+            else TableFault(FaultKind.TABLE_MISSING.value, "it was removed")
+        )
+        self.reloads.failed(entry.table, fault)
+
     def _work(self) -> None:
         while not self._stopped.is_set():
             self._wake.wait()
@@ -106,12 +129,20 @@ class CopyDesk:
                 if not self._stopped.is_set():
                     self._end(fault)
                 return
+            except Exception as error:  # a defect of ours must end the run visibly, not the copies alone
+                log.exception("copy_failed", error=type(error).__name__)
+                self._end(EngineFault(FaultKind.INTERNAL, "copy", type(error).__name__))
+                return
 
     def _missing(self) -> list[TableEntry]:
         waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
         return [entry for entry in waiting if not entry.copied and not entry.spec.paused]
 
     def _copy(self, missing: list[TableEntry]) -> None:
+        while not self._removals_written():
+            # A table that left may have had the name that one of these gets.
+            if self._stopped.wait(0.05):
+                return
         adopted = [entry for entry in missing if self._adopt(entry)]
         if not adopted:
             return
@@ -132,12 +163,29 @@ class CopyDesk:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
         entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
         specs = [entry.spec for entry in entries]
-        self._parts.source.prepare(specs, self._parts.spec.slot)
         described = self._parts.source.describe(specs)
+        followed = [
+            replace(e.spec, insert_only=e.schema.mode is KeyMode.APPEND)
+            for e in entries
+            if e.schema is not None
+            and e.state in _FOLLOWED
+            and (now := described.get(e.spec.source)) is not None
+            and now.relation == e.schema.relation
+        ]
+        missing = self._parts.source.unpublished(followed, self._parts.spec.slot)
+        if missing:
+            raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, "; ".join(missing))
+        self._parts.source.prepare(specs, self._parts.spec.slot)
         for entry in entries:
-            if entry.state is TableState.LIVE and entry.spec.source not in described:
+            now = described.get(entry.spec.source)
+            if entry.state is not TableState.LIVE or entry.schema is None:
+                continue
+            if now is None:
                 fault = why_not_described(self._parts.source, entry.spec)
                 self._parts.book.park(entry.table, fault.kind.value, fault.detail)
+            elif now.relation != entry.schema.relation:
+                detail = "the table was dropped and created again"
+                self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def _others_live(self) -> bool:
         return bool(self._parts.book.in_state(TableState.LIVE))
@@ -165,11 +213,10 @@ class CopyDesk:
                 detail = f"{entry.spec.source} has no replica identity: updates and deletes could not be followed"
                 self.on_table_failed(entry.table, TableFault(FaultKind.TABLE_NO_IDENTITY.value, detail))
                 continue
-            self._parts.book.copy_begins(entry.table, schema, snapshot.position)
-            tables.append(CopyTable(entry.spec, schema))
+            if not self._stopped.is_set() and self._parts.book.copy_begins(entry.table, schema, snapshot.position):
+                tables.append(CopyTable(entry.spec, schema))
         if not tables:
             return
-        self._position = snapshot.position
         self._coordinator = CopyCoordinator(self._job(snapshot, tables), self._tools(), self)
         try:
             if not self._stopped.is_set():
@@ -197,13 +244,14 @@ class CopyDesk:
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
         """The next batch at or behind `position` hands the table over."""
-        self._parts.book.copy_ends(table)
+        if self._stopped.is_set() or not self._parts.book.copy_ends(table):
+            self._parts.target.discard_copy(table)
+            return
         self._parts.reporter.event("info", "table_copied", str(table), f"{rows} rows as of {position}")
         self._flush(position)
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
         self._parts.book.park(table, fault.code, fault.detail)
-        self.reloads.failed(table, fault)
 
     def on_table_lost(self, table: TableId, detail: str) -> None:
         self._parts.book.move(table, TableEvent.COPY_LOST)

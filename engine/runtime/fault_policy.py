@@ -100,6 +100,11 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.PARK_TABLE,
         'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target.',
     ),
+    FaultKind.TABLE_KEY_NOT_UNIQUE: Policy(
+        Action.PARK_TABLE,
+        'Make the declared "key" unique and not null on the source, or declare another in the subscription. '
+        + _RELOAD_TABLE,
+    ),
     FaultKind.TABLE_STRUCTURE_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.VALUE_OUT_OF_DOMAIN: Policy(

@@ -19,7 +19,7 @@ from engine.model.subscription import BatchPolicy
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.clock import Clock
-from engine.runtime.log_reader import AskPosition, Durable, Failed, Moved, ReaderEvent, Started
+from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
@@ -30,6 +30,8 @@ ASK_EAGERLY_MS = 10.0
 """How often an idle source is asked for its position while somebody waits (CORRECTNESS, "Now")."""
 ASK_PATIENTLY_MS = 200.0
 EAGER_FOR_MS = 1000.0
+RESUME_SHARE = 0.8
+"""Reading goes on when the queue has come down to this share of its budget."""
 TRUNCATIONS_KEPT = 10_000
 """How many of the last truncating transactions are known; one look of the guard is to the next what they must span."""
 
@@ -65,10 +67,14 @@ class HoldSeal:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A sealed batch is committed; `kept` is the lowest ordinal that deferred tables still need."""
+    """A sealed batch is committed; `kept` is the lowest ordinal that deferred tables still need.
+
+    `written`: the target's progress record holds its end; until then a restart begins before it.
+    """
 
     batch: SealedBatch
     kept: int | None
+    written: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,7 @@ class Intake:
         clock: Clock,
         has_room: Callable[[], bool],
         emit: Callable[[Sealed], None],
+        budget_bytes: int,
     ) -> None:
         self._sorter = TransactionSorter(after)
         self._batcher = Batcher(policy, after)
@@ -159,6 +166,11 @@ class Intake:
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._in_flight: deque[SealedBatch] = deque()
         self._kept: int | None = None
+        self._unwritten: list[SealedBatch] = []
+        self._last_written = 0
+        """Last record that the target's progress record covers: its segment stays, so that the queue never begins behind that record."""
+        self._budget_bytes = budget_bytes
+        self._held = False
         self._demanded = after
         self._demanded_ms = 0.0
         self._asked_ms = 0.0
@@ -190,6 +202,7 @@ class Intake:
     def attach(self, reader: ReaderProcess) -> None:
         """From now on events of other readers are stale and passed over."""
         self._reader = reader
+        self._held = False
 
     def restore(self, landed: list[Landed], next_ordinal: Ordinal) -> None:
         """Take in what an earlier process left durable in the queue. Call before the first reader is attached."""
@@ -269,6 +282,15 @@ class Intake:
         self._sorter.feed(landed.controls, landed.relations)
         self._batcher.add(self._sorter.drain(), self._now())
         self._batcher.advance(landed.wal_end)
+        self._throttle()
+
+    def _throttle(self) -> None:
+        """Stop reading while the queue is over its budget: the source keeps its log, and its keepalives are still answered."""
+        size = self._catalog.size_bytes
+        hold = size > self._budget_bytes * (RESUME_SHARE if self._held else 1.0)
+        if hold != self._held and self._reader is not None:
+            self._held = hold
+            self._reader.send(Hold(hold))
 
     def _seal(self) -> None:
         # Sealed as late as possible: while the job stage is busy, transactions gather and net against each other.
@@ -294,13 +316,20 @@ class Intake:
             raise EngineFault(FaultKind.INTERNAL, "intake", "batches were committed out of order")
         self._in_flight.popleft()
         self._kept = done.kept
+        self._unwritten.append(done.batch)
+        if done.written:
+            last = [int(r.stop) - 1 for batch in self._unwritten for r in batch.ranges]
+            self._last_written = max(last, default=self._last_written)
+            self._unwritten = []
         if done.batch.demanded:
             self._batcher.in_flight_done()
         self._catalog.retain(self._oldest_needed())
+        self._throttle()
 
     def _oldest_needed(self) -> Ordinal:
         """Everything below may go: nothing open, unsealed, in flight or deferred points there."""
-        needed = [int(r.start) for batch in self._in_flight for r in batch.ranges]
+        needed = [self._last_written]
+        needed += [int(r.start) for batch in (*self._in_flight, *self._unwritten) for r in batch.ranges]
         for oldest in (self._sorter.oldest_open_ordinal(), self._batcher.oldest_unsealed_ordinal(), self._kept):
             if oldest is not None:
                 needed.append(int(oldest))

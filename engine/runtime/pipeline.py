@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, TableId, TableName
+from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
-from engine.model.schema import TableSchema
 from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import (
@@ -23,10 +22,11 @@ from engine.model.subscription_state import (
     next_state,
 )
 from engine.model.table_state import Refused, TableState
-from engine.model.target import Target, TargetProgress
+from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.runtime.clock import Clock
 from engine.runtime.fault_policy import Action, policy
+from engine.runtime.reloads import ReloadBook
 from engine.runtime.reporting import Reporter
 from engine.runtime.run import ReplicationRun, RunParts
 from engine.runtime.settings import EngineSettings
@@ -74,6 +74,7 @@ class Pipeline:
         self._book = TableBook(reporter.table)
         self._pending_demand: Lsn | None = None
         self._whole_reloads: list[str] = []
+        self._reloads = ReloadBook(reporter)
         self._thread = threading.Thread(target=self._live, name=f"{spec.name}-pipeline", daemon=True)
 
     @property
@@ -143,10 +144,11 @@ class Pipeline:
 
     def update(self, spec: SubscriptionSpec) -> None:
         """A newer wording of the same assignment: tables added, removed, paused; policies take hold at the next start."""
-        before = {t.table: t for t in self._spec.tables}
-        after = {t.table: t for t in spec.tables}
-        self._spec = spec
-        run = self._run
+        with self._changed:
+            before = {t.table: t for t in self._spec.tables}
+            after = {t.table: t for t in spec.tables}
+            self._spec = spec
+            run = self._run
         self._report_again()
         for table in before.keys() - after.keys():
             self.remove(table)
@@ -268,10 +270,19 @@ class Pipeline:
     def _run_once(self) -> None:
         with self._changed:
             spec, self._retry_now = self._spec, False
-        source = self._open_source()
-        target = self._open_target()
-        point = self._point(source, target)
-        self._fill_book(source, point)
+            reset, self._reset = self._reset, False
+            requests = list(self._whole_reloads) if reset else []
+        try:
+            source = self._open_source()
+            target = self._open_target()
+            point = reset_point(spec, source, target) if reset else start_point(spec, source, target)
+        except BaseException:
+            self._reset |= reset
+            raise
+        self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
+        self._book.retire()
+        self._book = TableBook(self._reporter.table)
+        self._fill_book(spec, source, point)
         run = ReplicationRun(
             RunParts(
                 spec=spec,
@@ -283,39 +294,38 @@ class Pipeline:
                 clock=self._parts.clock,
                 reporter=self._reporter,
                 book=self._book,
+                reloads=self._reloads,
                 suspect_queue=self._suspect_queue,
             )
         )
         self._suspect_queue = False
         with self._changed:
             self._run = run
-            if self._closed or self._desired is not DesiredState.RUNNING:
-                run.stop()
-        tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
-        while self._whole_reloads:
-            run.copies.reloads.begin(self._whole_reloads.pop(), tables)
+            overtaken = self._reset or self._spec.tables != spec.tables
+            if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
+                run.stop()  # What was declared meanwhile needs another start.
+        if reset:
+            tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
+            while requests:
+                self._reloads.begin(requests.pop(), tables)
         if self._pending_demand is not None:
             run.demand(self._pending_demand)
         self._move(SubscriptionEvent.STARTED)
         run.execute()
 
-    def _point(self, source: Source, target: Target) -> StartPoint:
-        if not self._reset:
-            return start_point(self._spec, source, target)
-        point = reset_point(self._spec, source, target)
-        self._reset = False
-        return point
-
-    def _fill_book(self, source: Source, point: StartPoint) -> None:
+    def _fill_book(self, subscription: SubscriptionSpec, source: Source, point: StartPoint) -> None:
         """Every table as the target's own record has it; what is not ready there is copied."""
-        described = source.describe(self._spec.tables)
-        for spec in self._spec.tables:
-            entry = _entry(spec, point.progress, described)
+        described = source.describe(subscription.tables)
+        for spec in subscription.tables:
+            entry = _entry(spec, point)
             self._book.put(entry)
-            if entry.state is not TableState.PARKED and spec.source not in described:
+            if entry.state is TableState.PARKED:
+                continue
+            now = described.get(spec.source)
+            if now is None:
                 fault = why_not_described(source, spec)
                 self._book.park(spec.table, fault.kind.value, fault.detail)
-            elif entry.schema is not None and entry.schema.relation != described[spec.source].relation:
+            elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
@@ -391,7 +401,8 @@ def _reason(fault: EngineFault) -> Reason:
     return Reason(fault.kind.value, f"{fault.subject}: {fault.detail}", policy(fault.kind).remedy)
 
 
-def _entry(spec: TableSpec, progress: TargetProgress, described: dict[TableName, TableSchema]) -> TableEntry:
+def _entry(spec: TableSpec, point: StartPoint) -> TableEntry:
+    progress = point.progress
     record = progress.tables.get(spec.table)
     if record is None:
         return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.REGISTERED)

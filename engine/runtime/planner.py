@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.model.batch import LogRange, RelationSeen, SealedBatch, TablePart
 from engine.model.fault import EngineFault, FaultKind
@@ -77,9 +77,11 @@ class Planner:
         """Number that the next planned batch gets; changes of a table deferred now are kept from that batch on."""
         return self._next
 
-    def leave(self, table: TableId) -> None:
-        """From the next batch on the table's changes are kept instead of applied."""
+    def leave(self, table: TableId) -> bool:
+        """From the next batch on the table's changes are kept instead of applied. True where a batch that takes it in is planned."""
+        joined = table in self._joined
         self._joined.discard(table)
+        return joined
 
     def plan(self, batch: SealedBatch) -> PlannedBatch:
         """Plan the next batch. Relation records of our tables become structure versions; what cannot be followed parks."""
@@ -92,8 +94,8 @@ class Planner:
         self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
         current = History(number, batch, schemas, tuple(resolved))
         rest = [e for e in entries if e.table not in parked and e.table not in self._joined]
-        ready = [e for e in rest if e.copied and e.after <= batch.end]
-        resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED]
+        ready = [e for e in rest if e.copied and e.state is TableState.CATCHING_UP and e.after <= batch.end]
+        resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED and e.schema is not None]
         span = [*self._span([*ready, *resuming]), current]
         live = [e for e in entries if e.table not in parked and (e.state is TableState.LIVE or e.table in self._joined)]
         parts = [self._part(e, span, batch.after) for e in live] + [self._part(e, span, e.after) for e in resuming]
@@ -101,7 +103,10 @@ class Planner:
         resumed = frozenset(e.table for e in resuming)
         self._joined |= handover | resumed
         self._next = BatchId(number + 1)
-        if any(e.deferred_from is not None for e in entries):
+        if any(e.deferred_from is not None for e in entries) and (batch.ranges or batch.relations):
+            last = self._history[-1] if self._history else None
+            if last is not None and last.schemas == schemas:
+                current = replace(current, schemas=last.schemas)
             self._history.append(current)
             self.oldest_kept = _lowest([current], self.oldest_kept)
         return PlannedBatch(
@@ -144,6 +149,9 @@ class Planner:
             entry = self._entry_of(seen)
             if entry is None:
                 continue
+            if entry.state is TableState.PARKED:
+                _count(entry, resolved)
+                continue
             judged = entry.state in {TableState.LIVE, TableState.PAUSED}
             try:
                 schema = self._resolve(seen.payload, entry.spec, entry.schema if judged else None)
@@ -151,10 +159,12 @@ class Planner:
                 if fault.kind is not FaultKind.TABLE_STRUCTURE_CHANGED:
                     raise
                 parked.setdefault(entry.table, (fault.kind.value, fault.detail))
+                _count(entry, resolved)
                 continue
             verdict = _verdict(entry.schema, schema) if judged else None
             if isinstance(verdict, Unsupported):
                 parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
+                _count(entry, resolved)
                 continue
             resolved.append((entry.table, schema))
             self._book.amend(entry.table, schema=schema)
@@ -162,7 +172,7 @@ class Planner:
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
         entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))
-        if entry is None or entry.state in {TableState.PARKED, TableState.REMOVED}:
+        if entry is None or entry.state is TableState.REMOVED:
             return None
         return entry
 
@@ -212,6 +222,12 @@ class Planner:
             pruned = True
         if pruned:
             self.oldest_kept = _lowest(self._history, None)
+
+
+def _count(entry: TableEntry, resolved: list[tuple[TableId, TableSchema]]) -> None:
+    """Note a relation record whose structure nobody will use: a scan over its batch meets and counts it all the same."""
+    if entry.schema is not None:
+        resolved.append((entry.table, entry.schema))
 
 
 def _verdict(known: TableSchema | None, new: TableSchema) -> object:

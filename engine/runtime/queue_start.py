@@ -30,10 +30,15 @@ class QueueStart:
 
 @dataclass(frozen=True, slots=True)
 class QueueCheck:
-    """What a queue is judged by. `current`: where the source's log ends. `suspect`: read every block before it counts."""
+    """What a queue is judged by.
+
+    `current`: where the source's log ends. `new_slot`: what lies in the queue is of an earlier slot, maybe of another history.
+    `suspect`: read every block before it counts.
+    """
 
     slot: SlotStatus
     current: Lsn
+    new_slot: bool = False
     suspect: bool = False
 
 
@@ -50,7 +55,7 @@ def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -
     lock = open_folder(folder)
     try:
         catalog = QueueCatalog(folder)
-        recovered = recover(folder) if mode is QueueMode.PERSIST else None
+        recovered = recover(folder) if mode is QueueMode.PERSIST and not check.new_slot else None
         usable = recovered is not None and recovered.begin <= applied <= recovered.end
         if recovered is not None and usable and check.suspect:
             usable = _is_sound(recovered)

@@ -30,6 +30,9 @@ class ReloadBook:
 
     def begin(self, request: str, tables: list[TableId]) -> None:
         """A reload of these tables was asked for; asking again with the same id changes nothing."""
+        if not tables:
+            self._reporter.reload(request, "succeeded", rows=0, percent=100.0)
+            return
         with self._lock:
             self._open.setdefault(request, _Reload(set(tables)))
         self._reporter.reload(request, "running")

@@ -19,7 +19,7 @@ from engine.model.identity import BatchId, Ordinal, TableId
 from engine.model.position import Lsn
 from engine.model.source import Source
 from engine.model.subscription import QueueMode, SubscriptionSpec, TableSpec
-from engine.model.table_state import TableEvent
+from engine.model.table_state import Refused, TableEvent, TableState
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.queue import QueueCatalog
@@ -35,6 +35,7 @@ from engine.runtime.log_reader import Confirm, Failed, ReaderConfig
 from engine.runtime.planner import Planner
 from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
 from engine.runtime.reader_process import ReaderProcess
+from engine.runtime.reloads import ReloadBook
 from engine.runtime.reporting import BatchTimes, Reporter
 from engine.runtime.settings import EngineSettings
 from engine.runtime.slot_mark import SlotMark
@@ -64,6 +65,7 @@ class RunParts:
     clock: Clock
     reporter: Reporter
     book: TableBook
+    reloads: ReloadBook
     suspect_queue: bool = False
     """A damaged place was met in the queue: what lies in it is read through before it counts."""
 
@@ -89,7 +91,7 @@ class ReplicationRun:
         if not parts.start.fresh:
             self._mark.check(slot)
         self._mark.note(slot, new_slot=parts.start.fresh)
-        found = QueueCheck(slot, parts.source.current(), parts.suspect_queue)
+        found = QueueCheck(slot, parts.source.current(), parts.start.fresh, parts.suspect_queue)
         self._wire(open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found))
 
     def _wire(self, opened: QueueStart) -> None:
@@ -99,7 +101,13 @@ class ReplicationRun:
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
         self._intake = Intake(
-            parts.spec.batch, end, self._catalog, parts.clock, lambda: not self._to_job.full(), self._to_job.put
+            parts.spec.batch,
+            end,
+            self._catalog,
+            parts.clock,
+            lambda: not self._to_job.full(),
+            self._to_job.put,
+            parts.spec.queue_budget_bytes,
         )
         self._planner = Planner(
             parts.book,
@@ -120,7 +128,8 @@ class ReplicationRun:
         self._commits.begin(parts.start.progress)
         self._guard = Guard(parts, lambda: self._intake.captured, self._confirm, self._intake.truncated_by)
         self.cuts = CutDesk(parts, self._intake, self._staging)
-        self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end)
+        self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end, self._removals_written)
+        parts.book.watch(self.copies.table_ended)
 
     @property
     def applied(self) -> Applied:
@@ -169,8 +178,9 @@ class ReplicationRun:
 
         def move(number: BatchId, after: Lsn) -> None:
             for table in tables:
-                self._planner.leave(table)
-                self._book.move(table, event, position=after, deferred_from=number)
+                moved = self._book.move(table, event, position=after, deferred_from=number)
+                if not isinstance(moved, Refused):
+                    self._planner.leave(table)
             held.set()
 
         self._between.put(move)
@@ -184,27 +194,26 @@ class ReplicationRun:
         self._book.move(table, TableEvent.REMOVE)
         self._book.forget(table)
         self._commits.remove(table)
+        self.flush(self._intake.captured)
 
     def pause(self, table: TableId) -> None:
         """Keep a live table's changes instead of applying them."""
 
         def pause(number: BatchId, after: Lsn) -> None:
-            self._planner.leave(table)
-            self._book.move(table, TableEvent.PAUSE, position=after, deferred_from=number)
-            self._book.set_after(table, after)
+            entry = self._book.get(table)
+            if entry is not None and entry.state in {TableState.LIVE, TableState.PAUSED, TableState.REGISTERED}:
+                self._book.pause(table, number, after, taken_in=self._planner.leave(table))
 
         self._between.put(pause)
 
     def resume(self, table: TableId) -> None:
         """Apply a paused table's kept changes with the next batch; where none were kept, copy it anew."""
-        entry = self._book.get(table)
-        if entry is None or entry.deferred_from is None:
-            with suppress(EngineFault):
-                self.defer(TableEvent.RELOAD, [table])
-                self.copies.begin_missing()
+        if self._book.resume(table):
+            self.flush(self._intake.captured)
             return
-        self._book.resume(table)
-        self.flush(self._intake.captured)
+        with suppress(EngineFault):
+            self.defer(TableEvent.RELOAD, [table])
+            self.copies.begin_missing()
 
     def reload(self, request: str, tables: list[TableId]) -> None:
         """Copy tables anew. Blocks until their changes are kept; what ends the run meanwhile ends the reload."""
@@ -213,9 +222,11 @@ class ReplicationRun:
 
     def respec(self, tables: tuple[TableSpec, ...]) -> None:
         """Tables were added: publish and copy them. Those known already keep what they have."""
-        self._parts.source.prepare(tables, self._spec.slot)
         self._guard.watch(tables)
         self.copies.begin_missing()
+
+    def _removals_written(self) -> bool:
+        return not self._commits.removals_pending
 
     def reader_pid(self) -> int | None:
         """Process id of the log reader, for tests and diagnosis."""
@@ -288,7 +299,12 @@ class ReplicationRun:
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(planned.handover, planned.batch.end)
-        self._intake.put(Done(planned.batch, self._planner.oldest_kept))
+        applied = self._commits.applied
+        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written=applied.written >= planned.batch.end))
+        for table in planned.handover | planned.resumed:
+            entry = self._book.get(table)
+            if entry is not None and entry.spec.paused:
+                self.pause(table)
         self._report(planned.batch.first_commit_us if planned.batch.transactions else None, times)
         self._confirm()
 
@@ -333,7 +349,9 @@ class ReplicationRun:
         """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
         deadline = self._parts.clock.monotonic_ms() + SLOT_GRACE_MS
         while self._parts.source.slot_status(self._spec.slot).active_pid is not None:
-            if self._parts.clock.monotonic_ms() >= deadline or self._stop.wait(0.1):
+            if self._stop.wait(0.1):
+                return
+            if self._parts.clock.monotonic_ms() >= deadline:
                 self._parts.source.terminate_reader(self._spec.slot, f"penstock-{self._spec.name}-")
                 return
 
@@ -363,7 +381,8 @@ class ReplicationRun:
         self.cuts.stop()
         for stage in stages:
             if stage.ident is not None:
-                stage.join(30.0)
+                # A commit under way is waited for however long it takes: the next run must begin behind it.
+                stage.join(None if stage.name.endswith("-commit") else 30.0)
         if self._reader is not None:
             self._reader.stop()
         if not any(stage.is_alive() for stage in stages):

@@ -6,7 +6,6 @@ end of a restored log tells nothing any more once new transactions have filled i
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,7 +37,7 @@ class SlotMark:
         with suppress(OSError):
             fresh.parent.mkdir(parents=True, exist_ok=True)
             fresh.write_text(str(status.restart))
-            os.replace(fresh, self._path)
+            fresh.replace(self._path)
 
     def forget(self) -> None:
         with suppress(OSError):

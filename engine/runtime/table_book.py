@@ -53,6 +53,17 @@ class TableBook:
         self._entries: dict[TableId, TableEntry] = {}
         self._lock = threading.RLock()
         self._listener = listener
+        self._watch: Callable[[TableEntry], None] | None = None
+
+    def watch(self, ended: Callable[[TableEntry], None]) -> None:
+        """Also tell `ended` of every table that parks or leaves."""
+        self._watch = ended
+
+    def retire(self) -> None:
+        """The run that this book belongs to is over: what its threads still move is told to nobody."""
+        with self._lock:
+            self._listener = lambda _entry, _position: None
+            self._watch = None
 
     def put(self, entry: TableEntry) -> None:
         """Add a table, or replace what is known of it, and tell the listener."""
@@ -78,32 +89,61 @@ class TableBook:
         return _first(e for e in self.all() if e.spec.source == name and e.state is not TableState.REMOVED)
 
     def amend(self, table: TableId, *, spec: TableSpec | None = None, schema: TableSchema | None = None) -> None:
-        """Change what is known of a table without a change of state; what is None stays."""
+        """Change what is known of a table without a change of state; what is None stays. A table that is gone stays gone."""
         with self._lock:
-            entry = self._entries[table]
-            self._entries[table] = replace(entry, spec=spec or entry.spec, schema=schema or entry.schema)
+            entry = self._entries.get(table)
+            if entry is not None:
+                self._entries[table] = replace(entry, spec=spec or entry.spec, schema=schema or entry.schema)
 
-    def set_after(self, table: TableId, after: Lsn) -> None:
-        """The table's rows are as of `after` from now on."""
+    def copy_begins(self, table: TableId, schema: TableSchema, after: Lsn) -> bool:
+        """A copy with this structure, as of position `after`, is being made. False where the table no longer waits for one."""
         with self._lock:
-            self._entries[table] = replace(self._entries[table], after=after)
-
-    def copy_begins(self, table: TableId, schema: TableSchema, after: Lsn) -> None:
-        """A copy with this structure, as of position `after`, is being made."""
-        with self._lock:
-            entry = self._entries[table]
+            entry = self._entries.get(table)
+            if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
+                return False
             self._entries[table] = replace(entry, copy_schema=schema, schema=schema, after=after, copied=False)
+            return True
 
-    def copy_ends(self, table: TableId) -> TableEntry | Refused:
-        """The hidden copy is complete; the next batch that reaches its position hands it over."""
+    def copy_ends(self, table: TableId) -> bool:
+        """The hidden copy is complete; the next batch that reaches its position hands it over. False where nobody waits for it."""
         with self._lock:
-            self._entries[table] = replace(self._entries[table], copied=True)
-            return self.move(table, TableEvent.COPY_FINISHED)
+            moved = self.move(table, TableEvent.COPY_FINISHED)
+            if isinstance(moved, Refused):
+                return False
+            self._entries[table] = replace(moved, copied=True)
+            return True
 
-    def resume(self, table: TableId) -> None:
-        """Ask for a paused table's kept changes to be applied with the next batch."""
+    def pause(self, table: TableId, number: BatchId, after: Lsn, *, taken_in: bool) -> None:
+        """Keep the table's changes from batch `number` on; it holds those up to `after`. Between two plannings only.
+
+        `taken_in`: a batch that applies what was kept is already planned. A table that is being copied is paused when it is live.
+        """
         with self._lock:
-            self._entries[table] = replace(self._entries[table], resuming=True)
+            entry = self._entries.get(table)
+            if entry is None:
+                return
+            if entry.state is TableState.LIVE:
+                self._entries[table] = replace(entry, after=after)
+                self.move(table, TableEvent.PAUSE, position=after, deferred_from=number)
+            elif entry.state is TableState.REGISTERED:
+                self.move(table, TableEvent.PAUSE)
+            elif entry.state is TableState.PAUSED and entry.resuming:
+                kept = replace(entry, resuming=False)
+                self._entries[table] = replace(kept, after=after, deferred_from=number) if taken_in else kept
+
+    def resume(self, table: TableId) -> bool:
+        """Ask for a paused table's kept changes to be applied with the next batch. False where none were kept: it has to be copied."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if (
+                entry is None
+                or entry.state is not TableState.PAUSED
+                or entry.deferred_from is None
+                or entry.schema is None
+            ):
+                return False
+            self._entries[table] = replace(entry, resuming=True)
+            return True
 
     def move(
         self,
@@ -127,12 +167,14 @@ class TableBook:
                 entry,
                 state=after,
                 reason=reason if after is TableState.PARKED else None,
-                copied=entry.copied and after is TableState.CATCHING_UP,
+                copied=False,
                 resuming=False,
                 deferred_from=(deferred_from if deferred_from is not None else entry.deferred_from) if keeps else None,
             )
             self._entries[table] = moved
             self._listener(moved, position)
+            if self._watch is not None and after in {TableState.PARKED, TableState.REMOVED}:
+                self._watch(moved)
             return moved
 
     def park(self, table: TableId, code: str, detail: str, position: Lsn | None = None) -> None:

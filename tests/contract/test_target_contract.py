@@ -161,6 +161,47 @@ def test_a_copy_begun_again_starts_empty(pipeline: Pipeline) -> None:
     assert pipeline.rows(orders) == [(2, "b", None)]
 
 
+@pytest.mark.parametrize(
+    ("rows", "late"),
+    [
+        ([(1, 1, None), (1, 1, Decimal("2.00"))], []),
+        ([(1, 1, None), (2, 1, None)], [(2, 1, None)]),
+        ([(1, 1, None), (None, 1, None)], []),
+        ([(1, None, None), (1, None, None)], []),
+    ],
+    ids=["in the copy", "with a late change", "no value", "no value twice"],
+)
+def test_a_declared_key_that_tells_no_rows_apart_keeps_the_copy_out(
+    pipeline: Pipeline, rows: list[tuple[Any, ...]], late: list[tuple[Any, ...]]
+) -> None:
+    pipeline.load(ITEMS, items, [(7, 7, None)])
+    before = pipeline.target.progress(SUBSCRIPTION)
+    pipeline.target.begin_copy(SUBSCRIPTION, ITEMS, items.name, items)
+    pipeline.target.append_copy(ITEMS, inserts(items, rows))
+    more = (changes(ITEMS, insert=inserts(items, late)),) if late else ()
+    hand_over = TableCommit(ITEMS, items, items.name, more, handover=True, check_key=True)
+    fault = fault_of(lambda: pipeline.commit(hand_over))
+    assert (fault.kind, fault.subject) == (FaultKind.TABLE_KEY_NOT_UNIQUE, ITEMS)
+    assert "order_id, n" in fault.detail
+    assert pipeline.target.progress(SUBSCRIPTION) == before
+    assert pipeline.rows(items) == [(7, 7, None)]
+    pipeline.commit(TableCommit(ITEMS, items, items.name, parked=fault.kind.value))
+    assert pipeline.rows(items) == [(7, 7, None)]
+
+
+def test_a_declared_key_that_tells_rows_apart_is_no_hindrance(pipeline: Pipeline) -> None:
+    target = pipeline.target
+    for table, schema, rows in (
+        (ITEMS, items, [(1, 1, None), (1, 2, None), (2, 1, None)]),
+        (LOGS, logs, [("a", None, 1), ("a", None, 1)]),
+    ):
+        target.adopt(SUBSCRIPTION, table, schema.name)
+        target.begin_copy(SUBSCRIPTION, table, schema.name, schema)
+        target.append_copy(table, inserts(schema, rows))
+        pipeline.commit(TableCommit(table, schema, schema.name, handover=True, check_key=True))
+        assert pipeline.rows(schema) == rows
+
+
 @pytest.mark.parametrize("end_it", ["discard", "claim", "remove"])
 def test_an_unfinished_copy_goes_without_a_trace(pipeline: Pipeline, end_it: str) -> None:
     target = pipeline.target

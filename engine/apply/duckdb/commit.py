@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb.changes import Place, apply_changes
+from engine.apply.duckdb.changes import Place, apply_changes, check_key
 from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.apply.duckdb.identifiers import qualified, quoted
 from engine.apply.duckdb.preflight import folded_name
@@ -104,6 +104,8 @@ class BatchWriter:
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         self._change(commit, copy.place)
+        if commit.check_key:
+            check_key(self._connection, Place(commit.table, qualified(self._catalog, copy.place), commit.schema))
         self._connection.execute(f"DROP TABLE IF EXISTS {qualified(self._catalog, commit.target)}")
         hidden = qualified(self._catalog, copy.place)
         self._connection.execute(f"ALTER TABLE {hidden} RENAME TO {quoted(commit.target.name)}")

@@ -201,7 +201,7 @@ class Records:
 
     def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
         """Note that these tables' rows are not complete any more; None = all of the subscription."""
-        statement = f"UPDATE {self._own}.tables SET ready = false WHERE subscription = ?"
+        statement = f"UPDATE {self._own}.tables SET ready = false, parked = NULL WHERE subscription = ?"
         if tables is None:
             self._connection.execute(statement, [subscription])
         else:

@@ -53,11 +53,12 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A publication as it should be."""
+    """A publication as it should be. `oids`: of every table asked for that exists, whether it belongs in this one or not."""
 
     name: str
     operations: str
     members: frozenset[TableName]
+    oids: Mapping[TableName, int]
 
 
 def names(slot: str) -> tuple[str, str]:
@@ -125,7 +126,8 @@ def _compare_with(published: Mapping[TableName, int], wanted: Wanted, current: P
             t: limited for t, limited in current.members.items() if t in wanted.members or current.oids[t] not in ours
         }
         current = replace(current, members=members)
-    return _compare(replace(wanted, members=wanted.members & published.keys()), current)
+    known = frozenset(t for t in wanted.members if t in published and wanted.oids.get(t, published[t]) == published[t])
+    return _compare(replace(wanted, members=known), current)
 
 
 def drop(connector: Connector, slot: str) -> list[str]:
@@ -153,7 +155,8 @@ def _wanted(connection: PostgresConnection, tables: Sequence[TableSpec], slot: s
     )
     inserts = frozenset(table.name for spec, table in usable if spec.insert_only)
     main, extra = names(slot)
-    return Wanted(main, _FULL, full), Wanted(extra, _INSERTS, inserts - full)
+    oids = {name: table.oid for name, table in catalog.items()}
+    return Wanted(main, _FULL, full, oids), Wanted(extra, _INSERTS, inserts - full, oids)
 
 
 def _expected(connection: PostgresConnection, tables: Sequence[TableSpec], slot: str) -> tuple[Wanted, Wanted]:
@@ -162,7 +165,7 @@ def _expected(connection: PostgresConnection, tables: Sequence[TableSpec], slot:
     current = _read(connection, main.name)
     followed = {t.source for t in tables if not t.insert_only}
     kept = followed & set(current.members) if current is not None else frozenset()
-    return Wanted(main.name, main.operations, main.members | kept), extra
+    return replace(main, members=main.members | kept), extra
 
 
 def _publishable(table: CatalogTable) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from engine.capture.postgres_log import chunks, position, preflight, publications, slots
@@ -58,8 +58,12 @@ class PostgresSource:
 
     def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
         with self._publishing:
-            self._published = publications.prepare(self._connector, tables, slot)
+            before, after = self._published, publications.prepare(self._connector, tables, slot)
+            # Looked at here: a table made again before the watch saw it is taken up by this, and must not be told as changed later.
+            anew = [t for t in tables if before is None or _made_again(t.source, before, after)]
+            self._watch.look(self._connector, anew)
             self._watch.settle(tables)
+            self._published = after
 
     def unpublished(self, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
         return publications.unpublished(self._connector, tables, slot)
@@ -128,3 +132,7 @@ class PostgresSource:
 
     def close(self) -> None:
         self._connector.close()
+
+
+def _made_again(table: TableName, before: Mapping[TableName, int], after: Mapping[TableName, int]) -> bool:
+    return table in before and after.get(table, before[table]) != before[table]

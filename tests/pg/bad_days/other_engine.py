@@ -23,7 +23,7 @@ def _tell(report: Report) -> None:
 
 def main(given: Path) -> None:
     """Run until stdin ends or the process is killed."""
-    spec, home = pickle.loads(given.read_bytes())  # noqa: S301 - written by the test itself
+    spec, home = pickle.loads(given.read_bytes())
     settings = EngineSettings(home=home, guard_interval_s=0.3, position_write_s=1.0)
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))

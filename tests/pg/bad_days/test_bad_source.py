@@ -178,7 +178,8 @@ def test_publication_changed_while_running(shop: Database, bad_day: BadDays, sta
 
 
 @pytest.mark.parametrize(
-    "statement", ["DROP PUBLICATION {}", "ALTER PUBLICATION {} DROP TABLE lines", "ALTER PUBLICATION {} SET TABLE orders"]
+    "statement",
+    ["DROP PUBLICATION {}", "ALTER PUBLICATION {} DROP TABLE lines", "ALTER PUBLICATION {} SET TABLE orders"],
 )
 def test_publication_changed_while_stopped(shop: Database, bad_day: BadDays, statement: str) -> None:
     replica = bad_day(shop)

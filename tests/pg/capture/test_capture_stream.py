@@ -128,19 +128,6 @@ def test_now_lies_behind_every_commit_so_far_and_ahead_of_none_read(db: Database
             assert reader.kinds().count("I") == number + 1
 
 
-def test_positions_move_on_an_idle_source_and_on_unrelated_traffic(db: Database) -> None:
-    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    db.execute("CREATE TABLE other (id int)")
-    with reading(db, spec("t")) as (source, reader):
-        first = source.now()
-        reader.past(first)
-        db.execute("INSERT INTO other SELECT generate_series(1, 10000)")
-        end = source.current()
-        assert end > first
-        reader.past(end)
-        assert "I" not in reader.kinds()
-
-
 @pytest.mark.parametrize("version", [16, 18])
 def test_open_transactions_are_streamed_with_their_rolled_back_savepoints(
     private_cluster: Callable[..., EmbeddedPostgres], version: int
@@ -203,57 +190,6 @@ def test_many_changes_come_in_bounded_chunks_and_complete(db: Database) -> None:
         assert max(sizes) <= 8 * 1024 * 1024
 
 
-def test_confirmed_positions_reach_the_slot_and_a_new_session_goes_on_there(db: Database) -> None:
-    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with reading(db, spec("t")) as (source, reader):
-        db.execute("INSERT INTO t VALUES (1)")
-        reader.past(source.now())
-        middle = reader.wal_end
-        db.execute("INSERT INTO t VALUES (2)")
-        reader.past(source.now())
-        reader.stream.confirm(middle)
-
-        def confirmed() -> bool:
-            position = source.slot_status(slot_of(db)).confirmed
-            return position is not None and position >= middle
-
-        reader.until(confirmed, ask=True)
-        reader.stream.close()
-        assert source.terminate_reader(slot_of(db), "penstock-shop-2") in {True, False}
-        again = Reader(source.open_stream(slot_of(db), middle, "penstock-shop-2"))
-        again.past(reader.wal_end)
-        assert again.kinds().startswith("BRIC")
-        assert again.kinds().count("I") == 1
-        again.stream.close()
-
-
-def test_a_slot_in_use_is_a_fault_and_only_our_own_reader_is_ended(db: Database) -> None:
-    db.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with reading(db, spec("t")) as (source, reader):
-        slot = slot_of(db)
-        with pytest.raises(EngineFault) as raised:
-            source.open_stream(slot, reader.wal_end, "penstock-shop-2")
-        assert raised.value.kind is FaultKind.SLOT_IN_USE
-        with pytest.raises(EngineFault) as raised:
-            source.terminate_reader(slot, "penstock-mart-2")
-        assert raised.value.kind is FaultKind.SLOT_IN_USE
-        assert source.terminate_reader(slot, "penstock-shop-2") is True
-        with pytest.raises(EngineFault) as raised:
-            reader.until(lambda: False)
-        assert raised.value.kind is FaultKind.SOURCE_UNREACHABLE
-        assert source.terminate_reader(slot, "penstock-shop-2") is False
-        source.open_stream(slot, Lsn(0), "penstock-shop-2").close()
-
-
-def test_a_missing_slot_is_a_gap(db: Database) -> None:
-    with source_of(db) as source:
-        source.prepare([], slot_of(db))
-        with pytest.raises(EngineFault) as raised:
-            source.open_stream("no_such_slot", Lsn(0), "penstock-shop-1")
-        assert raised.value.kind is FaultKind.LOG_GAP
-        assert source.slot_status("no_such_slot").exists is False
-
-
 def test_a_publication_dropped_while_streaming_is_noticed(db: Database) -> None:
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with reading(db, spec("t")) as (source, reader):
@@ -270,21 +206,6 @@ def test_a_publication_dropped_while_streaming_is_noticed(db: Database) -> None:
         except EngineFault as fault:
             assert fault.kind is FaultKind.PUBLICATION_CHANGED  # noqa: PT017 - 16 refuses, 18 goes on without the table
         assert reader.kinds().count("I") == 1
-
-
-def test_a_source_that_stops_is_unreachable(private_cluster: Callable[..., EmbeddedPostgres]) -> None:
-    cluster = private_cluster(18)
-    database = Database(cluster, "postgres")
-    with reading(database) as (source, reader):
-        cluster.stop("immediate")
-        with pytest.raises(EngineFault) as raised:
-            reader.until(lambda: False)
-        assert raised.value.kind is FaultKind.SOURCE_UNREACHABLE
-        with pytest.raises(EngineFault) as raised:
-            source.current()
-        assert raised.value.kind is FaultKind.SOURCE_UNREACHABLE
-        cluster.start()
-        assert source.current() > Lsn(0)
 
 
 def test_names_with_quotes_dots_and_other_letters(db: Database) -> None:

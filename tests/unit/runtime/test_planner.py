@@ -140,8 +140,7 @@ def test_a_rename_behind_the_copy_parks_at_the_hand_over() -> None:
 
 def test_a_paused_table_gets_what_was_kept_when_it_resumes() -> None:
     bench = Bench(live("a", A), live("b", B))
-    bench.book.move(TableId("ta"), TableEvent.PAUSE, deferred_from=bench.planner.next_number)
-    bench.book.set_after(TableId("ta"), Lsn(100))
+    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
     assert bench.plan().part(TableId("ta")) is None
     bench.book.resume(TableId("ta"))
     planned = bench.plan()
@@ -154,7 +153,7 @@ def test_a_paused_table_gets_what_was_kept_when_it_resumes() -> None:
 
 def test_kept_batches_go_when_nobody_needs_them() -> None:
     bench = Bench(live("a", A))
-    bench.book.move(TableId("ta"), TableEvent.PAUSE, deferred_from=bench.planner.next_number)
+    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
     bench.plan()
     bench.book.park(TableId("ta"), "deferred_over_budget", "over budget")
     bench.plan()
@@ -184,8 +183,7 @@ def test_a_hand_over_is_planned_once_even_before_it_is_committed() -> None:
 
 def test_a_resumed_table_is_caught_up_once() -> None:
     bench = Bench(live("a", A))
-    bench.book.move(TableId("ta"), TableEvent.PAUSE, deferred_from=bench.planner.next_number)
-    bench.book.set_after(TableId("ta"), Lsn(100))
+    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
     bench.plan()
     bench.book.resume(TableId("ta"))
     assert bench.plan().resumed == {"ta"}

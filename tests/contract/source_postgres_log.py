@@ -1,0 +1,89 @@
+"""PostgreSQL's log as the source under contract, over an embedded server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psycopg
+
+from engine.capture.postgres_log.scan import PgOutputScanner
+from engine.capture.postgres_log.source import PostgresSource
+from engine.model.identity import TableId, TableName
+from engine.model.source import Scanner, Source
+from engine.model.subscription import ConnectionSpec, TableSpec
+from tests.contract.source_material import Session
+from tests.fixtures.postgres import Database
+
+_numbers = itertools.count(1)
+
+
+class _PostgresSession:
+    """A connection in autocommit mode; a transaction begins with the first statement after the last one's end."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._open = False
+
+    def execute(self, statement: str) -> None:
+        if not self._open:
+            self._connection.execute("BEGIN")
+            self._open = True
+        self._connection.execute(statement)
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+        self._open = False
+
+    def rollback(self) -> None:
+        self._connection.execute("ROLLBACK")
+        self._open = False
+
+
+class PostgresOrigin:
+    """Origin over one database."""
+
+    def __init__(self, database: Database, stack: ExitStack) -> None:
+        self._database = database
+        self._stack = stack
+        self.scanner: Scanner = PgOutputScanner()
+        self.slot = f"contract_{database.name}_{next(_numbers)}"
+        self.source: Source = self.open()
+
+    def open(self) -> Source:
+        source = PostgresSource(ConnectionSpec("shop", "postgres", self._database.settings))
+        self._stack.callback(source.close)
+        return source
+
+    def table(self, name: str, **options: Any) -> TableSpec:
+        source = TableName("public", name)
+        return TableSpec(TableId("t" + name.encode().hex()), source, source, **options)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        with self._database.connect() as connection:
+            yield _PostgresSession(connection)
+
+    def stream_early(self) -> bool:
+        name = self._database.name
+        self._database.execute(f'ALTER DATABASE "{name}" SET debug_logical_replication_streaming = immediate')
+        return True
+
+    def stop(self) -> None:
+        self._database.cluster.stop("immediate")
+
+    def start(self) -> None:
+        self._database.cluster.start()
+
+
+def postgres_log(version: int) -> Callable[[Callable[[str], Any], ExitStack, bool], PostgresOrigin]:
+    """A factory for one version: (fixture by name, stack, own server or a shared one) -> origin."""
+
+    def make(fixture: Callable[[str], Any], stack: ExitStack, own: bool) -> PostgresOrigin:
+        if own:
+            return PostgresOrigin(Database(fixture("private_cluster")(version), "postgres"), stack)
+        return PostgresOrigin(fixture("database_on")(fixture(f"pg{version}")), stack)
+
+    return make

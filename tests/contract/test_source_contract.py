@@ -1,0 +1,456 @@
+"""What every source must do, whatever database it is. A new source is a factory and one line in SOURCES."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.model.schema import KeyMode
+from engine.model.source import Severity, Source
+from engine.model.subscription import TableSpec
+from tests.contract.source_material import (
+    APPLICATION,
+    DEADLINE_S,
+    Origin,
+    Tail,
+    Writer,
+    copied,
+    described,
+    ends,
+    rows_of,
+    run,
+)
+from tests.contract.source_postgres_log import postgres_log
+
+pytestmark = pytest.mark.pg
+
+Factory = Callable[[Callable[[str], Any], ExitStack, bool], Origin]
+SOURCES: dict[str, Factory] = {"postgres_log-16": postgres_log(16), "postgres_log-18": postgres_log(18)}
+NOTES = "CREATE TABLE notes (id bigint PRIMARY KEY, v varchar(100))"
+
+
+@pytest.fixture(params=sorted(SOURCES))
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[..., Origin]]:
+    with ExitStack() as stack:
+        yield lambda *, own=False: SOURCES[request.param](request.getfixturevalue, stack, own)
+
+
+@pytest.fixture
+def origin(make: Callable[..., Origin]) -> Origin:
+    return make()
+
+
+@pytest.fixture
+def tail(origin: Origin) -> Iterator[Tail]:
+    """A stream of the table `notes`, from an empty table on."""
+    run(origin, NOTES)
+    with followed(origin, [origin.table("notes")]) as tail:
+        yield tail
+
+
+@contextmanager
+def followed(origin: Origin, tables: list[TableSpec]) -> Iterator[Tail]:
+    """Tables prepared, a slot behind their present state, and its stream open."""
+    origin.source.prepare(tables, origin.slot)
+    with origin.source.create_slot(origin.slot) as snapshot:
+        start = snapshot.position
+    tail = opened(origin, start)
+    try:
+        yield tail
+    finally:
+        tail.stream.close()
+
+
+def opened(origin: Origin, start: Lsn) -> Tail:
+    return Tail(origin.source.open_stream(origin.slot, start, APPLICATION), origin.scanner, start)
+
+
+def ids(origin: Origin, tail: Tail, until: Lsn | None = None) -> list[int]:
+    """Keys of the rows of `notes` that the log has inserted, in ascending order."""
+    return sorted(row[0] for row in rows_of(tail.changes(described(origin, "notes"), until).inserts))
+
+
+def fault_of(call: Callable[[], object]) -> FaultKind:
+    with pytest.raises(EngineFault) as caught:
+        call()
+    return caught.value.kind
+
+
+# Who and what it is
+
+
+def test_the_source_is_the_same_one_whoever_asks(origin: Origin) -> None:
+    first = origin.source.identify()
+    run(origin, NOTES)
+    origin.source.now()
+    assert first == origin.source.identify() == origin.open().identify()
+    assert first.system_id
+
+
+def test_what_is_discovered_is_described_alike(origin: Origin) -> None:
+    run(
+        origin,
+        NOTES,
+        "CREATE TABLE lines (order_id bigint, n integer, price numeric(10, 2), PRIMARY KEY (n, order_id))",
+        "CREATE TABLE keyless (a integer)",
+    )
+    found = {table.name: table for table in origin.source.discover()}
+    specs = {name: origin.table(name) for name in ("notes", "lines", "keyless", "missing")}
+    structures = origin.source.describe(list(specs.values()))
+    assert found.keys() == {specs[name].source for name in ("notes", "lines", "keyless")}
+    assert structures.keys() == {
+        name for name, table in found.items() if not any(p.severity is Severity.ERROR for p in table.problems)
+    }
+    for name, schema in structures.items():
+        assert schema.name == name
+        assert [c.name for c in schema.columns] == [c["name"] for c in found[name].columns]
+        assert (schema.key, schema.mode) == (found[name].key, KeyMode.KEYED)
+        assert len({c.attnum for c in schema.columns}) == len(schema.columns)
+    assert structures[specs["lines"].source].key == ("n", "order_id")
+    assert described(origin, "keyless", insert_only=True).mode is KeyMode.APPEND
+
+
+def test_preflight_and_description_agree_on_what_can_be_followed(origin: Origin) -> None:
+    run(origin, NOTES, "CREATE TABLE keyless (a integer)")
+    for name, code in (("notes", None), ("keyless", "table_no_identity"), ("missing", "table_missing")):
+        spec = origin.table(name)
+        errors = [f for f in origin.source.preflight([spec], origin.slot) if f.severity is Severity.ERROR]
+        assert [f.code for f in errors] == ([] if code is None else [code])
+        assert all(f.what and f.remedy for f in errors)
+        assert (spec.source in origin.source.describe([spec])) is (code is None)
+
+
+def test_preparing_again_changes_nothing_and_more_tables_join(origin: Origin) -> None:
+    run(origin, NOTES, "CREATE TABLE more (id bigint PRIMARY KEY)")
+    notes, more = origin.table("notes"), origin.table("more")
+    source, slot = origin.source, origin.slot
+    assert source.unpublished([notes], slot)
+    for _ in range(2):
+        source.prepare([notes], slot)
+        assert source.unpublished([notes], slot) == ()
+    assert source.unpublished([notes, more], slot)
+    source.prepare([notes, more], slot)
+    origin.open().prepare([notes, more], slot)
+    assert source.unpublished([notes, more], slot) == ()
+    run(origin, "INSERT INTO notes VALUES (1, 'the application goes on')")
+
+
+def test_a_healthy_slot_and_what_is_left_when_it_goes(origin: Origin) -> None:
+    run(origin, NOTES)
+    source, slot, tables = origin.source, origin.slot, [origin.table("notes")]
+    assert not source.slot_status(slot).exists
+    with followed(origin, tables):
+        reading = source.guard(tables, slot)
+        assert (reading.publication_faults, dict(reading.partition_faults), reading.oldest_open) == ((), {}, None)
+        assert (reading.slot.exists, reading.slot.invalidation) == (True, None)
+        assert reading.slot.active_pid is not None
+        assert reading.slot.confirmed is not None
+        with origin.session() as session:
+            session.execute("INSERT INTO notes VALUES (1, 'open')")
+            assert source.guard(tables, slot).oldest_open
+            session.rollback()
+    assert source.drop(slot) == []
+    assert not source.slot_status(slot).exists
+    assert source.drop(slot) == []
+
+
+# Snapshots and copies
+
+
+def test_a_slots_snapshot_and_its_stream_leave_no_gap_and_no_overlap(origin: Origin) -> None:
+    tables = Writer.tables(origin)
+    source = origin.source
+    structures = source.describe(tables)
+    source.prepare(tables, origin.slot)
+    with Writer(origin) as writer:
+        with source.create_slot(origin.slot) as snapshot:
+            writer.more(5)
+            first = {t.source: copied(source, structures[t.source], t, snapshot.name) for t in tables}
+            start = snapshot.position
+        tail = opened(origin, start)
+        writer.more(10)
+        # A cut while the writer goes on: the state at its position is the first one with the changes up to there.
+        with source.snapshot(DEADLINE_S) as cut:
+            writer.more(5)
+            then = {t.source: copied(source, structures[t.source], t, cut.name) for t in tables}
+        assert cut.position > start
+    with source.snapshot(DEADLINE_S) as end:
+        last = {t.source: copied(source, structures[t.source], t, end.name) for t in tables}
+    tail.past(source.now())
+    tail.stream.close()
+    history = tables[1].source
+    assert len(last[history]) == writer.committed > len(then[history]) > len(first[history]) > 0
+    for table in tables:
+        name, schema = table.source, structures[table.source]
+        assert tail.applied(schema, first[name], cut.position) == then[name]
+        assert tail.applied(schema, first[name]) == last[name]
+    written = tail.changes(structures[history]).counts
+    assert written == {"insert": len(last[history]) - len(first[history])}
+    assert ends(tail.closed) == sorted(set(ends(tail.closed)))
+
+
+def test_parts_of_a_table_hold_every_row_once_while_it_changes(origin: Origin) -> None:
+    table, _ = Writer.tables(origin)
+    source, schema = origin.source, described(origin, "moving")
+    with Writer(origin) as writer, source.snapshot(DEADLINE_S) as snapshot:
+        whole = copied(source, schema, table, snapshot.name, 1 << 30)
+        for size in (8 * 1024, 24 * 1024):
+            writer.more(8)
+            assert len(source.copy_chunks(schema, table, size)) > 2
+            assert copied(source, schema, table, snapshot.name, size) == whole
+    assert whole.keys() >= set(range(1, Writer.ROWS + 1))
+
+
+def test_a_copy_whose_snapshot_is_over_is_lost(origin: Origin) -> None:
+    run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
+    schema, table = described(origin, "notes"), origin.table("notes")
+    with origin.source.snapshot(DEADLINE_S) as snapshot:
+        (chunk,) = origin.source.copy_chunks(schema, table, 1 << 20)
+    run(origin, "UPDATE notes SET v = 'y'")
+    # The source may need a moment to let it go; until then it is still the same snapshot.
+    deadline = time.monotonic() + DEADLINE_S
+
+    def read_on() -> None:
+        while time.monotonic() < deadline:
+            assert b"".join(origin.source.read_chunk(chunk, snapshot.name)) == b"1\tx\n"
+
+    assert fault_of(read_on) is FaultKind.COPY_LOST
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ("ALTER TABLE notes DROP COLUMN v", FaultKind.TABLE_STRUCTURE_CHANGED),
+        pytest.param(
+            "DROP TABLE notes",
+            FaultKind.TABLE_MISSING,
+            marks=pytest.mark.xfail(strict=True, reason="PostgreSQL's read_chunk says that the structure changed"),
+        ),
+    ],
+    ids=["column", "table"],
+)
+def test_a_part_of_what_is_gone_cannot_be_read(origin: Origin, change: str, kind: FaultKind) -> None:
+    run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
+    (chunk,) = origin.source.copy_chunks(described(origin, "notes"), origin.table("notes"), 1 << 20)
+    run(origin, change)
+    with origin.source.snapshot(DEADLINE_S) as snapshot:
+        assert fault_of(lambda: list(origin.source.read_chunk(chunk, snapshot.name))) is kind
+
+
+def test_a_table_that_is_gone_is_missing(origin: Origin) -> None:
+    run(origin, NOTES)
+    source, schema, table = origin.source, described(origin, "notes"), origin.table("notes")
+    run(origin, "DROP TABLE notes")
+    assert fault_of(lambda: source.copy_chunks(schema, table, 1 << 20)) is FaultKind.TABLE_MISSING
+    assert source.describe([table]) == {}
+
+
+# Positions
+
+
+def test_now_is_behind_every_acknowledged_commit_and_is_reached(origin: Origin, tail: Tail) -> None:
+    before = Lsn(0)
+    for number in range(1, 6):
+        run(origin, f"INSERT INTO notes VALUES ({number}, 'x')")
+        now = origin.source.now()
+        assert now > before
+        assert ids(origin, tail.past(now), now) == list(range(1, number + 1))
+        before = now
+
+
+def test_now_is_reached_on_an_idle_source(origin: Origin, tail: Tail) -> None:
+    for _ in range(3):
+        now = origin.source.now()
+        tail.past(now)
+        assert origin.source.current() >= now
+    assert tail.closed == [] or ids(origin, tail) == []
+
+
+def test_the_position_moves_with_traffic_of_others(origin: Origin, tail: Tail) -> None:
+    run(origin, "CREATE TABLE elsewhere (id bigint PRIMARY KEY)")
+    before = origin.source.now()
+    run(origin, "INSERT INTO elsewhere VALUES " + ", ".join(f"({i})" for i in range(3000)))
+    end = origin.source.current()
+    assert end > before
+    tail.past(end)
+    assert ids(origin, tail) == []
+
+
+# The stream
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
+def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin, *, streamed: bool) -> None:
+    if streamed and not origin.stream_early():
+        pytest.skip("this source's log brings whole transactions only")
+    run(origin, NOTES)
+    with (
+        followed(origin, [origin.table("notes")]) as tail,
+        origin.session() as late,
+        origin.session() as early,
+        origin.session() as gone,
+    ):
+        late.execute("INSERT INTO notes VALUES (1, 'late')")
+        early.execute("INSERT INTO notes VALUES (2, 'early')")
+        gone.execute("INSERT INTO notes VALUES (3, 'gone')")
+        late.execute("SAVEPOINT s")
+        late.execute("INSERT INTO notes VALUES (4, 'taken back')")
+        late.execute("ROLLBACK TO SAVEPOINT s")
+        late.execute("SAVEPOINT kept")
+        late.execute("INSERT INTO notes VALUES (5, 'late')")
+        late.execute("RELEASE SAVEPOINT kept")
+        early.execute("INSERT INTO notes VALUES (6, 'early')")
+        if streamed:
+            tail.until(lambda: tail.records > 0)
+            assert tail.closed == []
+        gone.rollback()
+        early.commit()
+        between = origin.source.now()
+        late.execute("UPDATE notes SET v = 'by late' WHERE id = 2")
+        late.commit()
+        run(origin, "DELETE FROM notes WHERE id = 6")
+        tail.past(origin.source.now())
+        schema = described(origin, "notes")
+        assert tail.applied(schema, {}, between) == {2: (2, "early"), 6: (6, "early")}
+        assert tail.applied(schema, {}) == {1: (1, "late"), 2: (2, "by late"), 5: (5, "late")}
+        assert tail.changes(schema).counts == {"insert": 4, "update": 1, "delete": 1}
+        assert tail.streamed >= (2 if streamed else 0)
+        assert ends(tail.closed) == sorted(set(ends(tail.closed)))
+
+
+def test_a_relation_record_announces_what_is_described(origin: Origin, tail: Tail) -> None:
+    run(origin, "INSERT INTO notes VALUES (1, 'x')")
+    tail.past(origin.source.now())
+    table, schema = origin.table("notes"), described(origin, "notes")
+    assert [origin.source.relation_name(payload) for payload in tail.relations] == [table.source]
+    assert origin.source.resolve(tail.relations[0], table, None) == schema
+    assert origin.source.resolve(tail.relations[0], table, schema) == schema
+
+
+def test_a_new_session_goes_on_at_what_was_confirmed_and_confirming_never_goes_back(origin: Origin, tail: Tail) -> None:
+    run(origin, "INSERT INTO notes VALUES (1, 'x')")
+    tail.past(origin.source.now())
+    middle = tail.wal_end
+    run(origin, "INSERT INTO notes VALUES (2, 'x')")
+    tail.past(origin.source.now())
+
+    def confirmed() -> Lsn:
+        return origin.source.slot_status(origin.slot).confirmed or Lsn(0)
+
+    assert confirmed() <= tail.start
+    tail.stream.confirm(middle)
+    tail.until(lambda: confirmed() >= middle)
+    held = confirmed()
+    assert held <= tail.wal_end
+    tail.stream.confirm(tail.start)
+    tail.past(origin.source.now())
+    tail.stream.close()
+    assert confirmed() >= held
+    origin.source.terminate_reader(origin.slot, APPLICATION)
+    again = opened(origin, middle)
+    assert ids(origin, again.past(origin.source.now())) == [2]
+    again.stream.close()
+
+
+def test_what_was_not_confirmed_comes_again(origin: Origin, tail: Tail) -> None:
+    run(origin, "INSERT INTO notes VALUES (1, 'x')")
+    with origin.session() as session:
+        session.execute("INSERT INTO notes VALUES (2, 'open over both sessions')")
+        tail.past(origin.source.now())
+        tail.stream.close()
+        origin.source.terminate_reader(origin.slot, APPLICATION)
+        again = opened(origin, tail.start)
+        session.commit()
+    assert ids(origin, again.past(origin.source.now())) == [1, 2]
+    assert ids(origin, tail) == [1]
+    again.stream.close()
+
+
+def test_only_one_reads_a_slot_and_only_our_own_older_reader_is_ended(origin: Origin, tail: Tail) -> None:
+    source, slot = origin.source, origin.slot
+    newer = APPLICATION[:-1] + "2"
+    assert fault_of(lambda: source.open_stream(slot, tail.start, newer)) is FaultKind.SLOT_IN_USE
+    assert fault_of(lambda: source.terminate_reader(slot, "penstock-another-2")) is FaultKind.SLOT_IN_USE
+    assert source.terminate_reader(slot, newer) is True
+    assert fault_of(lambda: tail.until(lambda: False)) is FaultKind.SOURCE_UNREACHABLE
+    assert source.terminate_reader(slot, newer) is False
+    source.open_stream(slot, tail.start, newer).close()
+
+
+def test_a_slot_that_is_not_there_is_a_gap(origin: Origin) -> None:
+    origin.source.prepare([], origin.slot)
+    assert fault_of(lambda: origin.source.open_stream("no_such_slot", Lsn(0), APPLICATION)) is FaultKind.LOG_GAP
+
+
+# The end
+
+
+def test_closing_is_safe_at_any_time(origin: Origin, tail: Tail) -> None:
+    run(origin, "INSERT INTO notes VALUES (1, 'x')")
+    tail.past(origin.source.now())
+    tail.stream.confirm(tail.wal_end)
+    for _ in range(2):
+        tail.stream.close()
+    unused, used = origin.open(), origin.open()
+    used.now()
+    for source in (unused, used, unused, used):
+        source.close()
+    assert origin.source.current() > Lsn(0)
+
+
+CALLS: dict[str, Callable[[Source, TableSpec, str], object]] = {
+    "discover": lambda source, table, slot: source.discover(),
+    "identify": lambda source, table, slot: source.identify(),
+    "now": lambda source, table, slot: source.now(),
+    "current": lambda source, table, slot: source.current(),
+    "prepare": lambda source, table, slot: source.prepare([table], slot),
+    "unpublished": lambda source, table, slot: source.unpublished([table], slot),
+    "describe": lambda source, table, slot: source.describe([table]),
+    "create_slot": lambda source, table, slot: source.create_slot("another").__enter__(),
+    "snapshot": lambda source, table, slot: source.snapshot(1).__enter__(),
+    "slot_status": lambda source, table, slot: source.slot_status(slot),
+    "drop": lambda source, table, slot: source.drop(slot),
+    "terminate_reader": lambda source, table, slot: source.terminate_reader(slot, APPLICATION),
+    "guard": lambda source, table, slot: source.guard([table], slot),
+    "open_stream": lambda source, table, slot: source.open_stream(slot, Lsn(0), APPLICATION),
+}
+
+
+def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., Origin]) -> None:
+    origin = make(own=True)
+    run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
+    source, slot, table = origin.source, origin.slot, origin.table("notes")
+    schema = described(origin, "notes")
+    (chunk,) = source.copy_chunks(schema, table, 1 << 20)
+    with followed(origin, [table]) as tail:
+        payload = _announced(origin, tail)
+        identity = source.identify()
+        origin.stop()
+        calls: dict[str, Callable[[], object]] = {n: partial(c, source, table, slot) for n, c in CALLS.items()}
+        calls["copy_chunks"] = lambda: source.copy_chunks(schema, table, 1 << 20)
+        calls["read_chunk"] = lambda: list(source.read_chunk(chunk, "gone"))
+        calls["resolve"] = lambda: source.resolve(payload, table, schema)
+        calls["read"] = lambda: tail.until(lambda: False)
+        kinds = {name: fault_of(call) for name, call in calls.items()}
+        assert kinds == dict.fromkeys(calls, FaultKind.SOURCE_UNREACHABLE)
+        assert {f.code for f in source.preflight([table], slot)} == {FaultKind.SOURCE_UNREACHABLE.value}
+        tail.stream.close()
+    origin.start()
+    assert source.identify() == identity
+    again = opened(origin, tail.start)
+    assert ids(origin, again.past(source.now())) == [2]
+    again.stream.close()
+
+
+def _announced(origin: Origin, tail: Tail) -> bytes:
+    """The relation record of `notes`, after a row came through the log."""
+    run(origin, "INSERT INTO notes VALUES (2, 'y')")
+    tail.past(origin.source.now())
+    return tail.relations[0]

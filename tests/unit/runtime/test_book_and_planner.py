@@ -1,0 +1,85 @@
+"""What the planner keeps, what a copy's end does to a parked table, and what a queue may let go."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model.batch import LogRange, SealedBatch
+from engine.model.identity import BatchId, Ordinal, TableId
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.table_state import Refused, TableEvent, TableState
+from engine.runtime.planner import Planner
+from engine.runtime.table_book import TableBook, TableEntry
+from tests.unit.runtime.test_planner import A, B, Bench, live, spec
+
+__all__ = ["TableSchema"]
+
+
+def test_a_copy_that_ends_behind_its_tables_fault_is_not_handed_over() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench.plan()
+    bench.book.park(TableId("ta"), "table_partitions_changed", "a partition was detached")
+    bench.plan()
+    bench.book.copy_ends(TableId("ta"))
+    assert bench.plan().handover == frozenset()
+
+
+def test_a_pause_that_a_copying_table_refuses_leaves_its_position() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(400), taken_in=False)
+    entry = bench.book.get(TableId("ta"))
+    assert entry is not None
+    assert entry.after == Lsn(150)
+
+
+def test_a_reload_behind_a_planned_hand_over_does_not_plan_it_again() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench.book.copy_ends(TableId("ta"))
+    assert bench.plan().handover == {"ta"}
+    # The table does not take the event while it catches up.
+    moved = bench.book.move(TableId("ta"), TableEvent.RELOAD, deferred_from=bench.planner.next_number)
+    assert isinstance(moved, Refused)
+    assert bench.plan().handover == frozenset()
+
+
+def test_batches_without_records_are_not_kept_for_a_paused_table() -> None:
+    bench = Bench(live("a", A), live("b", B))
+    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
+    for _ in range(1000):
+        bench.plan(records=0)
+    assert len(bench.planner._history) < 10
+
+
+def test_a_removed_table_does_not_end_the_planner() -> None:
+    """The catalog is asked between the look at the book and the change of it; the table may be gone by then."""
+    from engine.model.batch import RelationSeen
+
+    book = TableBook(lambda *_: None)
+    book.put(live("a", A))
+
+    def resolve(*_: object) -> TableSchema:
+        book.forget(TableId("ta"))
+        return A
+
+    planner = Planner(book, resolve, lambda _: A.name, BatchId(1))
+    seen = (RelationSeen(Ordinal(0), A.relation, b"A"),)
+    batch = SealedBatch(Lsn(1), Lsn(2), 1, (LogRange(Ordinal(0), Ordinal(3), Lsn(2)),), seen, 0, 0)
+    planner.plan(batch)
+    assert book.all() == []
+
+
+@pytest.mark.parametrize("method", ["copy_ends", "copy_begins"])
+def test_the_end_of_a_copy_of_a_removed_table_is_passed_over(method: str) -> None:
+    book = TableBook(lambda *_: None)
+    accepted = (
+        book.copy_ends(TableId("gone")) if method == "copy_ends" else book.copy_begins(TableId("gone"), A, Lsn(1))
+    )
+    assert not accepted
+    assert book.all() == []
