@@ -26,6 +26,7 @@ from engine.model.source import ExportedSnapshot
 from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source
+from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.startup import why_not_described
 from engine.runtime.table_book import TableEntry
@@ -258,6 +259,7 @@ class CopyDesk:
         self._parts.reporter.event("warning", FaultKind.COPY_LOST.value, str(table), detail)
 
     def on_progress(self, progress: CopyProgress) -> None:
+        hit(Failpoint.COPY_RUNNING)
         self._parts.reporter.copy(
             progress.table,
             {

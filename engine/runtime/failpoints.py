@@ -1,6 +1,10 @@
-"""Named places where a test may kill the process or raise. Inert unless PENSTOCK_FAILPOINTS names them.
+"""Named places where a test may kill the process or raise. Inert unless the environment says otherwise.
 
 `PENSTOCK_FAILPOINTS="commit.before=kill@3,report.before=raise"`: at the third passing kill the process; at the first raise.
+Every process that starts with it is armed anew.
+
+`PENSTOCK_FAILPOINTS_FOLDER=/path`: a file of that folder named like a failpoint and holding `kill@3` arms it in processes
+that run already. Whichever process is first at its third passing removes the file and dies: it happens once.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import signal
 import threading
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from engine.model.fault import EngineFault, FaultKind
 
@@ -41,6 +46,10 @@ class _Armed:
 
 _lock = threading.Lock()
 _armed: dict[str, _Armed] = {}
+_folder: Path | None = None
+_from_files: dict[str, tuple[int, _Armed]] = {}
+"""By failpoint: when its file was written, and what is left of its count in this process."""
+_environment_read = False
 
 
 def arm(text: str) -> None:
@@ -48,32 +57,79 @@ def arm(text: str) -> None:
     known = {point.value for point in Failpoint}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, action = entry.partition("=")
-        action, _, count = action.partition("@")
-        if name not in known or action not in {"kill", "raise"}:
+        parsed = _parsed(action)
+        if name not in known or parsed is None:
             raise ValueError(
                 f"{entry!r} is not a failpoint; write NAME=kill or NAME=raise, with @N for the Nth passing"
             )
         with _lock:
-            _armed[name] = _Armed(action, int(count or "1"))
+            _armed[name] = parsed
+
+
+def watch(folder: Path | None) -> None:
+    """Let files of this folder arm failpoints from now on; None ends it."""
+    global _folder  # noqa: PLW0603 - a process has one set of failpoints
+    _folder = folder
 
 
 def hit(point: Failpoint) -> None:
     """Pass a failpoint: nothing happens unless it is armed and its turn has come."""
-    if not _armed:
+    if not _armed and _folder is None:
         return
-    with _lock:
-        entry = _armed.get(point.value)
-        if entry is None:
-            return
-        entry.countdown -= 1
-        if entry.countdown > 0:
-            return
-        del _armed[point.value]
-    if entry.action == "kill":
+    action = _due(point.value) or _due_by_file(point.value)
+    if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    raise EngineFault(FaultKind.INTERNAL, point.value, "failpoint raised")
+    elif action is not None:
+        raise EngineFault(FaultKind.INTERNAL, point.value, "failpoint raised")
 
 
 def arm_from_environment() -> None:
-    """Arm what PENSTOCK_FAILPOINTS names in this process."""
+    """Arm what the environment names in this process. Safe to repeat: counts go on."""
+    global _environment_read  # noqa: PLW0603 - as above
+    if _environment_read:
+        return
+    _environment_read = True
     arm(os.environ.get("PENSTOCK_FAILPOINTS", ""))
+    folder = os.environ.get("PENSTOCK_FAILPOINTS_FOLDER")
+    watch(Path(folder) if folder else None)
+
+
+def _parsed(text: str) -> _Armed | None:
+    action, _, count = text.strip().partition("@")
+    return _Armed(action, int(count or "1")) if action in {"kill", "raise"} else None
+
+
+def _due(name: str) -> str | None:
+    with _lock:
+        entry = _armed.get(name)
+        if entry is None:
+            return None
+        entry.countdown -= 1
+        if entry.countdown > 0:
+            return None
+        del _armed[name]
+        return entry.action
+
+
+def _due_by_file(name: str) -> str | None:
+    if _folder is None:
+        return None
+    file = _folder / name
+    try:
+        written, parsed = file.stat().st_mtime_ns, _parsed(file.read_text())
+    except FileNotFoundError:
+        return None
+    if parsed is None:
+        raise ValueError(f"{file} must hold kill or raise, with @N for the Nth passing")
+    with _lock:
+        known = _from_files.get(name)
+        entry = known[1] if known is not None and known[0] == written else parsed
+        _from_files[name] = (written, entry)
+        entry.countdown -= 1
+        if entry.countdown > 0:
+            return None
+    try:
+        file.unlink()
+    except FileNotFoundError:
+        return None  # another process was first
+    return entry.action

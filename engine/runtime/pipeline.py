@@ -366,6 +366,9 @@ class Pipeline:
     def _after_fault(self, fault: EngineFault, delay: float) -> float:
         if policy(fault.kind).action is not Action.RETRY:
             self._fail(fault)
+            with self._changed:
+                if self._reset:  # asked for while this try was under way: a new slot and new copies are the remedy
+                    self._state = SubscriptionState.CREATED
             return FIRST_RETRY_S
         self._suspect_queue |= fault.kind is FaultKind.QUEUE_CORRUPT
         self._reporter.event("warning", fault.kind.value, fault.subject, fault.detail)

@@ -2,7 +2,9 @@
 
 A round kills each kind once, in a random order. A kill counts only if a batch has been committed since the one before.
 Readers ask the copy for its sums all the time; at cuts in between and at the end every row of every table is compared
-with the source. Prints a JSON summary; a failure leaves the seed and the list of events in a file and exits with 1.
+with the source. Even seeds keep the queue in `persist` mode, odd ones in `memory`. Any three seeds in a row begin with
+failpoints that are all of them together. Prints a JSON summary; a failure leaves the seed and the list of events in a
+file and exits with 1.
 """
 
 from __future__ import annotations
@@ -11,30 +13,39 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 import threading
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from time import monotonic
 from typing import Any
+from unittest.mock import patch
 
-from engine.model.position import ZERO, Lsn
+from engine.runtime.clock import SystemClock
 from tests.chaos import bank
-from tests.chaos.killer import KINDS, Killer, Kind, NothingToKillError
+from tests.chaos.failpoint_kills import ENVIRONMENT, FailpointKills, NothingToKillError, Schedule
+from tests.chaos.killer import KINDS, Killer, Kind
 from tests.chaos.reader import Readers
 from tests.fixtures.rig import Rig
 
 _SETTINGS = {"logical_decoding_work_mem": "'64kB'", "log_min_messages": "warning"}
 _CUT_EVERY_S = 60.0
-_FOUND_S = 30.0
+_CUT_LATEST_S = 150.0
+"""While tables are copied anew a cut would have to wait for them; kills go on in their stead, but not for longer than this."""
+_FOUND_S = 60.0
+_RESTART_PAUSE_S = 1.0
+"""The supervisor's growing pauses are for what dies by itself; what we kill every few seconds would soon rest for most of the run."""
 
 
 class Run:
     """One run of a seed. `summary` at any time."""
 
-    def __init__(self, rig: Rig, seed: int, seconds: float) -> None:
+    def __init__(self, rig: Rig, failpoints: Path, seed: int, seconds: float) -> None:
         self.kills: Counter[str] = Counter()
+        self.recoveries: dict[str, list[float]] = {kind: [] for kind in KINDS}
         self.uncounted: Counter[str] = Counter()
-        self.failpoints: Counter[str] = Counter()
         self.cuts = 0
         self.unequal: list[Any] = []
         self.events: list[dict[str, Any]] = []
@@ -44,7 +55,9 @@ class Run:
         self._rig = rig
         self._bank = bank.Bank(rig.connect, seed)
         self._readers = Readers(rig)
-        self._killer = Killer(rig, self._rng)
+        self._schedule = Schedule(seed, self._rng)
+        self._failpoints = FailpointKills(rig, failpoints, self._schedule, self._rng, lambda: self._readers.sums)
+        self._killer = Killer(rig, self._rng, self._failpoints)
         self._began = monotonic()
         self._pause = threading.Event()
         self._last_cut = 0.0
@@ -54,7 +67,7 @@ class Run:
         with self._rig.connect() as connection:
             bank.create(connection)
         self._bank.start()
-        self._rig.declare(bank.subscription_tables(), batch={"small_rows": 40})
+        self._rig.declare(bank.subscription_tables(), batch={"small_rows": 40}, queue={"mode": self._queue_mode})
         self._rig.wait_live(len(bank.TABLES))
         self._note("live")
         self._readers.start()
@@ -64,16 +77,24 @@ class Run:
         finally:
             self._bank.stop()
             self._readers.stop()
+        self._look()
         self._cut()
         self._look()
+
+    @property
+    def _queue_mode(self) -> str:
+        return "memory" if self._seed % 2 else "persist"
 
     def summary(self) -> dict[str, Any]:
         return {
             "seed": self._seed,
+            "queue": self._queue_mode,
             "seconds": round(monotonic() - self._began, 1),
             "kills": {kind: self.kills[kind] for kind in KINDS},
             "uncounted_kills": dict(self.uncounted),
-            "failpoints_hit": dict(self.failpoints),
+            "failpoints_hit": {point.value: hits for point, hits in self._schedule.hits.items() if hits},
+            "failpoints_not_hit": [point.value for point, hits in self._schedule.hits.items() if not hits],
+            "recovery_s": {kind: _spread(seconds) for kind, seconds in self.recoveries.items() if seconds},
             "cuts": self.cuts,
             "unequal_cuts": len(self.unequal),
             "moves": self._bank.moves,
@@ -84,44 +105,47 @@ class Run:
         }
 
     def _kill_for(self, seconds: float) -> None:
-        applied = self._killer.wait_for_progress(ZERO)
+        self._killer.wait_for_progress(self._now())
         while True:
             kinds = list(KINDS)
             self._rng.shuffle(kinds)
             for kind in kinds:
                 if self._elapsed >= seconds:
                     return
-                applied = self._kill(kind, applied)
+                self._kill(kind)
                 self._look()
-                if self._elapsed - self._last_cut > _CUT_EVERY_S:
+                if self._cut_is_due():
                     self._cut()
 
-    def _kill(self, kind: Kind, applied: Lsn) -> Lsn:
-        """Wait for a batch after `applied`, then kill at a random moment. Returns where the copy stood before."""
-        applied = self._killer.wait_for_progress(applied)
+    def _kill(self, kind: Kind) -> None:
+        """Kill at a random moment, then wait for a batch that was committed after that: only so the next kill counts."""
         self._pause.wait(self._rng.uniform(0.0, 1.5))
+        what = self._killed(kind)
+        died, died_at = monotonic(), self._now()
+        counts = what is not None and bool(what.get("hit", True))
+        (self.kills if counts else self.uncounted)[kind] += 1
+        self._note("nothing to kill" if what is None else "killed", kind=kind, **(what or {}))
+        self._killer.wait_for_progress(died_at)
+        if counts:
+            self.recoveries[kind].append(round(monotonic() - died, 1))
+
+    def _killed(self, kind: Kind) -> dict[str, Any] | None:
         deadline = monotonic() + _FOUND_S
         while True:
             try:
-                what = self._killer.kill(kind)
-                break
+                return self._killer.kill(kind)
             except NothingToKillError:
                 if monotonic() > deadline:
-                    self.uncounted[kind] += 1
-                    self._note("nothing to kill", kind=kind)
-                    return applied
+                    return None
                 self._pause.wait(0.1)
-        self._note("killed", kind=kind, **what)
-        if kind != "failpoint" or what["hit"]:
-            self.kills[kind] += 1
-        else:
-            self.uncounted[kind] += 1
-        if kind == "failpoint" and what["hit"]:
-            self.failpoints[what["failpoint"]] += 1
-        return applied
+
+    def _cut_is_due(self) -> bool:
+        age = self._elapsed - self._last_cut
+        return age > _CUT_LATEST_S or (age > _CUT_EVERY_S and self._failpoints.settled(len(bank.TABLES)))
 
     def _cut(self) -> None:
         answers: list[dict[str, Any]] = []
+        self._failpoints.settle(len(bank.TABLES))
 
         def compared() -> bool:
             _, answer = self._rig.verify()
@@ -147,6 +171,10 @@ class Run:
             self._note("violations", found=self._readers.violations[:20])
         assert not self._readers.violations, f"seen on the copy: {self._readers.violations[0]}"
 
+    @staticmethod
+    def _now() -> datetime:
+        return datetime.fromtimestamp(SystemClock().wall_us() / 1e6, UTC)
+
     @property
     def _elapsed(self) -> float:
         return monotonic() - self._began
@@ -155,6 +183,10 @@ class Run:
         entry = {"at_s": round(self._elapsed, 2), "event": event, **more}
         self.events.append(entry)
         sys.stderr.write(json.dumps(entry, default=str)[:400] + "\n")
+
+
+def _spread(seconds: list[float]) -> dict[str, float]:
+    return {"median": median(seconds), "max": max(seconds)}
 
 
 def _save(folder: Path, run: Run, error: BaseException) -> Path:
@@ -173,8 +205,12 @@ def main() -> int:
     options = parser.parse_args()
     run: Run | None = None
     try:
-        with Rig(durable=False, settings=_SETTINGS) as rig:
-            run = Run(rig, options.seed, options.seconds)
+        with (
+            tempfile.TemporaryDirectory(prefix="penstock-failpoints-") as folder,
+            patch("server.cli.supervisor._PAUSE_MOST_S", _RESTART_PAUSE_S),
+            Rig(durable=False, settings=_SETTINGS, extra={ENVIRONMENT: folder}) as rig,
+        ):
+            run = Run(rig, Path(folder), options.seed, options.seconds)
             run.go()
     except Exception as error:
         notes = "; ".join(getattr(error, "__notes__", []))

@@ -271,6 +271,7 @@ def test_a_whole_reload_copies_parked_tables_too(shop: Database, replicate: Repl
         lambda reports: any(isinstance(r, ReloadReport) and r.state == "succeeded" for r in reports), "reloaded", 30
     )
     replica.wait_live(timeout_s=15)
+    replica.assert_equal()
 
 
 @pytest.mark.parametrize("way", ["removed", "parked"])

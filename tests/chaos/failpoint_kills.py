@@ -1,0 +1,166 @@
+"""Deaths at named places: which comes next, how it is armed in processes that run, and what makes them pass it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+
+from engine.runtime.failpoints import Failpoint
+from server.cli.client import Document, NoServerError, ProblemError
+from tests.fixtures.rig import Rig
+
+ENVIRONMENT = "PENSTOCK_FAILPOINTS_FOLDER"
+SEEDS_TOGETHER = 3
+"""So many seeds in a row begin with different failpoints, all of them together."""
+_IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER})
+_MOST_PASSINGS = {
+    Failpoint.SLOT_CREATED: 1,
+    Failpoint.COPY_RUNNING: 2,
+    Failpoint.HANDOVER_BEFORE: 1,
+    Failpoint.HANDOVER_AFTER: 1,
+    Failpoint.TASK_RUNNING: 8,
+}
+_MOST_PASSINGS_ELSE = 30
+_HIT_S = 60.0
+_RELOADED_S = 240.0
+_ENDED_WELL = "succeeded"
+_UNENDED = frozenset({"queued", "running"})
+_RELOADED_ALONE = ("entries", "labels", "moves")
+"""What readers ask of these holds for old rows too: they stay readable while the table is copied anew."""
+
+
+class NothingToKillError(Exception):
+    """The process is not there just now, or cannot be brought to where it should die."""
+
+
+class Schedule:
+    """Failpoints in an order that the seed decides; those never hit come first."""
+
+    def __init__(self, seed: int, rng: random.Random) -> None:
+        points = list(Failpoint)
+        share = -(-len(points) // SEEDS_TOGETHER)
+        first = seed * share % len(points)
+        turned = points[first:] + points[:first]
+        own, others = turned[:share], turned[share:]
+        rng.shuffle(own)
+        rng.shuffle(others)
+        self._waiting = own + others
+        self.hits = dict.fromkeys(self._waiting, 0)
+
+    def next(self) -> Failpoint:
+        """The one that has been hit least; of those, the one that has waited longest."""
+        return min(self._waiting, key=lambda point: self.hits[point])
+
+    def done(self, point: Failpoint, *, hit: bool) -> None:
+        """It had its turn: one that was missed comes again after the others that were never hit."""
+        self.hits[point] += hit
+        self._waiting.remove(point)
+        self._waiting.append(point)
+
+
+class FailpointKills:
+    """Kills by failpoints. `unwatched` is held while tables are copied of which readers ask together."""
+
+    def __init__(
+        self,
+        rig: Rig,
+        folder: Path,
+        schedule: Schedule,
+        rng: random.Random,
+        unwatched: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        self._rig = rig
+        self._folder = folder
+        self._schedule = schedule
+        self._rng = rng
+        self._unwatched = unwatched
+
+    def kill(self) -> Document:
+        """Arm the next failpoint, bring some process to it, and tell whether it died there."""
+        point = self._schedule.next()
+        passing = self._rng.randint(1, _MOST_PASSINGS.get(point, _MOST_PASSINGS_ELSE))
+        whole = point is Failpoint.SLOT_CREATED
+        with self._unwatched() if whole else nullcontext():
+            self._arm(point, passing)
+            try:
+                reload = self._ask_for_reload(point)
+                hit = self._comes_true(lambda: not self._file(point).exists())
+            finally:
+                self._file(point).unlink(missing_ok=True)
+            if whole and reload is not None:
+                self._reloaded(reload)
+        self._schedule.done(point, hit=hit)
+        return {"failpoint": point.value, "passing": passing, "hit": hit}
+
+    def settle(self, tables: int) -> None:
+        """Wait until no reload is under way and every table is live."""
+        self._rig.until(lambda: self.settled(tables), _RELOADED_S, "every table was live again")
+
+    def settled(self, tables: int) -> bool:
+        """Whether no reload is under way and every table is live; False too where the server cannot say."""
+        try:
+            listed = list(self._rig.api.items(f"{self._rig.path}/tables"))
+            running = self._reload_runs()
+        except NoServerError:
+            return False
+        except ProblemError as problem:
+            if problem.status < 500:
+                raise
+            return False
+        for table in listed:
+            assert table["state"] != "parked", f"{table['name']}: {table.get('reason')}"
+        return len(listed) == tables and all(table["state"] == "live" for table in listed) and not running
+
+    def _file(self, point: Failpoint) -> Path:
+        return self._folder / point.value
+
+    def _arm(self, point: Failpoint, passing: int) -> None:
+        draft = self._folder / f"{point.value}.draft"
+        draft.write_text(f"kill@{passing}")
+        os.replace(draft, self._file(point))  # noqa: PTH105 - whole or not at all, for those who look meanwhile
+
+    def _ask_for_reload(self, point: Failpoint) -> str | None:
+        """The path of the reload that passes this failpoint; None where it is passed without."""
+        if point is not Failpoint.SLOT_CREATED and point not in _IN_COPIES:
+            return None
+        try:
+            path = self._table_path() if point in _IN_COPIES else self._rig.path
+            return f"{path}/reloads/{self._rig.api.post(f'{path}/reloads')['id']}"
+        except NoServerError as error:
+            raise NothingToKillError("the server is away") from error
+        except ProblemError as problem:
+            if problem.code not in {"reload_running", "table_not_reloadable"} and problem.status < 500:
+                raise
+            raise NothingToKillError(problem.code) from problem
+
+    def _table_path(self) -> str:
+        """Some table that can be copied anew."""
+        tables = {table["name"]: table for table in self._rig.api.items(f"{self._rig.path}/tables")}
+        live = [name for name in _RELOADED_ALONE if tables[name]["state"] == "live"]
+        if not live:
+            raise NothingToKillError("no table to reload")
+        return f"{self._rig.path}/tables/{tables[self._rng.choice(live)]['id']}"
+
+    def _reloaded(self, reload: str) -> None:
+        """Wait until a whole reload has ended well, whatever was killed in it, and all its tables are live."""
+        last: Document = {}
+
+        def ended() -> bool:
+            last.update(self._rig.api.get(reload))
+            return last["state"] not in _UNENDED
+
+        self._rig.until(ended, _RELOADED_S, "the reload ended")
+        assert last["state"] == _ENDED_WELL, f"a reload after a kill: {last}"
+
+    def _reload_runs(self) -> bool:
+        newest = self._rig.api.get(f"{self._rig.path}/reloads", page_size=20)["items"]
+        return any(reload["state"] in _UNENDED for reload in newest)
+
+    def _comes_true(self, done: Callable[[], bool]) -> bool:
+        with suppress(AssertionError):
+            self._rig.until(done, _HIT_S, "the failpoint was passed")
+            return True
+        return False
