@@ -74,6 +74,8 @@ class Pipeline:
         self._book = TableBook(reporter.table)
         self._pending_demand: Lsn | None = None
         self._whole_reloads: list[str] = []
+        self._table_reloads: list[tuple[str, list[TableId]]] = []
+        """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
         self._thread = threading.Thread(target=self._live, name=f"{spec.name}-pipeline", daemon=True)
 
@@ -127,7 +129,9 @@ class Pipeline:
             self._whole_reloads.append(request)
             self.reset()
         elif run is not None:
-            threading.Thread(target=run.reload, args=(request, tables), daemon=True).start()
+            self._begin_reload(run, request, tables)
+        elif self._desired is DesiredState.RUNNING and self._state is not SubscriptionState.FAILED:
+            self._table_reloads.append((request, tables))
         else:
             problem = (
                 "subscription_not_running",
@@ -135,6 +139,10 @@ class Pipeline:
                 "Set desired_state to running, then reload.",
             )
             self._reporter.reload(request, "failed", problem=problem)
+
+    @staticmethod
+    def _begin_reload(run: ReplicationRun, request: str, tables: list[TableId]) -> None:
+        threading.Thread(target=run.reload, args=(request, tables), daemon=True).start()
 
     def demand(self, position: Lsn) -> None:
         """Somebody waits for this position."""
@@ -308,6 +316,8 @@ class Pipeline:
             tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
             while requests:
                 self._reloads.begin(requests.pop(), tables)
+        while self._table_reloads:
+            self._begin_reload(run, *self._table_reloads.pop(0))
         if self._pending_demand is not None:
             run.demand(self._pending_demand)
         self._move(SubscriptionEvent.STARTED)

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
@@ -31,6 +31,7 @@ KEEP_ALIVE_S = 25.0
 """Spark ends workers, and what they cached, after a minute without work."""
 START_S = 180.0
 STOP_S = 3.0
+WARM_TRIES = 3
 
 _LOGGING = """\
 status = error
@@ -210,7 +211,7 @@ class SparkRunner:
     def _start(self) -> None:
         try:
             context = self._launch()
-            _warm(context, self._modules)
+            self._warm_up(context)
         except EngineFault as fault:
             self._failure = fault
         except Exception as error:  # noqa: BLE001, RUF100 - the thread's border: whoever waits gets it as a fault
@@ -223,6 +224,17 @@ class SparkRunner:
         self._settled.set()
         while self._keeps(context := self._context) and not self._stopping.wait(KEEP_ALIVE_S):
             self._use_if_idle(context)
+
+    def _warm_up(self, context: Any) -> None:
+        """Import the modules in the workers. One that is lost meanwhile must not leave this process without Spark for good."""
+        for left in reversed(range(WARM_TRIES)):
+            try:
+                _warm(context, self._modules)
+            except Py4JJavaError:
+                if not left:
+                    raise
+            else:
+                return
 
     def _keep(self, context: Any) -> None:
         with self._lock:

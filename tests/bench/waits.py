@@ -159,14 +159,13 @@ def main() -> int:
     parser.add_argument("--scale", type=int, default=10, help="pgbench's scale factor (10)")
     options = parser.parse_args()
     done, equal = measure(options)
-    first: float | None = None
-    sys.stdout.write(f"{'waits':>6} {'rows/s, median':>15} {'ratio':>6}   all rounds\n")
-    for count in options.counts:
-        rates = [one.rows_per_s for one in done if one.waits == count]
-        middle = statistics.median(rates)
-        first = first or middle
-        each = ", ".join(f"{rate:,.0f}" for rate in rates)
-        sys.stdout.write(f"{count:>6} {middle:>15,.0f} {middle / first:>6.2f}   {each}\n")
+    rates = {count: [one.rows_per_s for one in done if one.waits == count] for count in options.counts}
+    first = rates[options.counts[0]]
+    sys.stdout.write(f"{'waits':>6} {'rows/s, median':>15} {'ratio within rounds, median':>28}   all rounds\n")
+    for count, own in rates.items():
+        ratio = statistics.median(rate / of for rate, of in zip(own, first, strict=True))
+        each = ", ".join(f"{rate:,.0f}" for rate in own)
+        sys.stdout.write(f"{count:>6} {statistics.median(own):>15,.0f} {ratio:>28.2f}   {each}\n")
     missed = sum(one.waits - one.answered for one in done)
     asked = sum(one.waits for one in done)
     sys.stdout.write(f"answered 200: {asked - missed} of {asked}; verification: {'equal' if equal else 'DIFFERENT'}\n")
