@@ -106,7 +106,9 @@ def _begin(connection: PostgresConnection, chunk: CopyChunk, snapshot: str, subj
     connection.execute(f"SET LOCAL statement_timeout = {_READ_TIMEOUT_MS}")
     name = connection.execute("SELECT %s::oid::regclass::text", [storage]).fetchall()[0][0]
     if name.isdecimal():
-        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table is gone")
+        # A partition that is gone is a change of its root; where the table itself is gone, nothing is left to copy.
+        gone = FaultKind.TABLE_MISSING if storage == chunk.relation else FaultKind.TABLE_STRUCTURE_CHANGED
+        raise EngineFault(gone, subject, "the table is gone")
     # Held until the end of this transaction: nobody can rewrite the file between the look and the read.
     connection.execute("LOCK TABLE ONLY " + name + " IN ACCESS SHARE MODE")
     same = connection.execute(_SAME_STORAGE, [storage]).fetchone()
