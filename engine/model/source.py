@@ -206,6 +206,8 @@ class GuardReading:
     partition_faults: Mapping[TableName, str] = field(default_factory=dict)
     partition_rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
     """Those of `partition_faults` that are none if the log explains them."""
+    replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
+    """Those of `partition_faults` that tell of a table dropped or made again, with what stands there now; 0 = nothing."""
     oldest_open: str | None = None
     """The open source transaction that holds the log, as `pid 123, open for 45 s`."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress, TargetReader
+from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress
 from engine.runtime.clock import Clock
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
@@ -230,7 +228,3 @@ class CommitStage:
 
 def _has_rows(changes: TableChanges) -> bool:
     return changes.truncated or any(part is not None for part in (changes.deletes, changes.inserts, changes.partials))
-
-
-Pin = Callable[[], AbstractContextManager[TargetReader]]
-__all__ = ["Applied", "BatchId", "CommitStage", "Pin"]

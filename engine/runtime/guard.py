@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableName
+from engine.model.identity import RelationId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
+from engine.model.table_state import TableState
 
 if TYPE_CHECKING:
     from engine.runtime.run import RunParts
@@ -103,11 +104,22 @@ class Guard:
     def _judge_partitions(self, reading: GuardReading) -> None:
         for name, detail in reading.partition_faults.items():
             rewrite = reading.partition_rewrites.get(name)
+            if name in reading.replaced and self._follows(name, reading.replaced[name]):
+                continue
             if rewrite is None:
                 self._park(name, detail)
             else:
                 self._undecided.append(_Undecided(name, detail, rewrite))
         self._decide()
+
+    def _follows(self, name: TableName, relation: RelationId) -> bool:
+        """Whether the table that stands there now is the one that is copied, or was copied already: a reload came before this look."""
+        entry = self._parts.book.by_name(name)
+        if entry is None:
+            return True
+        if entry.state in {TableState.REGISTERED, TableState.COPYING, TableState.RELOADING}:
+            return entry.copy_schema is None or entry.copy_schema.relation == relation
+        return entry.schema is not None and entry.schema.relation == relation
 
     def _decide(self) -> None:
         """Park what the log does not explain; what it may still explain waits until the log was read that far."""

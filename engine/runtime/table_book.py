@@ -168,6 +168,7 @@ class TableBook:
                 state=after,
                 reason=reason if after is TableState.PARKED else None,
                 copied=False,
+                copy_schema=entry.copy_schema if after is TableState.CATCHING_UP else None,
                 resuming=False,
                 deferred_from=(deferred_from if deferred_from is not None else entry.deferred_from) if keeps else None,
             )

@@ -53,11 +53,12 @@ class TablesLook:
     """What changed since the look before.
 
     `faults`: each table with what changed, in words. `rewrites`: those of them where nothing changed but the storage of partitions,
-    which a truncate of the root explains as well.
+    which a truncate of the root explains as well. `replaced`: those that were dropped or made again, with what stands there now.
     """
 
     faults: Mapping[TableName, str]
     rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
+    replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
 
 
 class TableWatch:
@@ -96,9 +97,12 @@ class TableWatch:
             below = _below(connection, names)
         faults: dict[TableName, str] = {}
         writers: dict[TableName, frozenset[int]] = {}
+        replaced: dict[TableName, RelationId] = {}
         with self._lock:
             for name in names:
                 change = self._changed(name, oids.get(name))
+                if change is not None:
+                    replaced[name] = RelationId(oids.get(name, 0))
                 if change is None and name in below and name in self._below:
                     before = self._below[name]
                     change = _change(before, below[name])
@@ -111,11 +115,11 @@ class TableWatch:
                 if change is not None:
                     faults[name] = change
         if not writers:
-            return TablesLook(faults)
+            return TablesLook(faults, replaced=replaced)
         # Read behind the catalog: every transaction whose work was seen there has committed before this position.
         seen_by = current(connector)
         rewrites = {name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by) for name, by in writers.items()}
-        return TablesLook(faults, rewrites)
+        return TablesLook(faults, rewrites, replaced)
 
     def _changed(self, name: TableName, oid: int | None) -> str | None:
         before = self._oids.get(name)

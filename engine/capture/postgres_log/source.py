@@ -116,6 +116,7 @@ class PostgresSource:
             publication_faults=faults,
             partition_faults=changed.faults,
             partition_rewrites=changed.rewrites,
+            replaced=changed.replaced,
             oldest_open=slots.oldest_open(self._connector),
         )
 

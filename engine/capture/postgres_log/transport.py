@@ -172,6 +172,8 @@ class _LibpqTransport:
         if result is not None and result.status == pq.ExecStatus.COPY_BOTH:
             self._add(b"W", b"\0\0\0")
         else:
+            # No copy is under way that could be read from; what follows on the connection is of no interest.
+            self._ended = True
             self._add_error(b"E", result)
 
     def wait(self, timeout_s: float) -> bool:
