@@ -60,6 +60,13 @@ class TablesLook:
     rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
     replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
 
+    def joined(self, later: TablesLook) -> TablesLook:
+        """Both looks as one; what the later one says of a table counts."""
+        rewrites = {n: r for n, r in self.rewrites.items() if n not in later.faults}
+        return TablesLook(
+            {**self.faults, **later.faults}, {**rewrites, **later.rewrites}, {**self.replaced, **later.replaced}
+        )
+
 
 class TableWatch:
     """Remembers tables, and what was below each root, at the first look, and tells what changed since. Any thread may use it."""

@@ -111,6 +111,10 @@ class PostgresSource:
         with self._publishing:
             changed = self._watch.examine(self._connector, tables)
             faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
+            if faults:
+                # A table may have gone between the two looks; then it is the table's trouble and not the publication's.
+                changed = changed.joined(self._watch.examine(self._connector, tables))
+                faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
         return GuardReading(
             slot=slots.status(self._connector, slot),
             publication_faults=faults,
