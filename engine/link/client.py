@@ -218,7 +218,8 @@ class ServerLink:
                 self._demanded.clear()
         elif isinstance(command, Demand):
             with self._state:
-                self._demanded[command.subscription] = command.position
+                known = self._demanded.get(command.subscription, ZERO)
+                self._demanded[command.subscription] = max(known, command.position)
                 self._state.notify_all()
         try:
             self._on_command(command)

@@ -248,7 +248,7 @@ class Forget(Message):
 
 
 class Demand(Message):
-    """Somebody waits for `position`: seal the open batch once capture has passed it. Positions only rise."""
+    """Somebody waits for `position`: seal the open batch once capture has passed it. A lower one than before counts too."""
 
     kind: Literal["demand"] = "demand"
     subscription: str

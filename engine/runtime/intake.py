@@ -257,8 +257,8 @@ class Intake:
 
     def _demand(self, position: Lsn) -> None:
         self._batcher.demand(position)
-        if position > self._demanded:
-            self._demanded = position
+        if position > self.captured:
+            self._demanded = max(self._demanded, position)
             self._demanded_ms = self._clock.monotonic_ms()
             self._asked_ms = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import shutil
 import threading
 from collections.abc import Callable
@@ -72,7 +73,8 @@ class Pipeline:
         self._source: Source | None = None
         self._target: Target | None = None
         self._book = TableBook(reporter.table)
-        self._pending_demand: Lsn | None = None
+        self._demands: list[Lsn] = []
+        """A heap of what is waited for, for a run that starts later."""
         self._whole_reloads: list[str] = []
         self._table_reloads: list[tuple[str, list[TableId]]] = []
         """Asked for while a run was starting; they begin with it."""
@@ -146,9 +148,14 @@ class Pipeline:
 
     def demand(self, position: Lsn) -> None:
         """Somebody waits for this position."""
-        self._pending_demand = max(position, self._pending_demand or position)
-        if self._run is not None:
-            self._run.demand(position)
+        with self._changed:
+            run = self._run
+            if run is not None:
+                while self._demands and self._demands[0] <= run.applied.visible:
+                    heapq.heappop(self._demands)
+            heapq.heappush(self._demands, position)
+        if run is not None:
+            run.demand(position)
 
     def update(self, spec: SubscriptionSpec) -> None:
         """A newer wording of the same assignment: tables added, removed, paused; policies take hold at the next start."""
@@ -318,8 +325,8 @@ class Pipeline:
                 self._reloads.begin(requests.pop(), tables)
         while self._table_reloads:
             self._begin_reload(run, *self._table_reloads.pop(0))
-        if self._pending_demand is not None:
-            run.demand(self._pending_demand)
+        for position in list(self._demands):
+            run.demand(position)
         self._move(SubscriptionEvent.STARTED)
         run.execute()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -45,7 +46,8 @@ class Batcher:
         self._added_end = after.value
         self._wal_end = after.value
         self._wal_moved_ms: int | None = None
-        self._demanded = 0
+        self._demands: list[int] = []
+        """A heap. Each counts by itself: one far ahead must not keep the nearer ones waiting."""
         self._demanded_in_flight = False
         self._cuts: list[int] = []
         self._holds = 0
@@ -84,7 +86,8 @@ class Batcher:
 
     def demand(self, position: Lsn) -> None:
         """Someone waits for `position`: seal as soon as capture has passed it."""
-        self._demanded = max(self._demanded, position.value)
+        if position.value > self._sealed_end:
+            heapq.heappush(self._demands, position.value)
 
     def in_flight_done(self) -> None:
         """The demanded batch was committed or given up; the next one may be sealed by demand."""
@@ -140,9 +143,11 @@ class Batcher:
             self._measured += 1
 
     def _demand_due(self) -> bool:
-        if self._demanded_in_flight or self._demanded <= self._sealed_end:
+        while self._demands and self._demands[0] <= self._sealed_end:
+            heapq.heappop(self._demands)
+        if self._demanded_in_flight or not self._demands:
             return False
-        return self.captured.value >= self._demanded
+        return self.captured.value >= self._demands[0]
 
     def _cut_due(self) -> bool:
         return bool(self._cuts) and self.captured.value >= self._cuts[0]

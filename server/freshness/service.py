@@ -170,7 +170,7 @@ class FreshnessService:
     # Demand and "now"
 
     def _plan_demand(self, subscription: str) -> None:
-        """Send what is demanded when the event loop comes round: many waits at once make one demand."""
+        """Send what is demanded when the event loop comes round: many waits at once make few demands."""
         if subscription not in self._flushing:
             self._flushing.add(subscription)
             asyncio.get_running_loop().call_soon(self._send_demand, subscription)
@@ -178,8 +178,7 @@ class FreshnessService:
     def _send_demand(self, subscription: str) -> None:
         self._flushing.discard(subscription)
         book = self._books.get(subscription)
-        position = book.demand() if book is not None else None
-        if position is not None:
+        for position in book.demand() if book is not None else ():
             self._hub.tell(subscription, Demand(subscription=subscription, position=position))
 
     def added(self, subscription: str) -> None:

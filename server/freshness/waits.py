@@ -6,6 +6,7 @@ Who waits for which position and tables, and whose time has come. Pure.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -69,8 +70,9 @@ class WaitBook:
         self._far: list[tuple[int, int, Wait]] = []
         self._waits: dict[int, Wait] = {}
         self._numbers: dict[Wait, int] = {}
-        self._demand: Lsn | None = None
-        self._demanded: Lsn | None = None
+        self._wanted: set[Lsn] = set()
+        self._demanded: list[Lsn] = []
+        """What was demanded and is not applied yet, in order."""
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -88,7 +90,7 @@ class WaitBook:
         entry = (wait.position.value, number, wait)
         heapq.heappush(self._by_position, entry)
         if self._near(wait.position):
-            self._want(wait.position)
+            self._wanted.add(wait.position)
         else:
             heapq.heappush(self._far, entry)
         return True
@@ -124,7 +126,7 @@ class WaitBook:
 
     def rewound(self) -> None:
         """The applied position went back: waits that it had reached have to be reached again."""
-        self._demanded = None
+        self._demanded.clear()
         for number, wait in self._waits.items():
             if wait.due:
                 wait.due = False
@@ -138,18 +140,25 @@ class WaitBook:
         affected = [w for w in self._waits.values() if tables is None or not w.tables.isdisjoint(tables)]
         return sum(self._settle(wait) for wait in sorted(affected, key=lambda w: w.position.value))
 
-    def demand(self) -> Lsn | None:
-        """The highest position that somebody waits for, once: None until a higher one is wanted."""
-        demand, self._demand = self._demand, None
-        if demand is not None:
-            self._demanded = demand
-        return demand
+    def demand(self) -> list[Lsn]:
+        """The positions to be demanded now, in order, each once.
+
+        A position that is known to exist covers those before it; one beyond may never come, so it covers nothing but itself.
+        """
+        if self.picture.applied is not None:
+            del self._demanded[: bisect_left(self._demanded, self.picture.applied)]
+        fresh: list[Lsn] = []
+        for position in sorted(self._wanted, reverse=True):
+            if not self._covered(position):
+                insort(self._demanded, position)
+                fresh.append(position)
+        self._wanted.clear()
+        return fresh[::-1]
 
     def forget_demand(self) -> None:
-        """A new engine, or the same with a new stream, has not heard of any demand: name the highest again."""
-        near = [wait.position for wait in self._waits.values() if not wait.due and self._near(wait.position)]
-        self._demand = max(near) if near else None
-        self._demanded = None
+        """A new engine, or the same with a new stream, has not heard of any demand: name all again."""
+        self._wanted = {wait.position for wait in self._waits.values() if not wait.due and self._near(wait.position)}
+        self._demanded.clear()
 
     def end_all(self, verdict: Verdict) -> None:
         """End every wait, because the subscription is gone."""
@@ -198,12 +207,14 @@ class WaitBook:
         while self._far and self._near(Lsn(self._far[0][0])):
             wait = heapq.heappop(self._far)[2]
             if wait.open:
-                self._want(wait.position)
+                self._wanted.add(wait.position)
 
-    def _want(self, position: Lsn) -> None:
-        known = self._demand or self._demanded
-        if known is None or known < position:
-            self._demand = position
+    def _covered(self, position: Lsn) -> bool:
+        at = bisect_left(self._demanded, position)
+        if at == len(self._demanded):
+            return False
+        following, furthest = self._demanded[at], self.picture.furthest
+        return following == position or (furthest is not None and following <= furthest)
 
     def _sweep(self) -> None:
         for heap in (self._by_position, self._far):

@@ -62,22 +62,36 @@ def test_a_position_already_applied_ends_at_once_also_while_paused() -> None:
     assert seen.satisfied
     assert not book.add(ahead.wait)
     assert ahead.refused
-    assert book.demand() is None
+    assert book.demand() == []
 
 
-def test_the_highest_position_is_demanded_once() -> None:
+def test_of_positions_that_exist_only_the_highest_is_demanded_and_once() -> None:
     book = _book()
+    book.picture.source = Lsn(100)
     for position in (20, 50, 30):
         book.add(_watch(position).wait)
-    assert book.demand() == Lsn(50)
-    assert book.demand() is None
+    assert book.demand() == [Lsn(50)]
+    assert book.demand() == []
     book.add(_watch(40).wait)
-    assert book.demand() is None
+    assert book.demand() == []
     book.add(_watch(60).wait)
-    assert book.demand() == Lsn(60)
+    assert book.demand() == [Lsn(60)]
 
 
-def test_a_new_stream_hears_the_highest_outstanding_demand() -> None:
+def test_a_position_that_may_never_come_does_not_stand_for_the_nearer_ones() -> None:
+    book = _book()
+    for position in (20, 90, 30):
+        book.add(_watch(position).wait)
+    assert book.demand() == [Lsn(20), Lsn(30), Lsn(90)]
+    book.picture.source = Lsn(50)
+    book.add(_watch(40).wait)
+    assert book.demand() == [Lsn(40)]
+    book.add(_watch(35).wait)
+    book.add(_watch(90).wait)
+    assert book.demand() == []
+
+
+def test_a_new_stream_hears_the_outstanding_demand_again() -> None:
     book = _book()
     last = _watch(60)
     book.add(_watch(50).wait)
@@ -85,7 +99,7 @@ def test_a_new_stream_hears_the_highest_outstanding_demand() -> None:
     book.demand()
     book.drop(last.wait)
     book.forget_demand()
-    assert book.demand() == Lsn(50)
+    assert book.demand() == [Lsn(50)]
 
 
 def test_a_position_far_away_is_not_demanded_before_it_comes_near() -> None:
@@ -93,10 +107,10 @@ def test_a_position_far_away_is_not_demanded_before_it_comes_near() -> None:
     far = 10 + HORIZON_BYTES + 5
     book.add(_watch(far).wait)
     book.add(_watch(20).wait)
-    assert book.demand() == Lsn(20)
+    assert book.demand() == [Lsn(20)]
     book.picture.applied = Lsn(20)
     book.progressed()
-    assert book.demand() == Lsn(far)
+    assert book.demand() == [Lsn(far)]
 
 
 def test_a_dropped_wait_hears_nothing() -> None:

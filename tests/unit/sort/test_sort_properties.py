@@ -366,6 +366,20 @@ def test_a_transaction_behind_a_sealed_position_is_a_fault() -> None:
     assert caught.value.kind is FaultKind.INTERNAL
 
 
+def test_a_demand_far_ahead_does_not_keep_a_nearer_one_waiting() -> None:
+    batcher = Batcher(BatchPolicy(), Lsn(0))
+    for demanded in (9000, 100, 300, 100, 200):
+        batcher.demand(Lsn(demanded))
+    ends = []
+    for read in (99, 100, 250, 8999, 9000):
+        batcher.advance(Lsn(read))
+        while (batch := batcher.seal(0, bytes_of)) is not None:
+            assert batch.demanded
+            ends.append(batch.end.value)
+            batcher.in_flight_done()
+    assert ends == [100, 250, 8999, 9000]
+
+
 def test_age_is_told_ahead() -> None:
     batcher = Batcher(BatchPolicy(max_age_ms=200), Lsn(0))
     assert batcher.due_in_ms(0) is None
