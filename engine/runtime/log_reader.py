@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
 from engine.model.subscription import ConnectionSpec, QueueMode
 from engine.queue import SegmentWriter
@@ -111,7 +111,7 @@ class _Reader:
         self._config = config
         self._engine = engine
         self._held = False
-        self._confirmed = config.start
+        self._confirmed = ZERO
         self._stopped = False
         self._noted = 0.0
 

@@ -355,6 +355,25 @@ def test_a_new_session_goes_on_at_what_was_confirmed_and_confirming_never_goes_b
     again.stream.close()
 
 
+def test_a_session_confirms_nothing_by_itself_wherever_it_begins(origin: Origin, tail: Tail) -> None:
+    run(origin, "INSERT INTO notes VALUES (1, 'x')")
+    tail.past(origin.source.now())
+    ahead = tail.wal_end
+    tail.stream.close()
+    origin.source.terminate_reader(origin.slot, APPLICATION)
+    again = opened(origin, ahead)
+    run(origin, "INSERT INTO notes VALUES (2, 'x')")
+    assert ids(origin, again.past(origin.source.now())) == [2]
+    again.stream.ask_position()
+    again.stream.confirm(Lsn(0))
+    again.past(origin.source.now())
+    again.stream.close()
+    origin.source.terminate_reader(origin.slot, APPLICATION)
+    once_more = opened(origin, tail.start)
+    assert ids(origin, once_more.past(origin.source.now())) == [1, 2]
+    once_more.stream.close()
+
+
 def test_what_was_not_confirmed_comes_again(origin: Origin, tail: Tail) -> None:
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
     with origin.session() as session:

@@ -98,8 +98,9 @@ class PostgresLogStream:
         self._inbox = Inbox(_INBOX_BYTES)
         self._wal_end = start.value
         self._reported_end = start.value
-        self._confirmed = start.value
-        self._told = start.value
+        # What was read before `start` may be nowhere but in this process: nothing is confirmed before `confirm` says so.
+        self._confirmed = 0
+        self._told = 0
         self._told_at = time.monotonic()
         self._server_time = 0
         self._in_stream_xid = 0

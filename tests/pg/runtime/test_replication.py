@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from engine.link.messages import BatchReport, EventReport, ReloadReport, SchemaVersion
+from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, QueueMode
 from engine.model.subscription_state import DesiredState
+from engine.runtime.run import ReplicationRun
+from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -115,6 +119,27 @@ def test_a_killed_log_reader_is_replaced(shop: Database, replicate: Replicate) -
         replica.assert_equal()
     died = [r for r in replica.reports.all() if isinstance(r, EventReport) and r.code == "log_reader_died"]
     assert len(died) == 3
+
+
+def _has_read(run: ReplicationRun, end: Lsn) -> bool:
+    return run.captured >= end
+
+
+def test_a_new_log_reader_releases_nothing_that_only_the_queue_holds(shop: Database, replicate: Replicate) -> None:
+    replica = replicate(shop, [table("orders")], batch=BatchPolicy(max_age_ms=3_600_000))
+    for note in ("read by the reader that is killed", "read by its successor"):
+        run = replica.pipeline.run
+        assert run is not None
+        shop.execute("UPDATE orders SET note = %s WHERE id < 100", [note])
+        end = replica.pipeline.now()
+        until(partial(_has_read, run, end))
+        assert replica.applied() < end
+        pid = run.reader_pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+    replica.restart()
+    replica.wait_state("running")
+    replica.assert_equal()
 
 
 def test_pausing_and_stopping_the_subscription(shop: Database, replicate: Replicate) -> None:
