@@ -121,7 +121,7 @@ class LogStream(Protocol):
         ...
 
     def confirm(self, durable: Lsn) -> None:
-        """Tell the source that everything up to `durable` may be released. Never goes back."""
+        """Tell the source that everything up to `durable` may be released. Never goes back; before it, nothing is released."""
         ...
 
     def ask_position(self) -> None:
@@ -208,6 +208,8 @@ class GuardReading:
     """Those of `partition_faults` that are none if the log explains them."""
     replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
     """Those of `partition_faults` that tell of a table dropped or made again, with what stands there now; 0 = nothing."""
+    marks: Mapping[TableName, str] = field(default_factory=dict)
+    """For tables with parts below them: what those parts are at present, as text that only the source reads (see `remember`)."""
     oldest_open: str | None = None
     """The open source transaction that holds the log, as `pid 123, open for 45 s`."""
 
@@ -275,7 +277,17 @@ class Source(Protocol):
         """End our own older walsender on this slot by pid; SLOT_IN_USE where it is someone else's."""
         ...
 
-    def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading: ...
+    def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
+        """One look, compared with the look before; the first one with what `remember` handed in, where it did."""
+        ...
+
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        """Compare with these marks of an earlier reading, whoever took it, instead of what `prepare` found. Before the first look."""
+        ...
+
+    def accept(self, table: TableName, relation: RelationId) -> None:
+        """A table that a reading told as replaced is followed as it stands there now: its publication is watched again."""
+        ...
 
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""

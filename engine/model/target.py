@@ -26,6 +26,8 @@ class TableRecord:
     """Changes up to here are in it; less than the subscription's where the table is paused or parked."""
     parked: str | None = None
     """Code of the fault that parked it."""
+    mark: str | None = None
+    """What the source showed below the table when it was last looked at (GuardReading.marks); None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class BatchCommit:
     removed: tuple[TableId, ...] = ()
     stale: tuple[TableId, ...] = ()
     """Tables whose changes are kept elsewhere from this batch on; recorded as not ready, so that a crash makes them copied anew."""
+    marks: Mapping[TableId, str | None] = field(default_factory=dict)
+    """New marks of tables. Others keep theirs, but a table that is parked or handed over loses it where none is given here."""
 
 
 @dataclass(frozen=True, slots=True)

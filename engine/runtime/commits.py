@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +31,7 @@ class Applied:
 
 
 class CommitStage:
-    """Commits batches one after another. Used by one thread; `applied` may be read from any."""
+    """Commits batches one after another. Used by one thread; `applied` may be read, and `note` called, from any."""
 
     def __init__(
         self,
@@ -53,6 +55,13 @@ class CommitStage:
         self._number: BatchId | None = None
         self._complete: set[TableId] = set()
         self._known_parked: set[TableId] = set()
+        self._marks_lock = threading.Lock()
+        self._marks: dict[TableId, str] = {}
+        """As the target has them."""
+        self._noted: dict[TableId, str] = {}
+        """Marks that the next target transaction writes."""
+        self._unmarked: dict[TableId, Lsn] = {}
+        """End of the last batch that took a table's mark away: a look that began before it may show the table as it was."""
         self.applied = Applied(start, start)
 
     def begin(self, progress: TargetProgress) -> None:
@@ -65,11 +74,28 @@ class CommitStage:
             )
         self._complete = {t for t, record in progress.tables.items() if record.ready}
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
+        ready = {t: record.mark for t, record in progress.tables.items() if record.ready}
+        self._marks = {t: mark for t, mark in ready.items() if mark is not None}
+
+    def note(self, marks: Mapping[TableId, str], as_of: Lsn) -> bool:
+        """What the source showed below these tables, to be written with the next target transaction. From any thread.
+
+        `as_of`: the log had been read up to here when the look began. True where there is something new to write.
+        """
+        with self._marks_lock:
+            before = dict(self._noted)
+            for table, mark in marks.items():
+                if as_of < self._unmarked.get(table, as_of):
+                    continue
+                self._noted.pop(table, None)
+                if self._marks.get(table) != mark:
+                    self._noted[table] = mark
+            return any(before.get(table) != mark for table, mark in self._noted.items())
 
     def settle(self) -> None:
         """Write what is visible but not yet in the progress record. Call when no batch is being committed any more."""
         parked = self._newly_parked()
-        if self._number is not None and (self.applied.visible > self.applied.written or parked):
+        if self._number is not None and (self.applied.visible > self.applied.written or parked or self._noted):
             self._put(self._number, self.applied.visible, parked)
             self.applied = Applied(self.applied.visible, self.applied.visible)
 
@@ -84,7 +110,7 @@ class CommitStage:
         self._number = computed.planned.number
         self._stale |= computed.planned.stale
         self._stale -= commits.keys()
-        changed = bool(commits or self._removed or self._stale)
+        changed = bool(commits or self._removed or self._stale or self._noted)
         due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
         end = computed.planned.batch.end
         written = changed or must_write or (due and end > self.applied.written)
@@ -169,6 +195,7 @@ class CommitStage:
     def _put(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit]) -> None:
         """One target transaction."""
         removed = tuple(self._removed)
+        marks = self._marks_with(commits, end)
         self._target.commit(
             BatchCommit(
                 subscription=self._spec.name,
@@ -178,14 +205,38 @@ class CommitStage:
                 tables=tuple(commits.values()),
                 removed=removed,
                 stale=tuple(self._stale),
+                marks=marks,
             )
         )
+        self._marks_written(marks)
         whole = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | whole) - self._stale
         self._known_parked = (self._known_parked - whole) | {t for t, c in commits.items() if c.parked is not None}
         self._removed = [table for table in self._removed if table not in removed]
         self._stale.clear()
         self._written_ms = self._clock.monotonic_ms()
+
+    def _marks_with(self, commits: Mapping[TableId, TableCommit], end: Lsn) -> dict[TableId, str | None]:
+        """What was noted, and no mark for tables whose mark would be held against them at the next start.
+
+        A truncate explains new storage only while it is in the log; behind a hand-over the source may have changed since the look.
+        """
+        with self._marks_lock:
+            lost = {table for table, commit in commits.items() if _unmarks(commit)}
+            for table in lost:
+                self._noted.pop(table, None)
+                self._unmarked[table] = end
+            return {**self._noted, **dict.fromkeys(lost & self._marks.keys())}
+
+    def _marks_written(self, marks: Mapping[TableId, str | None]) -> None:
+        with self._marks_lock:
+            for table, mark in marks.items():
+                if mark is None:
+                    self._marks.pop(table, None)
+                    continue
+                self._marks[table] = mark
+                if self._noted.get(table) == mark:
+                    del self._noted[table]
 
     def _newly_parked(self) -> dict[TableId, TableCommit]:
         """Complete tables that something other than a batch parked: were it not written, the next start would take them for whole."""
@@ -224,6 +275,10 @@ class CommitStage:
             committed_us=self._clock.wall_us(),
             path=computed.path,
         )
+
+
+def _unmarks(commit: TableCommit) -> bool:
+    return commit.handover or commit.parked is not None or any(change.truncated for change in commit.changes)
 
 
 def _has_rows(changes: TableChanges) -> bool:

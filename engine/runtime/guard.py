@@ -6,12 +6,12 @@ First rung of the guard's ladder: a warning event when the slot holds back much 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import RelationId, TableName
+from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
@@ -30,6 +30,10 @@ def _none_truncated(xid: int) -> Container[int]:
     return ()
 
 
+def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
+    del marks, as_of
+
+
 @dataclass(frozen=True, slots=True)
 class _Undecided:
     """A root whose partitions got new storage; whether by a truncate of the root, the log will tell."""
@@ -42,7 +46,8 @@ class _Undecided:
 class Guard:
     """Watches one source for one run. `checked`: publications are known to have been right up to this position.
 
-    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log.
+    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log. `note` gets the marks
+    of live tables that are as they should be, and up to where the log had been read when the look at them began.
     """
 
     def __init__(
@@ -51,11 +56,13 @@ class Guard:
         captured: Callable[[], Lsn],
         confirm: Callable[[], None],
         truncated_by: Callable[[int], Container[int]] = _none_truncated,
+        note: Callable[[Mapping[TableId, str], Lsn], None] = _not_noted,
     ) -> None:
         self._parts = parts
         self._captured = captured
         self._confirm = confirm
         self._truncated_by = truncated_by
+        self._note = note
         self._undecided: list[_Undecided] = []
         self._tables: tuple[TableSpec, ...] = parts.spec.tables
         self._warned = False
@@ -83,6 +90,7 @@ class Guard:
             self._judge_publications(reading)
             self.checked = max(self.checked, captured)
         self._judge_partitions(reading)
+        self._note_marks(reading, captured)
         self.source_end = self._parts.source.current()
         self.retained_bytes = reading.slot.retained_bytes
         self._warn(reading)
@@ -105,9 +113,10 @@ class Guard:
         for name, detail in reading.partition_faults.items():
             rewrite = reading.partition_rewrites.get(name)
             if name in reading.replaced and self._follows(name, reading.replaced[name]):
+                self._parts.source.accept(name, reading.replaced[name])
                 continue
             if rewrite is None:
-                self._park(name, detail)
+                self._park(name, _kind(reading, name), detail)
             else:
                 self._undecided.append(_Undecided(name, detail, rewrite))
         self._decide()
@@ -131,13 +140,24 @@ class Guard:
             if captured < one.rewrite.seen_by:
                 waiting.append(one)
             else:
-                self._park(one.name, one.detail)
+                self._park(one.name, FaultKind.TABLE_PARTITIONS_CHANGED, one.detail)
         self._undecided = waiting
 
-    def _park(self, name: TableName, detail: str) -> None:
+    def _park(self, name: TableName, kind: FaultKind, detail: str) -> None:
         entry = self._parts.book.by_name(name)
         if entry is not None:
-            self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+            self._parts.book.park(entry.table, kind.value, detail)
+
+    def _note_marks(self, reading: GuardReading, captured: Lsn) -> None:
+        """What a later start compares with; not of a table of which something was found that parks it, or is not decided yet."""
+        doubted = reading.partition_faults.keys() | {one.name for one in self._undecided}
+        marks = {}
+        for name, mark in reading.marks.items():
+            entry = self._parts.book.by_name(name) if name not in doubted else None
+            if entry is not None and entry.state is TableState.LIVE:
+                marks[entry.table] = mark
+        if marks:
+            self._note(marks, captured)
 
     def _warn(self, reading: GuardReading) -> None:
         budget = self._budget(reading)
@@ -163,3 +183,11 @@ class Guard:
         if safe is not None:
             budget = min(budget, reading.slot.retained_bytes + max(safe, 0))
         return max(1, budget)
+
+
+def _kind(reading: GuardReading, name: TableName) -> FaultKind:
+    """What a table parks with that the log tells nothing of."""
+    stands = reading.replaced.get(name)
+    if stands is None:
+        return FaultKind.TABLE_PARTITIONS_CHANGED
+    return FaultKind.TABLE_STRUCTURE_CHANGED if stands else FaultKind.TABLE_MISSING

@@ -32,7 +32,7 @@ from engine.runtime.reporting import Reporter
 from engine.runtime.run import ReplicationRun, RunParts
 from engine.runtime.settings import EngineSettings
 from engine.runtime.slot_mark import SlotMark
-from engine.runtime.startup import StartPoint, reset_point, start_point, why_not_described
+from engine.runtime.startup import StartPoint, known_marks, reset_point, start_point, why_not_described
 from engine.runtime.table_book import TableBook, TableEntry
 from engine.runtime.targets import TargetRegistry
 
@@ -331,7 +331,10 @@ class Pipeline:
         run.execute()
 
     def _fill_book(self, subscription: SubscriptionSpec, source: Source, point: StartPoint) -> None:
-        """Every table as the target's own record has it; what is not ready there is copied."""
+        """Every table as the target's own record has it; what is not ready there is copied.
+
+        What the source did meanwhile below tables that go on is told by the guard's first look.
+        """
         described = source.describe(subscription.tables)
         for spec in subscription.tables:
             entry = _entry(spec, point)
@@ -345,6 +348,8 @@ class Pipeline:
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+        followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
+        source.remember(known_marks([entry.spec for entry in followed], point.progress))
 
     def _open_source(self) -> Source:
         if self._source is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -126,7 +126,9 @@ class ReplicationRun:
             parts.settings.position_write_s * 1000,
         )
         self._commits.begin(parts.start.progress)
-        self._guard = Guard(parts, lambda: self._intake.captured, self._confirm, self._intake.truncated_by)
+        self._guard = Guard(
+            parts, lambda: self._intake.captured, self._confirm, self._intake.truncated_by, self._note_marks
+        )
         self.cuts = CutDesk(parts, self._intake, self._staging)
         self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end, self._removals_written)
         parts.book.watch(self.copies.table_ended)
@@ -224,6 +226,10 @@ class ReplicationRun:
         """Tables were added: publish and copy them. Those known already keep what they have."""
         self._guard.watch(tables)
         self.copies.begin_missing()
+
+    def _note_marks(self, marks: Mapping[TableId, str], as_of: Lsn) -> None:
+        if self._commits.note(marks, as_of):
+            self.flush(self._intake.captured)
 
     def _removals_written(self) -> bool:
         return not self._commits.removals_pending

@@ -5,9 +5,11 @@ Nothing here skips a gap by itself; where one is found, the subscription fails w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, SlotStatus, Source, SourceIdentity
@@ -79,6 +81,14 @@ def why_not_described(source: Source, table: TableSpec) -> EngineFault:
             return EngineFault(FaultKind.TABLE_NO_IDENTITY, str(table.source), f"{finding.what}. {finding.remedy}")
     detail = f"{table.source} is not on the source, or the user may not see it"
     return EngineFault(FaultKind.TABLE_MISSING, str(table.source), detail)
+
+
+def known_marks(tables: Iterable[TableSpec], progress: TargetProgress) -> dict[TableName, str]:
+    """What the source showed below these tables when they were last looked at, for those whose rows are complete."""
+    records = [(table.source, progress.tables.get(table.table)) for table in tables]
+    return {
+        name: r.mark for name, r in records if r is not None and r.ready and r.parked is None and r.mark is not None
+    }
 
 
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:

@@ -143,11 +143,20 @@ class Pipeline:
             assert self.target.append_copy(table, inserts(schema, rows)) == len(rows)
         self.commit(TableCommit(table, schema, schema.name, handover=True))
 
-    def commit(self, *tables: TableCommit, removed: Sequence[TableId] = ()) -> Lsn:
+    def commit(
+        self,
+        *tables: TableCommit,
+        removed: Sequence[TableId] = (),
+        stale: Sequence[TableId] = (),
+        marks: Mapping[TableId, str | None] | None = None,
+    ) -> Lsn:
         """The next batch; the counters move only when it succeeded."""
         end = Lsn(self.end + 100)
         number = BatchId(self.batch + 1)
-        self.target.commit(BatchCommit(self.subscription, self.epoch, number, end, tables, tuple(removed)))
+        batch = BatchCommit(
+            self.subscription, self.epoch, number, end, tables, tuple(removed), tuple(stale), marks or {}
+        )
+        self.target.commit(batch)
         self.batch, self.end = number, end.value
         return end
 

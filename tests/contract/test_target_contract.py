@@ -453,6 +453,55 @@ def test_a_stale_table_is_complete_again_when_it_resumes(pipeline: Pipeline) -> 
     assert pipeline.rows(orders) == [(1, "new", None), (2, "late", None)]
 
 
+# Marks
+
+
+def mark_of(pipeline: Pipeline, table: TableId) -> str | None:
+    return pipeline.target.progress(SUBSCRIPTION).tables[table].mark  # type: ignore[union-attr]
+
+
+def test_a_mark_is_written_with_its_batch_and_taken_away_again(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.load(ITEMS, items, [])
+    assert mark_of(pipeline, ORDERS) is None
+    text = "[16384,[[7,\"public.\u00e9 'x'\",9]]]"
+    pipeline.commit(marks={ORDERS: text})
+    assert (mark_of(pipeline, ORDERS), mark_of(pipeline, ITEMS)) == (text, None)
+    pipeline.commit(
+        TableCommit(ORDERS, orders, orders.name, (changes(ORDERS, truncated=True),)), marks={ORDERS: None, ITEMS: "m"}
+    )
+    assert (mark_of(pipeline, ORDERS), mark_of(pipeline, ITEMS)) == (None, "m")
+
+
+def test_a_mark_of_a_batch_that_fails_is_not_written(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [])
+    gone = TableCommit(ORDERS, orders, orders.name, (changes(ORDERS, delete=keys(orders, [(9,)])),))
+    fault_of(lambda: pipeline.commit(gone, marks={ORDERS: "m"}))
+    assert mark_of(pipeline, ORDERS) is None
+
+
+def test_a_mark_stays_over_ordinary_batches(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.commit(marks={ORDERS: "m"})
+    pipeline.change(ORDERS, orders, changes(ORDERS, insert=inserts(orders, [(2, "x", None)])))
+    assert mark_of(pipeline, ORDERS) == "m"
+    narrower = with_columns(orders, *orders.columns[:2])
+    pipeline.change(ORDERS, narrower)
+    assert mark_of(pipeline, ORDERS) == "m"
+    pipeline.commit(stale=[ORDERS])
+    pipeline.commit(TableCommit(ORDERS, narrower, orders.name, resumed=True))
+    assert mark_of(pipeline, ORDERS) == "m"
+
+
+def test_a_mark_goes_with_a_hand_over_and_with_parking(pipeline: Pipeline) -> None:
+    for table, schema in ((ORDERS, orders), (ITEMS, items)):
+        pipeline.load(table, schema, [])
+        pipeline.commit(marks={table: "m"})
+    pipeline.load(ORDERS, orders, [])
+    pipeline.commit(TableCommit(ITEMS, items, items.name, parked="table_partitions_changed"))
+    assert (mark_of(pipeline, ORDERS), mark_of(pipeline, ITEMS)) == (None, None)
+
+
 # Names
 
 
@@ -646,6 +695,7 @@ def test_all_is_still_there_when_the_target_is_opened_again(target_kind: str, tm
         logs, columns=(*logs.columns, Column("e", SourceType("mood", category="e", oid=7), 9, False, "sad", "text"))
     )
     pipeline.load(LOGS, odd, [])
+    pipeline.commit(marks={ORDERS: "m"})
     before = first.progress(SUBSCRIPTION)
     first.close()
     second = TARGETS[target_kind](tmp_path)

@@ -43,6 +43,8 @@ class BatchWriter:
                     applied.append(commit.table)
         if applied:
             self._records.write_applied(batch.subscription, applied, batch.end)
+        if batch.marks:
+            self._records.write_marks(batch.subscription, batch.marks)
         if batch.stale:
             self._records.mark_unready(batch.subscription, batch.stale)
         if batch.removed:
@@ -80,6 +82,7 @@ class BatchWriter:
                 ready=True,
                 applied=batch.end,
                 parked=reservation.parked,
+                mark=reservation.mark,
             )
             self._records.write_table(batch.subscription, record)
         self._change(commit, reservation.target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.target import TableRecord, TargetProgress
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of the tables below; raised when they change."""
 
 _DDL = (
@@ -23,7 +23,7 @@ _DDL = (
     " position VARCHAR NOT NULL, system_id VARCHAR NOT NULL, timeline BIGINT NOT NULL, slot VARCHAR NOT NULL)",
     "CREATE TABLE {own}.tables (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
     " target_schema VARCHAR NOT NULL, target_name VARCHAR NOT NULL, structure VARCHAR, ready BOOLEAN NOT NULL,"
-    " applied VARCHAR NOT NULL, parked VARCHAR, removed BOOLEAN NOT NULL)",
+    " applied VARCHAR NOT NULL, parked VARCHAR, removed BOOLEAN NOT NULL, mark VARCHAR)",
     "CREATE TABLE {own}.copies (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
     " target_schema VARCHAR NOT NULL, hidden_name VARCHAR NOT NULL, structure VARCHAR NOT NULL)",
 )
@@ -55,6 +55,7 @@ class Reservation:
     applied: Lsn
     parked: str | None
     removed: bool
+    mark: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class Records:
     ) -> list[Reservation]:
         """Rows of `penstock.tables`: of one subscription or all, of the given tables or all; removed ones included."""
         sql = (
-            f"SELECT table_id, target_schema, target_name, structure, ready, applied, parked, removed"
+            f"SELECT table_id, target_schema, target_name, structure, ready, applied, parked, removed, mark"
             f" FROM {self._own}.tables WHERE ($1 IS NULL OR subscription = $1)"
             f" AND ($2 IS NULL OR list_contains(CAST($2 AS VARCHAR[]), table_id)) ORDER BY table_id"
         )
@@ -161,7 +162,7 @@ class Records:
             [subscription, [table, *instead_of]],
         )
         self._connection.execute(
-            f"INSERT INTO {self._own}.tables VALUES (?, ?, ?, ?, NULL, false, '0/0', NULL, false)",
+            f"INSERT INTO {self._own}.tables VALUES (?, ?, ?, ?, NULL, false, '0/0', NULL, false, NULL)",
             [subscription, table, target.schema, target.name],
         )
 
@@ -171,7 +172,7 @@ class Records:
             f"DELETE FROM {self._own}.tables WHERE subscription = ? AND table_id = ?", [subscription, record.table]
         )
         self._connection.execute(
-            f"INSERT INTO {self._own}.tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, false)",
+            f"INSERT INTO {self._own}.tables VALUES (?, ?, ?, ?, ?, ?, ?, ?, false, ?)",
             [
                 subscription,
                 record.table,
@@ -181,6 +182,7 @@ class Records:
                 record.ready,
                 str(record.applied),
                 record.parked,
+                record.mark,
             ],
         )
 
@@ -191,6 +193,13 @@ class Records:
             " WHERE subscription = ? AND list_contains(CAST(? AS VARCHAR[]), table_id)",
             [str(end), subscription, list(tables)],
         )
+
+    def write_marks(self, subscription: SubscriptionName, marks: Mapping[TableId, str | None]) -> None:
+        for table, mark in marks.items():
+            self._connection.execute(
+                f"UPDATE {self._own}.tables SET mark = ? WHERE subscription = ? AND table_id = ?",
+                [mark, subscription, table],
+            )
 
     def mark_removed(self, subscription: SubscriptionName, tables: Sequence[TableId]) -> None:
         self._connection.execute(
@@ -228,7 +237,7 @@ class Records:
 def progress_of(position: Position, reservations: Sequence[Reservation]) -> TargetProgress:
     """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
     tables = {
-        r.table: TableRecord(r.table, r.target, r.schema, r.ready, r.applied, r.parked)
+        r.table: TableRecord(r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark)
         for r in reservations
         if r.schema is not None and not r.removed
     }
@@ -240,4 +249,4 @@ def progress_of(position: Position, reservations: Sequence[Reservation]) -> Targ
 def _reservation(row: tuple[Any, ...]) -> Reservation:
     schema = from_text(row[3]) if row[3] is not None else None
     target = TableName(row[1], row[2])
-    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7])
+    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8])

@@ -5,6 +5,7 @@ Below a root these are partitions that are detached, attached full, truncated or
 
 from __future__ import annotations
 
+import json
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ _CREATED_IN_PLACE = 2
 """CREATE TABLE … PARTITION OF enters the partition two commands behind its row type; CREATE and ATTACH lie further apart."""
 
 _OIDS = """
-SELECT n.nspname, c.relname, c.oid FROM unnest(%s::text[], %s::text[]) AS w(s, t)
+SELECT n.nspname, c.relname, c.oid, c.relkind = 'p' FROM unnest(%s::text[], %s::text[]) AS w(s, t)
 JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
 """
 _LEAVES = """
@@ -54,22 +55,30 @@ class TablesLook:
 
     `faults`: each table with what changed, in words. `rewrites`: those of them where nothing changed but the storage of partitions,
     which a truncate of the root explains as well. `replaced`: those that were dropped or made again, with what stands there now.
+    `marks`: what is below each root, for `TableWatch.remember`.
     """
 
     faults: Mapping[TableName, str]
     rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
     replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
+    marks: Mapping[TableName, str] = field(default_factory=dict)
 
     def joined(self, later: TablesLook) -> TablesLook:
         """Both looks as one; what the later one says of a table counts."""
         rewrites = {n: r for n, r in self.rewrites.items() if n not in later.faults}
         return TablesLook(
-            {**self.faults, **later.faults}, {**rewrites, **later.rewrites}, {**self.replaced, **later.replaced}
+            {**self.faults, **later.faults},
+            {**rewrites, **later.rewrites},
+            {**self.replaced, **later.replaced},
+            later.marks,
         )
 
 
 class TableWatch:
-    """Remembers tables, and what was below each root, at the first look, and tells what changed since. Any thread may use it."""
+    """Remembers tables, and what was below each root, at the first look or before, and tells what changed since.
+
+    Any thread may use it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,6 +91,20 @@ class TableWatch:
         """Tables that were dropped, and maybe made again, since they were first seen; until `settle`."""
         with self._lock:
             return frozenset(self._gone)
+
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        """What an earlier look, of this watch or another, saw below these roots: the next look is compared with that."""
+        seen = {name: _from_mark(mark) for name, mark in marks.items()}
+        with self._lock:
+            for name, (oid, members) in seen.items():
+                self._oids[name], self._below[name] = oid, members
+
+    def accept(self, name: TableName, relation: RelationId) -> None:
+        """A table told as gone is followed as it is now; what the last look saw of it counts. Nothing where it was settled since."""
+        with self._lock:
+            if name in self._gone:
+                self._gone.discard(name)
+                self._oids[name] = relation
 
     def settle(self, tables: Sequence[TableSpec]) -> None:
         """These tables are taken up anew: what they are at the next look counts."""
@@ -100,8 +123,10 @@ class TableWatch:
         """As `look`, with what it takes to tell a truncate of a root from one of a partition. Each change is told once."""
         names = [t.source for t in tables]
         with connector.session() as connection:
-            oids = _oids(connection, names)
+            oids, roots = _oids(connection, names)
             below = _below(connection, names)
+        for name in roots:
+            below.setdefault(name, {})
         faults: dict[TableName, str] = {}
         writers: dict[TableName, frozenset[int]] = {}
         replaced: dict[TableName, RelationId] = {}
@@ -121,12 +146,13 @@ class TableWatch:
                     self._below[name] = below[name]
                 if change is not None:
                     faults[name] = change
+            marks = {n: _to_mark(oids[n], below[n]) for n in roots if n not in self._gone}
         if not writers:
-            return TablesLook(faults, replaced=replaced)
+            return TablesLook(faults, replaced=replaced, marks=marks)
         # Read behind the catalog: every transaction whose work was seen there has committed before this position.
         seen_by = current(connector)
         rewrites = {name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by) for name, by in writers.items()}
-        return TablesLook(faults, rewrites, replaced)
+        return TablesLook(faults, rewrites, replaced, marks)
 
     def _changed(self, name: TableName, oid: int | None) -> str | None:
         before = self._oids.get(name)
@@ -140,9 +166,24 @@ class TableWatch:
         return "the table was dropped" if oid is None else "the table was dropped and created again"
 
 
-def _oids(connection: PostgresConnection, names: Sequence[TableName]) -> dict[TableName, int]:
+def _to_mark(oid: int, members: Mapping[int, _Member]) -> str:
+    """A root and its members as text; equal where nothing changed that a later look would tell."""
+    listed = [[number, member.name, member.relfilenode] for number, member in sorted(members.items())]
+    return json.dumps([oid, listed], ensure_ascii=False, separators=(",", ":"))
+
+
+def _from_mark(mark: str) -> tuple[int, dict[int, _Member]]:
+    oid, listed = json.loads(mark)
+    return oid, {number: _Member(name, filenode, 0, created_in_place=True) for number, name, filenode in listed}
+
+
+def _oids(
+    connection: PostgresConnection, names: Sequence[TableName]
+) -> tuple[dict[TableName, int], frozenset[TableName]]:
+    """The tables that exist, by number, and which of them are partitioned."""
     rows = connection.execute(_OIDS, [[n.schema for n in names], [n.name for n in names]]).fetchall()
-    return {TableName(schema, name): oid for schema, name, oid in rows}
+    oids = {TableName(schema, name): oid for schema, name, oid, _ in rows}
+    return oids, frozenset(TableName(schema, name) for schema, name, _, partitioned in rows if partitioned)
 
 
 def _below(connection: PostgresConnection, names: Sequence[TableName]) -> dict[TableName, dict[int, _Member]]:
@@ -166,7 +207,12 @@ def _change(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> str | 
 
 
 def _rewritten(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> list[_Member]:
-    return [member for oid, member in now.items() if oid in before and member.relfilenode != before[oid].relfilenode]
+    """Members with other storage than before; one that is new was made with storage of its own number, or with none."""
+    return [
+        member
+        for oid, member in now.items()
+        if member.relfilenode != (before[oid].relfilenode if oid in before else oid if member.relfilenode else 0)
+    ]
 
 
 def parse_truncate(record: bytes, *, streamed: bool) -> tuple[int, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from engine.capture.postgres_log.guard import TableWatch
 from engine.capture.postgres_log.relation import complete, parse_relation
 from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
 from engine.capture.postgres_log.types import load_types
-from engine.model.identity import TableName
+from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import (
@@ -121,8 +121,15 @@ class PostgresSource:
             partition_faults=changed.faults,
             partition_rewrites=changed.rewrites,
             replaced=changed.replaced,
+            marks=changed.marks,
             oldest_open=slots.oldest_open(self._connector),
         )
+
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        self._watch.remember(marks)
+
+    def accept(self, table: TableName, relation: RelationId) -> None:
+        self._watch.accept(table, relation)
 
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         del spec

@@ -263,6 +263,81 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     assert len(look()[0]) == 1
 
 
+def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: Database) -> None:
+    tables = [spec(name) for name in ("changed", "same", "fresh", "empty", "plain")]
+    changed, same, fresh, empty, plain = (t.source for t in tables)
+    for name in ("changed", "same", "fresh", "empty"):
+        db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    for name in ("changed", "same", "fresh"):
+        db.execute(f'CREATE TABLE "{name} é" PARTITION OF {name} FOR VALUES FROM (0) TO (10)')
+    db.execute("CREATE TABLE plain (id int PRIMARY KEY)")
+    with opened(db) as source:
+        source.prepare(tables, slot_of(db))
+        before = source.guard(tables, slot_of(db)).marks
+        assert source.guard(tables, slot_of(db)).marks == before
+    assert before.keys() == {changed, same, fresh, empty}
+    db.execute('ALTER TABLE changed DETACH PARTITION "changed é"')
+    db.execute("CREATE TABLE one (id int PRIMARY KEY)")
+    db.execute("ALTER TABLE empty ATTACH PARTITION one FOR VALUES FROM (0) TO (10)")
+    db.execute("TRUNCATE fresh")
+    with opened(db) as source:
+        source.prepare(tables, slot_of(db))
+        source.remember({name: mark for name, mark in before.items() if name != fresh})
+        first = source.guard(tables, slot_of(db))
+        second = source.guard(tables, slot_of(db))
+    assert {n: detail.split(" ", 1)[1] for n, detail in first.partition_faults.items()} == {
+        changed: 'public."changed é" was detached or dropped',
+        empty: "public.one was attached",
+    }
+    assert (first.partition_rewrites, first.replaced, first.publication_faults) == ({}, {}, ())
+    assert dict(second.partition_faults) == {}
+    assert first.marks == second.marks
+    assert {name for name in before if first.marks[name] != before[name]} == {changed, fresh, empty}
+    with opened(db) as source:
+        source.remember({fresh: before[fresh]})
+        rewrite = source.guard(tables, slot_of(db)).partition_rewrites[fresh]
+        assert len(rewrite.writers) == 1
+        assert plain not in first.marks
+
+
+def test_a_partition_emptied_before_it_was_first_seen_is_told(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE m (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    tables = [spec("m")]
+    root = tables[0].source
+    assert dict(source.guard(tables, slot_of(db)).partition_faults) == {}
+    db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)")
+    db.execute("CREATE TABLE m11 PARTITION OF m1 DEFAULT")
+    db.execute("INSERT INTO m VALUES (1)")
+    assert dict(source.guard(tables, slot_of(db)).partition_faults) == {}
+    db.execute("CREATE TABLE m2 PARTITION OF m FOR VALUES FROM (10) TO (20)")
+    db.execute("INSERT INTO m VALUES (11)")
+    db.execute("TRUNCATE m2")
+    reading = source.guard(tables, slot_of(db))
+    assert "m2 was truncated" in reading.partition_faults[root]
+    assert reading.partition_rewrites.keys() == {root}
+
+
+def test_a_table_made_again_and_accepted_is_watched_again(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE a (id int)")
+    tables = [spec("a")]
+    source.prepare(tables, slot_of(db))
+    source.guard(tables, slot_of(db))
+    db.execute("DROP TABLE a")
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    # It was in no publication for want of a key, so that the watch does not learn from this that it was made again.
+    source.prepare(tables, slot_of(db))
+    (relation,) = source.guard(tables, slot_of(db)).replaced.values()
+    assert relation == described(source, "a").relation
+    change = f"ALTER PUBLICATION {slot_of(db)} DROP TABLE a"
+    source.accept(tables[0].source, relation)
+    assert source.guard(tables, slot_of(db)).publication_faults == ()
+    db.execute(change)
+    reading = source.guard(tables, slot_of(db))
+    assert (len(reading.publication_faults), dict(reading.partition_faults)) == (1, {})
+    db.execute("DROP TABLE a")
+    assert source.guard(tables, slot_of(db)).replaced == {tables[0].source: 0}
+
+
 # Slots and snapshots
 
 

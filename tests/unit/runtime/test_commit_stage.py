@@ -1,4 +1,4 @@
-"""What the commit stage makes of a table that parks while later batches are planned already."""
+"""What the commit stage makes of a table that parks while later batches are planned already, and of marks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.table_state import TableState
-from engine.model.target import BatchCommit, Target
+from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.runtime.clock import SystemClock
 from engine.runtime.commits import CommitStage
 from engine.runtime.jobs import Computed
@@ -67,14 +67,24 @@ class Bench:
         target = cast("Target", self.target)
         self.stage = CommitStage(spec, target, self.book, reporter, clock, ZERO, 10_000.0)
 
-    def commit(self, number: int, handover: frozenset[TableId] = frozenset()) -> None:
+    def commit(
+        self, number: int, handover: frozenset[TableId] = frozenset(), truncated: frozenset[TableId] = frozenset()
+    ) -> None:
         """A batch with rows for both tables, as it was planned before anything of the one before was committed."""
         batch = SealedBatch(Lsn(number * 100), Lsn(number * 100 + 100), 0, (), (), 0, 0)
         parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items())
         planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), handover)
         rows: Any = object()
-        changes = tuple(TableChanges(table, False, None, rows, None) for table in SCHEMAS)
+        changes = tuple(TableChanges(table, table in truncated, None, rows, None) for table in SCHEMAS)
         self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
+
+    def commit_nothing(self, number: int) -> None:
+        batch = SealedBatch(Lsn(number * 100), Lsn(number * 100 + 100), 0, (), (), 0, 0)
+        planned = PlannedBatch(BatchId(number), batch, (), (), frozenset(), frozenset())
+        self.stage.commit(Computed(planned, (), 0, "driver", 0.0, 0, 0.0), must_write=False)
+
+    def marks(self) -> list[dict[TableId, str | None]]:
+        return [dict(batch.marks) for batch in self.target.batches]
 
     def written(self) -> list[dict[TableId, str | None]]:
         return [{t.table: t.parked for t in batch.tables} for batch in self.target.batches]
@@ -111,3 +121,77 @@ def test_only_a_declared_key_is_checked(*, declared: bool) -> None:
     table = KEYED if declared else OTHER
     bench.commit(1, frozenset({table}))
     assert ({KEYED: FaultKind.TABLE_KEY_NOT_UNIQUE.value, OTHER: None} in bench.written()) is declared
+
+
+def recorded(mark: str | None, *, ready: bool = True) -> TargetProgress:
+    """The record of a target that holds the other table."""
+    name = SCHEMAS[OTHER].name
+    record = TableRecord(OTHER, name, SCHEMAS[OTHER], ready, ZERO, mark=mark)
+    return TargetProgress(Epoch(1), BatchId(0), ZERO, "1", 1, "slot", {OTHER: record})
+
+
+def test_a_mark_is_written_once_and_makes_an_empty_batch_a_change() -> None:
+    bench = Bench()
+    bench.stage.begin(recorded(None))
+    assert bench.stage.note({OTHER: "a"}, Lsn(1))
+    assert not bench.stage.note({OTHER: "a"}, Lsn(2))
+    bench.commit_nothing(1)
+    bench.commit_nothing(2)
+    assert not bench.stage.note({OTHER: "a"}, Lsn(300))
+    bench.commit_nothing(3)
+    assert bench.marks() == [{OTHER: "a"}]
+    assert bench.stage.note({OTHER: "b"}, Lsn(400))
+    bench.commit_nothing(4)
+    assert bench.marks() == [{OTHER: "a"}, {OTHER: "b"}]
+
+
+def test_what_the_target_has_already_is_not_written() -> None:
+    bench = Bench()
+    bench.stage.begin(recorded("a"))
+    assert not bench.stage.note({OTHER: "a"}, Lsn(1))
+    assert bench.stage.note({OTHER: "b"}, Lsn(1))
+    assert not bench.stage.note({OTHER: "a"}, Lsn(1))
+    bench.commit_nothing(1)
+    assert bench.marks() == []
+
+
+def test_a_mark_of_a_table_that_is_not_complete_counts_for_nothing() -> None:
+    bench = Bench()
+    bench.stage.begin(recorded("a", ready=False))
+    assert bench.stage.note({OTHER: "a"}, Lsn(1))
+
+
+def test_a_truncate_takes_the_mark_away_and_looks_from_before_do_not_bring_it_back() -> None:
+    bench = Bench()
+    bench.stage.begin(recorded("a"))
+    assert bench.stage.note({OTHER: "b"}, Lsn(1))
+    bench.commit(1, truncated=frozenset({OTHER}))
+    assert not bench.stage.note({OTHER: "a"}, Lsn(199))
+    bench.commit(2)
+    assert bench.stage.note({OTHER: "c"}, Lsn(200))
+    bench.commit(3)
+    assert bench.marks() == [{OTHER: None}, {}, {OTHER: "c"}]
+
+
+@pytest.mark.parametrize("way", ["handover", "parked"])
+def test_a_hand_over_and_parking_take_the_mark_away(way: str) -> None:
+    bench = Bench()
+    bench.stage.begin(recorded("a"))
+    if way == "parked":
+        bench.book.park(OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, "detached")
+        bench.commit_nothing(1)
+    else:
+        bench.commit(1, frozenset({OTHER}))
+    assert bench.marks() == [{OTHER: None}]
+    assert [t.parked for t in bench.target.batches[0].tables if t.table == OTHER] == [
+        FaultKind.TABLE_PARTITIONS_CHANGED.value if way == "parked" else None
+    ]
+
+
+def test_a_mark_noted_last_is_written_when_the_run_ends() -> None:
+    bench = Bench()
+    bench.commit(1)
+    bench.stage.note({OTHER: "a"}, Lsn(200))
+    bench.stage.settle()
+    bench.stage.settle()
+    assert bench.marks() == [{}, {OTHER: "a"}]

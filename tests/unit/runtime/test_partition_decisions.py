@@ -16,6 +16,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.source import GuardReading, Landed, PartitionRewrite, SlotStatus
+from engine.model.table_state import TableState
 from engine.runtime.guard import Guard
 from engine.runtime.intake import TRUNCATIONS_KEPT, Truncations
 from tests.unit.net import pgoutput_encoder as pgoutput
@@ -100,17 +101,36 @@ class Watched:
         self.captured = Lsn(10)
         self.truncated: dict[int, set[int]] = {}
         self.parked: list[str] = []
+        self.codes: list[str] = []
+        self.noted: list[tuple[dict[str, str], Lsn]] = []
+        self.accepted: list[tuple[TableName, int]] = []
+        self.state = TableState.LIVE
+        self.schema = SimpleNamespace(relation=RelationId(30))
         self.reading = self._reading()
         parts = SimpleNamespace(
             spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000),
-            source=SimpleNamespace(guard=lambda *_: self.reading, current=lambda: Lsn(99)),
+            source=SimpleNamespace(
+                guard=lambda *_: self.reading,
+                current=lambda: Lsn(99),
+                accept=lambda *told: self.accepted.append(told),
+            ),
             book=SimpleNamespace(
-                by_name=lambda name: SimpleNamespace(table=name), park=lambda _, __, detail: self.parked.append(detail)
+                by_name=lambda name: SimpleNamespace(table=str(name), state=self.state, schema=self.schema),
+                park=self._park,
             ),
         )
         self._guard = Guard(
-            cast("Any", parts), lambda: self.captured, lambda: None, lambda xid: self.truncated.get(xid, ())
+            cast("Any", parts),
+            lambda: self.captured,
+            lambda: None,
+            lambda xid: self.truncated.get(xid, ()),
+            lambda marks, as_of: self.noted.append(({str(t): m for t, m in marks.items()}, as_of)),
         )
+
+    def _park(self, table: str, code: str, detail: str) -> None:
+        assert table == str(ROOT)
+        self.parked.append(detail)
+        self.codes.append(code)
 
     @staticmethod
     def _reading(**found: Any) -> GuardReading:
@@ -120,9 +140,16 @@ class Watched:
         """One look that finds this change; what is parked after it."""
         faults = {ROOT: detail} if detail else {}
         rewrites = {ROOT: PartitionRewrite(RelationId(30), writers, Lsn(20))} if writers else {}
-        self.reading = self._reading(partition_faults=faults, partition_rewrites=rewrites)
+        self.reading = self._reading(partition_faults=faults, partition_rewrites=rewrites, marks={ROOT: "m"})
         self._guard.look()
         return self.parked
+
+    def look_at_replaced(self, relation: int) -> list[str]:
+        """One look that finds the table gone, with this one in its place; the codes of what is parked after it."""
+        replaced = {ROOT: RelationId(relation)}
+        self.reading = self._reading(partition_faults={ROOT: "gone"}, replaced=replaced, marks={ROOT: "m"})
+        self._guard.look()
+        return self.codes
 
 
 def test_a_change_that_no_truncate_explains_parks_at_once() -> None:
@@ -157,3 +184,36 @@ def test_every_writer_must_have_truncated_this_root(truncated: dict[int, set[int
     watched.captured = Lsn(20)
     watched.truncated = truncated
     assert watched.look("rewritten", frozenset({7, 8})) == ["rewritten"]
+
+
+def test_each_kind_of_change_has_its_code() -> None:
+    assert Watched().look_at_replaced(0) == [FaultKind.TABLE_MISSING.value]
+    assert Watched().look_at_replaced(31) == [FaultKind.TABLE_STRUCTURE_CHANGED.value]
+    for writers in (frozenset[int](), frozenset({7})):
+        watched = Watched()
+        watched.captured = Lsn(20)
+        watched.look("changed", writers)
+        assert watched.codes == [FaultKind.TABLE_PARTITIONS_CHANGED.value]
+
+
+def test_a_table_made_again_that_is_followed_already_is_accepted() -> None:
+    watched = Watched()
+    assert watched.look_at_replaced(30) == []
+    assert watched.accepted == [(ROOT, 30)]
+    assert watched.noted == []
+
+
+def test_marks_are_noted_of_live_tables_without_a_doubt() -> None:
+    watched = Watched()
+    watched.look()
+    assert watched.noted.pop() == ({str(ROOT): "m"}, Lsn(10))
+    watched.look("rewritten", frozenset({7}))
+    watched.look()
+    assert watched.noted == []
+    watched.truncated = {7: {30}}
+    watched.look()
+    assert len(watched.noted) == 1
+    watched.look("attached")
+    watched.state = TableState.PARKED
+    watched.look()
+    assert len(watched.noted) == 1

@@ -1,0 +1,175 @@
+"""What happened below partitioned roots while nobody looked: between two runs, and around a kill."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from time import monotonic
+
+import pytest
+
+from engine.model.fault import FaultKind
+from engine.model.identity import Epoch
+from engine.model.subscription_state import DesiredState
+from engine.runtime.commits import CommitStage
+from engine.runtime.guard import Guard
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, Reports, table
+
+pytestmark = pytest.mark.pg
+
+LOOKS = ("first_look", "second_look")
+CHANGES = {
+    "detached": "ALTER TABLE detached DETACH PARTITION detached_1",
+    "lone": "ALTER TABLE lone DETACH PARTITION lone_1",
+    "attached": "CREATE TABLE attached_3 (id int PRIMARY KEY); INSERT INTO attached_3 VALUES (25); "
+    "ALTER TABLE attached ATTACH PARTITION attached_3 FOR VALUES FROM (20) TO (30)",
+    "leaf": "TRUNCATE leaf_1",
+    "emptied": "CREATE TABLE emptied_3 PARTITION OF emptied FOR VALUES FROM (20) TO (30); "
+    "INSERT INTO emptied VALUES (25)",
+    "whole": "TRUNCATE whole",
+    "same": "INSERT INTO same SELECT generate_series(100, 109)",
+    "created": "CREATE TABLE created_3 PARTITION OF created FOR VALUES FROM (20) TO (30); "
+    "INSERT INTO created VALUES (25)",
+}
+TOLD_BY_THE_LOG = {"whole", "same", "created"}
+
+
+def make(database: Database, *roots: str) -> None:
+    for root in roots:
+        database.execute(f"CREATE TABLE {root} (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+        database.execute(f"CREATE TABLE {root}_1 PARTITION OF {root} FOR VALUES FROM (0) TO (10)")
+        if root != "lone":
+            database.execute(f"CREATE TABLE {root}_2 PARTITION OF {root} FOR VALUES FROM (10) TO (20)")
+        if root == "same":
+            database.execute("CREATE TABLE same_3 PARTITION OF same DEFAULT")
+        database.execute(f"INSERT INTO {root} SELECT generate_series(0, 9)")
+
+
+def marks(replica: Replica) -> dict[str, str | None]:
+    """The marks on the target, by the source's names of the tables."""
+    target = replica.pipeline.target
+    assert target is not None
+    progress = target.progress(replica.spec.name)
+    assert progress is not None
+    return {t.source.name: r.mark for t in replica.spec.tables if (r := progress.tables.get(t.table)) is not None}
+
+
+def until(done: Callable[[], bool], what: str) -> None:
+    deadline = monotonic() + 30.0
+    while not done():
+        assert monotonic() < deadline, what
+        threading.Event().wait(0.05)
+
+
+def marked(replica: Replica, *roots: str) -> None:
+    """Return when the marks of these roots have reached the target; nothing else has to happen for it."""
+    until(lambda: all(marks(replica).get(root) for root in roots), f"marks of {roots}")
+
+
+@contextmanager
+def down(replica: Replica, way: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The body runs while nobody looks: `stopped` by its user, or with its engine `killed`, which writes nothing at the end."""
+    if way == "stopped":
+        replica.desire(DesiredState.STOPPED)
+        replica.wait_state("stopped")
+        yield
+        replica.desire(DesiredState.RUNNING)
+        replica.wait_state("running")
+        return
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitStage, "settle", lambda self: None)
+        replica.close()
+    yield
+    replica.spec = replace(replica.spec, epoch=Epoch(replica.spec.epoch + 1))
+    replica.reports = Reports()
+    replica._start()
+
+
+def decided(database: Database, replica: Replica) -> set[str]:
+    """The roots that are parked when the guard has looked, read the log behind that look, and looked again."""
+    for root in LOOKS:
+        database.execute(f"ALTER TABLE {root} DETACH PARTITION {root}_1")
+        replica.wait_table(root, "parked")
+        replica.catch_up()
+    return {name for name, state in replica.states().items() if state == "parked"} - set(LOOKS)
+
+
+@pytest.mark.parametrize("way", ["stopped", "killed"])
+def test_only_what_the_log_tells_of_is_fine(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    make(database, *CHANGES, *LOOKS)
+    replica = replicate(database, [table(root) for root in (*CHANGES, *LOOKS)])
+    marked(replica, *CHANGES, *LOOKS)
+    with down(replica, way, monkeypatch):
+        for statements in CHANGES.values():
+            for statement in statements.split("; "):
+                database.execute(statement)
+        database.execute("TRUNCATE emptied_3")
+    assert decided(database, replica) == CHANGES.keys() - TOLD_BY_THE_LOG
+    for root in CHANGES.keys() - TOLD_BY_THE_LOG:
+        assert replica.wait_table(root, "parked").code == FaultKind.TABLE_PARTITIONS_CHANGED.value, root
+    for root in TOLD_BY_THE_LOG:
+        on_source = [tuple(row) for row in database.execute(f"SELECT id FROM {root} ORDER BY id")]
+        assert replica.query(f"SELECT id FROM {root} ORDER BY id") == on_source, root
+    assert replica.query("SELECT count(*) FROM whole") == [(0,)]
+
+
+class Eyes:
+    """The guard's looks, which can be held back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._lock = threading.Lock()
+        self._shut = False
+        real = Guard.look
+
+        def look(guard: Guard) -> None:
+            with self._lock:
+                if not self._shut:
+                    real(guard)
+
+        monkeypatch.setattr(Guard, "look", look)
+
+    def shut(self, *, on: bool) -> None:
+        """When this returns no look is under way."""
+        with self._lock:
+            self._shut = on
+
+
+def test_a_root_truncated_right_before_a_kill_is_not_blamed(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eyes = Eyes(monkeypatch)
+    make(database, "whole", "leaf", *LOOKS)
+    replica = replicate(database, [table(root) for root in ("whole", "leaf", *LOOKS)])
+    marked(replica, "whole", "leaf")
+    eyes.shut(on=True)
+    database.execute("TRUNCATE whole")
+    database.execute("TRUNCATE leaf_1")
+    database.execute("INSERT INTO whole VALUES (5)")
+    replica.catch_up()
+    assert replica.query("SELECT id FROM whole") == [(5,)]
+    assert marks(replica)["whole"] is None
+    assert marks(replica)["leaf"] is not None
+    with down(replica, "killed", monkeypatch):
+        eyes.shut(on=False)
+    assert decided(database, replica) == {"leaf"}
+    assert replica.query("SELECT id FROM whole") == [(5,)]
+    marked(replica, "whole")
+    assert marks(replica)["leaf"] is None
+
+
+def test_a_mark_follows_what_is_fine(database: Database, replicate: Callable[..., Replica]) -> None:
+    make(database, "whole", *LOOKS)
+    replica = replicate(database, [table(root) for root in ("whole", *LOOKS)])
+    marked(replica, "whole")
+    first = marks(replica)["whole"]
+    database.execute("TRUNCATE whole")
+    until(lambda: marks(replica)["whole"] not in {first, None}, "a new mark behind a truncate")
+    second = marks(replica)["whole"]
+    database.execute("CREATE TABLE whole_3 PARTITION OF whole DEFAULT")
+    until(lambda: marks(replica)["whole"] not in {second, None}, "a new mark behind a new partition")
+    assert decided(database, replica) == set()

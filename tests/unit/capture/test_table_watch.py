@@ -1,0 +1,138 @@
+"""What a watch makes of looks at a catalog, and of marks that an earlier watch left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from engine.capture.postgres_log import guard
+from engine.capture.postgres_log.guard import TableWatch
+from engine.model.identity import RelationId, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.source import PartitionRewrite
+from engine.model.subscription import TableSpec
+
+ROOT = TableName("public", "root")
+TABLES = [TableSpec(TableId("t1"), ROOT, ROOT)]
+
+
+class Catalog:
+    """A root and its members as the catalog has them: number → (name, storage, writer, created in place)."""
+
+    def __init__(self) -> None:
+        self.oid = 30
+        self.members: dict[int, tuple[str, int, int, bool]] = {31: ("root_1", 31, 5, True), 32: ("root_2", 0, 5, True)}
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        yield SimpleNamespace(execute=self._execute)
+
+    def _execute(self, statement: str, _: Any) -> Any:
+        if "pg_partition_tree" not in statement:
+            rows: list[tuple[Any, ...]] = [(*ROOT_KEY, self.oid, True)] if self.oid else []
+        else:
+            rows = [(*ROOT_KEY, o, name, node, by, here) for o, (name, node, by, here) in self.members.items()]
+        return SimpleNamespace(fetchall=lambda: rows)
+
+
+ROOT_KEY = (ROOT.schema, ROOT.name)
+
+
+@pytest.fixture
+def catalog(monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    monkeypatch.setattr(guard, "current", lambda _: Lsn(77))
+    return Catalog()
+
+
+def look(watch: TableWatch, catalog: Catalog) -> guard.TablesLook:
+    return watch.examine(cast("Any", catalog), TABLES)
+
+
+def mark_of(catalog: Catalog) -> str:
+    return look(TableWatch(), catalog).marks[ROOT]
+
+
+def remembering(mark: str) -> TableWatch:
+    watch = TableWatch()
+    watch.remember({ROOT: mark})
+    return watch
+
+
+def test_a_mark_is_the_same_while_nothing_changes(catalog: Catalog) -> None:
+    mark = mark_of(catalog)
+    catalog.members = dict(reversed(catalog.members.items()))
+    watch = remembering(mark)
+    for _ in range(2):
+        found = look(watch, catalog)
+        assert (dict(found.faults), found.marks) == ({}, {ROOT: mark})
+
+
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ({31: ("root_1", 31, 5, True)}, "partition root_2 was detached or dropped"),
+        ({}, "partition root_1 was detached or dropped"),
+        ({33: ("root_3", 33, 6, False)}, "partition root_1 was detached or dropped"),
+    ],
+)
+def test_what_is_gone_since_the_mark_is_told_once(
+    catalog: Catalog, members: dict[int, tuple[str, int, int, bool]], told: str
+) -> None:
+    watch = remembering(mark_of(catalog))
+    catalog.members = members
+    found = look(watch, catalog)
+    assert (found.faults, found.rewrites) == ({ROOT: told}, {})
+    assert look(watch, catalog).faults == {}
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_only_a_partition_created_in_place_may_come(catalog: Catalog, *, in_place: bool) -> None:
+    watch = remembering(mark_of(catalog))
+    catalog.members[33] = ("root_3", 33, 6, in_place)
+    found = look(watch, catalog)
+    assert found.faults == ({} if in_place else {ROOT: "partition root_3 was attached"})
+    assert found.marks == {ROOT: mark_of(catalog)}
+
+
+@pytest.mark.parametrize("new", [False, True], ids=["known", "new"])
+def test_new_storage_names_its_writer(catalog: Catalog, *, new: bool) -> None:
+    watch = remembering(mark_of(catalog))
+    catalog.members[33 if new else 31] = ("part", 40, 9, True)
+    found = look(watch, catalog)
+    assert found.faults == {ROOT: "partition part was truncated or rewritten"}
+    rewrite = found.rewrites[ROOT]
+    assert rewrite == PartitionRewrite(RelationId(30), frozenset({9}), Lsn(77))
+
+
+def test_a_mark_wins_over_what_was_seen_before_it_was_handed_in(catalog: Catalog) -> None:
+    mark = mark_of(catalog)
+    del catalog.members[32]
+    watch = TableWatch()
+    look(watch, catalog)
+    watch.remember({ROOT: mark})
+    assert look(watch, catalog).faults.keys() == {ROOT}
+
+
+def test_a_root_made_again_since_the_mark_is_told_as_replaced(catalog: Catalog) -> None:
+    watch = remembering(mark_of(catalog))
+    catalog.oid, catalog.members = 50, {51: ("root_1", 51, 6, True)}
+    found = look(watch, catalog)
+    assert (found.replaced, found.marks) == ({ROOT: 50}, {})
+    watch.accept(ROOT, RelationId(50))
+    assert watch.gone == frozenset()
+    assert look(watch, catalog).marks == {ROOT: mark_of(catalog)}
+    del catalog.members[51]
+    assert look(watch, catalog).faults.keys() == {ROOT}
+
+
+def test_accepting_what_was_settled_meanwhile_does_nothing(catalog: Catalog) -> None:
+    watch = remembering(mark_of(catalog))
+    catalog.oid = 50
+    look(watch, catalog)
+    watch.settle(TABLES)
+    watch.accept(ROOT, RelationId(49))
+    assert look(watch, catalog).faults == {}
