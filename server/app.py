@@ -73,7 +73,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _open(app: FastAPI, settings: Settings) -> None:
     """Open the control database and what depends on it; `app.state.database` and `app.state.secret_box` are there afterwards."""
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    settings.make_home()
     box = load_box(settings)
     if settings.control_database.startswith("sqlite"):
         migrate.upgrade(settings.control_database)

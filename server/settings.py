@@ -100,6 +100,24 @@ class Settings(BaseSettings):
         """URL of the control database."""
         return self.database_url or f"sqlite:///{self.home / 'penstock.db'}"
 
+    def make_home(self) -> None:
+        """Make the data folder, for its owner only, where it is missing.
+
+        Raises:
+            SettingsError: it cannot be made or written to.
+        """
+        try:
+            self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            trouble = error.strerror or type(error).__name__
+        else:
+            if os.access(self.home, os.W_OK | os.X_OK):
+                return
+            trouble = "it is not writable for this user"
+        raise SettingsError(
+            f"the data folder {self.home} cannot be used ({trouble}); name another with --home or PENSTOCK_HOME"
+        )
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -146,5 +164,13 @@ def load_settings(**arguments: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, item['loc'])) or 'settings'}: {item['msg']}" for item in error.errors()]
-        raise SettingsError("; ".join(lines)) from None
+        raise SettingsError(in_words(error)) from None
+
+
+def in_words(error: ValidationError) -> str:
+    """What is wrong with settings, each named, on one line and without their values."""
+    lines = []
+    for item in error.errors(include_input=False, include_url=False):
+        said = "there is no such setting" if item["type"] == "extra_forbidden" else item["msg"]
+        lines.append(f"{'.'.join(map(str, item['loc'])) or 'settings'}: {said.removeprefix('Value error, ')}")
+    return "; ".join(lines)

@@ -13,7 +13,7 @@ import structlog
 from engine.runtime.clock import SystemClock
 from engine.runtime.engine import Engine
 from engine.runtime.failpoints import arm_from_environment
-from engine.runtime.settings import EngineSettings
+from engine.runtime.settings import EngineSettingsError, load_settings
 from engine.spark.session import SparkRunner
 
 FORCED_EXIT_S = 4.5
@@ -21,7 +21,7 @@ FORCED_EXIT_S = 4.5
 
 
 def main() -> int:
-    """Run until SIGTERM or SIGINT. Exit code 0 after a clean stop."""
+    """Run until SIGTERM or SIGINT. Exit code 0 after a clean stop, 2 where a setting is wrong."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -34,8 +34,11 @@ def main() -> int:
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
     )
     arm_from_environment()
-    settings = EngineSettings()
-    settings.home.mkdir(parents=True, exist_ok=True)
+    try:
+        settings = load_settings()
+    except EngineSettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - for the person who starts it
+        return 2
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -40,6 +40,7 @@ from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.fault_policy import policy
 from engine.runtime.pipeline import Pipeline
+from engine.runtime.query_places import QueryPlaces, QueryTurn
 from engine.runtime.run import ReplicationRun
 from engine.runtime.settings import EngineSettings
 from engine.verify.compare import VerifyTable, verify_tables
@@ -58,6 +59,7 @@ class RequestDesk:
         self._settings = settings
         self._find = find
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
+        self._queries = QueryPlaces(settings.queries_at_once)
         self._cancels: dict[str, threading.Event] = {}
         self._link: ServerLink | None = None
 
@@ -69,6 +71,8 @@ class RequestDesk:
         """Begin to answer. Returns at once."""
         if isinstance(command, Verify):
             self._pool.submit(self._verify, command)
+        elif isinstance(command, Query):
+            self._queries.take(self._turn(command))
         else:
             self._pool.submit(self._answer, command)
 
@@ -81,6 +85,7 @@ class RequestDesk:
     def close(self) -> None:
         for event in list(self._cancels.values()):
             event.set()
+        self._queries.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -89,14 +94,33 @@ class RequestDesk:
             raise EngineFault(FaultKind.INTERNAL, "requests", "not connected to a server")
         return self._link
 
-    def _answer(self, command: Preflight | Discover | Now | Query) -> None:
+    def _turn(self, command: Query) -> QueryTurn:
+        limit_s = command.timeout_ms / 1000
+        return QueryTurn(
+            limit_s,
+            lambda left_s: self._answered(command, lambda: self._query(command, left_s)),
+            lambda: self._answered(command, lambda: self._out.refuse(command.request_id, self._no_place(limit_s))),
+        )
+
+    def _no_place(self, limit_s: float) -> Problem:
+        return Problem(
+            status=503,
+            code="query_unavailable",
+            detail=f"{self._queries.count} queries run on this engine, and no place came free within {limit_s:g} s",
+            remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
+        )
+
+    def _answer(self, command: Preflight | Discover | Now) -> None:
+        def answer() -> None:
+            self._out.answer(Answer(request_id=command.request_id, ok=True, body=self._body(command)))
+
+        self._answered(command, answer)
+
+    def _answered(self, command: Preflight | Discover | Now | Query, answer: Callable[[], None]) -> None:
+        """Call `answer`; what it raises is the answer then."""
         request = command.request_id
         try:
-            if isinstance(command, Query):
-                self._query(command)
-                return
-            body = self._body(command)
-            self._out.answer(Answer(request_id=request, ok=True, body=body))
+            answer()
         except EngineFault as fault:
             self._out.refuse(request, _problem(fault))
         except QueryRefused as refused:
@@ -151,7 +175,7 @@ class RequestDesk:
             source.close()
         return DiscoverBody(tables=tables).model_dump(mode="json", by_alias=True)
 
-    def _query(self, command: Query) -> None:
+    def _query(self, command: Query, limit_s: float) -> None:
         pipeline = self._pipeline(command.subscription)
         target = pipeline.target
         if target is None:
@@ -160,7 +184,7 @@ class RequestDesk:
             )
         run = pipeline.run
         before = run.applied if run is not None else None
-        answer = target.query(command.sql, command.max_rows, command.timeout_ms / 1000, pipeline.spec.name)
+        answer = target.query(command.sql, command.max_rows, limit_s, pipeline.spec.name)
         # Positions without changes are not written to the target at once; its rows are those of the visible position all the same.
         position = before.visible if before is not None and answer.position <= before.written else answer.position
         sink = io.BytesIO()

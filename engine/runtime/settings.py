@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class EngineSettingsError(ValueError):
+    """A setting is wrong; the message names it and says what is allowed, and never holds a secret."""
 
 
 class EngineSettings(BaseSettings):
@@ -20,6 +25,12 @@ class EngineSettings(BaseSettings):
     spark_master: str = Field(default="local[2]", description="Spark master; local[n] runs on this machine.")
     duckdb_memory_mb: int = Field(default=1024, ge=64, description="Memory limit of each DuckDB target.")
     duckdb_threads: int = Field(default=2, ge=1, description="Threads of each DuckDB target.")
+    queries_at_once: int = Field(
+        default=8,
+        ge=1,
+        le=256,
+        description="Queries that run at once on this engine; one above waits for a place, up to its own time limit.",
+    )
     copy_chunk_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."
     )
@@ -40,3 +51,32 @@ class EngineSettings(BaseSettings):
     @property
     def staging_folder(self) -> Path:
         return self.home / "staging"
+
+
+def load_settings() -> EngineSettings:
+    """Settings of this process. The data folder is there afterwards.
+
+    Raises:
+        EngineSettingsError: a value is refused, the token is missing, or the data folder cannot be used.
+    """
+    try:
+        settings = EngineSettings()
+    except ValidationError as error:
+        items = error.errors(include_input=False, include_url=False)
+        wrong = [f"PENSTOCK_{'_'.join(map(str, item['loc'])).upper()}: {item['msg']}" for item in items]
+        raise EngineSettingsError("; ".join(wrong)) from None
+    if not settings.engine_token.get_secret_value():
+        raise EngineSettingsError("PENSTOCK_ENGINE_TOKEN is missing; set it to the token that the server expects")
+    if not settings.url.startswith(("http://", "https://")):
+        raise EngineSettingsError("PENSTOCK_URL: write http://HOST:PORT of the server")
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        trouble = error.strerror or type(error).__name__
+    else:
+        if os.access(settings.home, os.W_OK | os.X_OK):
+            return settings
+        trouble = "it is not writable for this user"
+    raise EngineSettingsError(
+        f"the data folder {settings.home} cannot be used ({trouble}); name another with PENSTOCK_HOME"
+    )

@@ -10,3 +10,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def why_not_listen(host: str, port: int) -> str | None:
+    """Why a server could not listen there, with what to do; None where it could."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except OSError as error:
+            return f"{host}:{port} cannot be listened on ({error.strerror}); choose another --port or --host"
+    return None

@@ -12,10 +12,10 @@ from server.cli.exit_codes import ExitCode
 from server.cli.home import Home
 from server.cli.options import HomeFolder, Host, NoAuth, Port
 from server.cli.output import err, out, reported
-from server.cli.ports import free_port
+from server.cli.ports import free_port, why_not_listen
 from server.cli.running import Interrupt, Running, StartError, UpOptions
 from server.cli.supervisor import ChildDied
-from server.settings import Settings, default_home, load_settings
+from server.settings import Settings, SettingsError, default_home, load_settings
 
 database = typer.Typer(help="The control database.", no_args_is_help=True)
 
@@ -42,8 +42,17 @@ def up(host: Host = "127.0.0.1", port: Port = 8470, home: HomeFolder = None, ins
 
 
 def _require_usable(settings: Settings) -> None:
-    from server.db.migrate import require_usable  # noqa: PLC0415  the other commands start faster without it
+    """Refuse what cannot work before anything is started: once the server is up, it could only be read in its log.
 
+    Raises:
+        SettingsError: the remedy is in its text.
+    """
+    # The other commands start faster without these.
+    from server.db.migrate import require_usable  # noqa: PLC0415
+    from server.security.secret_box import load_box  # noqa: PLC0415
+
+    settings.make_home()
+    load_box(settings)
     require_usable(settings.control_database)
 
 
@@ -74,6 +83,9 @@ def serve(
 
     settings = load_settings(home=home, host=host, port=port, insecure_no_auth=insecure_no_auth or None)
     _require_usable(settings)
+    trouble = why_not_listen(settings.host, settings.port)
+    if trouble is not None:
+        raise SettingsError(trouble)
     run(create_app(settings), settings.host, settings.port)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from types import FrameType
 
 from server.cli.client import Api
 from server.cli.home import Home, write_private
+from server.cli.ports import why_not_listen
 from server.cli.supervisor import ChildDied, ChildSpec, Supervisor
 
 _START_TIMEOUT_S = 60.0
@@ -53,6 +53,7 @@ class Running:
         self.admin_token, self.admin_token_is_new = self._admin_token()
         environment = {**os.environ, **options.extra, **self._environment(engine_token)}
         self._first_death = threading.Event()
+        self._stopped = threading.Event()
         self._on_death = on_death
         self.supervisor = Supervisor([self._server(environment), self._engine(environment)], self._died)
 
@@ -60,13 +61,15 @@ class Running:
         """Start both and return when the server answers.
 
         Raises:
-            StartError: the address is taken, or the server ended or stayed silent.
+            StartError: the address is taken, the server ended or stayed silent, or `stop` was called meanwhile.
         """
         self._check_address()
         self.supervisor.start()
         deadline = monotonic() + _START_TIMEOUT_S
         with Api(self.options.url, None) as api:
             while not api.alive():
+                if self._stopped.is_set():
+                    raise StartError("it was stopped before the server answered")
                 if self.supervisor.deaths("server"):
                     self.stop()
                     raise StartError("the server ended right after its start; its log says why")
@@ -76,9 +79,10 @@ class Running:
                 self._first_death.wait(0.1)
         write_private(self.home.url_file, self.options.url + "\n")
 
-    def stop(self) -> None:
-        """End both within five seconds."""
-        self.supervisor.stop()
+    def stop(self, timeout_s: float = 3.0) -> None:
+        """End both, by force what is left after `timeout_s`; five seconds at most with the default. Safe in any thread."""
+        self._stopped.set()
+        self.supervisor.stop(timeout_s)
 
     def api(self, *, timeout_s: float = 30.0) -> Api:
         """A client with the administrator's token."""
@@ -127,14 +131,9 @@ class Running:
         return self.options.logs / f"{name}.log"
 
     def _check_address(self) -> None:
-        family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((self.options.host.strip("[]"), self.options.port))
-            except OSError as error:
-                place = f"{self.options.host}:{self.options.port}"
-                raise StartError(f"{place} cannot be listened on ({error.strerror}); choose another --port") from error
+        trouble = why_not_listen(self.options.host, self.options.port)
+        if trouble is not None:
+            raise StartError(trouble)
 
 
 class Interrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from alembic import command
@@ -9,8 +10,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 import migrations
 import server.db.models  # noqa: F401  so that metadata knows every table
@@ -67,7 +68,7 @@ def require_usable(url: str) -> None:
     Raises:
         SettingsError: it cannot be opened, or has another schema; the remedy is in its text.
     """
-    parsed = make_url(url)
+    parsed = _parsed(url)
     own = parsed.get_backend_name() == "sqlite"
     if own and not (parsed.database and Path(parsed.database).is_file()):
         return
@@ -85,6 +86,25 @@ def require_usable(url: str) -> None:
         raise SettingsError(detail) from error
     finally:
         database.close()
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # neither may be shown: they name the part that may be the password
+        raise SettingsError(
+            "PENSTOCK_DATABASE_URL cannot be read; write postgresql+psycopg://USER:PASSWORD@HOST:PORT/DATABASE, "
+            "with special characters of the password as %XX"
+        ) from None
+    if parsed.get_backend_name() == "sqlite":
+        if not parsed.database or Path(parsed.database).is_dir():
+            raise SettingsError("PENSTOCK_DATABASE_URL names no file; write sqlite:///PATH")
+        return parsed
+    for name in ("sslrootcert", "sslcert", "sslkey"):
+        file = parsed.query.get(name)
+        if isinstance(file, str) and file != "system" and not os.access(file, os.R_OK):
+            raise SettingsError(f"the file {file}, {name} of PENSTOCK_DATABASE_URL, cannot be read; correct its path")
+    return parsed
 
 
 def _require_known(connection: Connection) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from server.cli.children import end, spawn
 from server.cli.ports import free_port
+from server.cli.supervisor import still_there
 from server.demo.binaries import bundled, server_user
 
 StopMode = Literal["smart", "fast", "immediate"]
@@ -63,8 +65,8 @@ class EmbeddedPostgres:
     `version` picks the wheel's 16 or 18, `installation` any other one. `settings` go to postgresql.conf as written
     there (quote strings). `durable` False turns fsync off: the data survives a killed server, not a killed machine.
     With `password` the superuser `postgres` needs it, without it every local user is trusted. As root, `folder` and its
-    parents must be reachable for the user `nobody`: use `server_folder()`. Not thread-safe, except `execute` and
-    `connect`.
+    parents must be reachable for the user `nobody`: use `server_folder()`. Not thread-safe, except `execute`, `connect`
+    and `give_up`.
     """
 
     def __init__(
@@ -88,6 +90,8 @@ class EmbeddedPostgres:
         self._installation = installation or bundled(version)
         self._user = server_user()
         self._process: subprocess.Popen[bytes] | None = None
+        self._initdb: subprocess.Popen[bytes] | None = None
+        self._given_up = threading.Event()
 
     def __enter__(self) -> Self:
         self.start()
@@ -158,6 +162,15 @@ class EmbeddedPostgres:
             )
         self._wait_ready(time.monotonic() + timeout_s)
 
+    def give_up(self) -> None:
+        """Make a `start` in another thread, or the next one, fail at once with PostgresFailedError."""
+        self._given_up.set()
+        initdb = self._initdb
+        if initdb is not None:
+            family = _descendants(initdb.pid)
+            initdb.kill()
+            _kill(family)
+
     def stop(self, mode: StopMode = "fast", timeout_s: float = 10.0) -> None:
         """Stop the server; after the timeout it is killed: a replication client that does not confirm holds it up."""
         process, self._process = self._process, None
@@ -226,9 +239,13 @@ class EmbeddedPostgres:
                     user=self._user,
                     on_death=signal.SIGKILL,
                 )
+            self._initdb = process
+            if self._given_up.is_set():
+                process.kill()
             if process.wait(120) != 0:
                 raise PostgresFailedError(f"initdb failed:\n{self.log_tail()}")
         finally:
+            self._initdb = None
             if secret is not None:
                 secret.unlink(missing_ok=True)
         with (self.data / "postgresql.conf").open("a") as conf:
@@ -260,7 +277,7 @@ class EmbeddedPostgres:
             lines = state.read_text().splitlines() if state.is_file() else []
             if len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready":
                 return
-            if time.monotonic() > deadline:
+            if self._given_up.is_set() or time.monotonic() > deadline:
                 self.stop("immediate")
                 raise PostgresFailedError(f"PostgreSQL was not ready in time:\n{self.log_tail()}")
             time.sleep(0.02)
@@ -285,4 +302,4 @@ def _kill(processes: list[psutil.Process]) -> None:
             process.kill()  # psutil compares the start time: never another process with a reused id
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(processes, timeout=5)
+    still_there(processes, 5.0)

@@ -67,8 +67,8 @@ class Probe:
         self._connect = connect
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._sample_lag, name="sample-lag", daemon=True),
-            threading.Thread(target=self._issue_waits, name="issue-waits", daemon=True),
+            threading.Thread(target=self._until_stopped, args=(self._sample_lag,), name="sample-lag", daemon=True),
+            threading.Thread(target=self._until_stopped, args=(self._issue_waits,), name="issue-waits", daemon=True),
         ]
 
     def start(self) -> None:
@@ -83,6 +83,13 @@ class Probe:
     def interrupt(self) -> None:
         """Begin nothing new, and wait for nothing."""
         self._stopping.set()
+
+    def _until_stopped(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            if not self._stopping.is_set():  # else server and source are going down around us
+                raise
 
     def _sample_lag(self) -> None:
         while not self._stopping.wait(0.25):

@@ -30,12 +30,14 @@ def run_demo(
     """Run the demonstration to its end, print its account, and raise typer.Exit with the code that fits."""
     interrupt = Interrupt()
     stage = Stage(StageOptions(home, host, port), lambda line: err.print(f"[dim]{escape(line)}[/]"))
-    with Screen(View(stage.running.options.url), live=out.is_terminal and not as_json) as screen:
-        show = Show(stage, rate, seconds, screen.update)
-        interrupt.then(show.interrupt)
-        trouble = _run(stage, show, interrupt)
-    err.print("[dim]stopping[/]")
-    stage.tear_down()
+    try:
+        with Screen(View(stage.running.options.url), live=out.is_terminal and not as_json) as screen:
+            show = Show(stage, rate, seconds, screen.update)
+            interrupt.then(show.interrupt)
+            trouble = _run(stage, show, interrupt)
+        err.print("[dim]stopping[/]")
+    finally:  # also where the terminal is gone, and nothing can be shown
+        stage.tear_down()
     _account(show, trouble, as_json=as_json, interrupted=interrupt.event.is_set())
 
 
@@ -93,7 +95,10 @@ def _account(show: Show, trouble: str | None, *, as_json: bool, interrupted: boo
     elif document["cuts"]:
         verdict = "[green]equal[/]" if document["equal"] else "[red]different[/]"
         out.print(f"{document['cuts']} cuts: {verdict}; {document['target']['rows']:,} rows on the target")
-        out.print(f"lag {document['lag_ms']}  waits {document['waits']}", markup=False)
+        lag, waits = document["lag_ms"], document["waits"]
+        out.print(f"lag: p50 {lag['p50']:.0f} ms, p95 {lag['p95']:.0f} ms, most {lag['max']:.0f} ms")
+        of_waits = f"p50 {waits['p50_ms']:.0f} ms, p95 {waits['p95_ms']:.0f} ms, p99 {waits['p99_ms']:.0f} ms"
+        out.print(f"waits: {of_waits} of {waits['count']}; {waits['timed_out']} timed out")
     if trouble is not None:
         err.print(f"[bold red]The demonstration failed[/]\n{escape(trouble)}")
         raise typer.Exit(ExitCode.DIFFERENT)

@@ -18,6 +18,8 @@ from server.demo.workload import Workload
 CUTS_DURING_LOAD = 3
 _CUT_TIMEOUT_S = 120.0
 _CUT_EVERY_S = 30.0
+_LOAD_ENDS_WELL_S = 10.0
+_LOAD_ENDS_S = 1.0
 
 
 @dataclass(slots=True)
@@ -71,8 +73,8 @@ class Show:
     def interrupt(self) -> None:
         """End the run at once, without its last cut."""
         self._stopping.set()
-        self.stage.interrupt()
         self.probe.interrupt()
+        self.stage.interrupt()
 
     def run(self) -> None:
         """Load, wait until all tables are live, measure, compare. Raises DemoError."""
@@ -83,7 +85,7 @@ class Show:
             self.probe.start()
             self._under_load()
         finally:
-            self.load.stop()
+            self.load.stop(_LOAD_ENDS_S if self._stopping.is_set() else _LOAD_ENDS_WELL_S)
         if self._stopping.is_set():
             return
         self.probe.stop()

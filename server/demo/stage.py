@@ -28,6 +28,9 @@ SUBSCRIPTION = "orders"
 DATABASE = "shop"
 _ENGINE_TIMEOUT_S = 90.0
 _LIVE_TIMEOUT_S = 300.0
+_PATIENCE_KEPT_S = 2.0
+_PATIENCE_THROWN_AWAY_S = 1.0
+"""How long server and engine may take to end by themselves. What is removed right afterwards need not be closed well."""
 
 
 class DemoError(RuntimeError):
@@ -54,6 +57,7 @@ class Stage:
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.deaths: list[ChildDied] = []
         self._interrupted = threading.Event()
+        self._ending = threading.Lock()
         self.postgres = self._postgres()
         up = UpOptions(
             self.home, options.host, options.port or free_port(), logs=self.home / "logs", extra=options.extra
@@ -66,37 +70,60 @@ class Stage:
         return self.postgres.connect(DATABASE)
 
     def interrupt(self) -> None:
-        """Make `set_up` and `wait_live` give up at their next step."""
+        """End server and engine, and make `set_up` and `wait_live` fail. The source goes on for those who use it."""
         self._interrupted.set()
+        self.postgres.give_up()
+        self._end_ours()
 
     def set_up(self) -> None:
-        """Start everything and declare connections and subscription. Raises DemoError, StartError, ProblemError."""
-        self._say("starting server and engine")
+        """Start everything and declare connections and subscription.
+
+        Raises:
+            DemoError, StartError, PostgresFailedError, ProblemError, NoServerError: something did not work.
+            KeyboardInterrupt: `interrupt` was called.
+        """
+        self._step("starting server and engine")
         self.running.start()
-        self._say(f"starting PostgreSQL {18} as the source, on port {self.postgres.port}")
+        self._step(f"starting PostgreSQL {18} as the source, on port {self.postgres.port}")
         self.postgres.start()
         if not self.postgres.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]):
             self.postgres.execute(f"CREATE DATABASE {DATABASE}")
         with self.connect() as connection:
             schema.create(connection)
-        self._say("waiting for the engine")
+        self._step("waiting for the engine")
         self._until(self._engine_connected, _ENGINE_TIMEOUT_S, "the engine did not connect")
         self._declare()
 
     def wait_live(self) -> None:
         """Return when every table is live. DemoError where one is parked, or the subscription failed."""
-        self._say("copying")
+        self._step("copying")
         self._until(self._all_live, _LIVE_TIMEOUT_S, "the tables did not become live")
 
     def tear_down(self) -> None:
         """End every process within five seconds; remove what was temporary."""
         self.api.close()
-        self.running.stop()
+        source = threading.Thread(target=self._end_source, name="end-source")
+        source.start()
+        self._end_ours()
+        source.join()
+        if self._temporary:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+    def _end_ours(self) -> None:
+        """Returns when server and engine have ended, also where another thread is at it."""
+        with self._ending:
+            self.running.stop(_PATIENCE_THROWN_AWAY_S if self._temporary else _PATIENCE_KEPT_S)
+
+    def _end_source(self) -> None:
         if self._temporary:
             self.postgres.destroy()
-            shutil.rmtree(self.home, ignore_errors=True)
         else:
-            self.postgres.stop("fast", 1.0)
+            self.postgres.stop("fast", _PATIENCE_KEPT_S)
+
+    def _step(self, line: str) -> None:
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
+        self._say(line)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
         """The last lines of a child's log."""
@@ -136,7 +163,7 @@ class Stage:
         }
         self.api.put("/connections/shop", source)
         self.api.put("/connections/mart", {"kind": "duckdb", "settings": {"path": str(self.home / "mart.duckdb")}})
-        self._say("checking the source")
+        self._step("checking the source")
         findings = self.api.post("/connections/shop/checks").get("findings") or []
         errors = [finding for finding in findings if finding.get("severity") == "error"]
         if errors:

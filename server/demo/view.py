@@ -41,8 +41,8 @@ class View:
         behind = f"{seconds(lag.get('seconds'))}, {size(lag.get('bytes'))}   {self._curve(samples.lag_ms)}"
         grid.add_row("lag", behind)
         recent = samples.waits_ms[-_RECENT:]
-        waits = f"p50 {percentile(recent, 0.5):.0f} ms, p95 {percentile(recent, 0.95):.0f} ms, p99 {percentile(recent, 0.99):.0f} ms"
-        grid.add_row("waits", f"{waits} of the last {len(recent)}; {samples.timed_out} timed out")
+        waits = f"p50 {percentile(recent, 0.5):.0f}, p95 {percentile(recent, 0.95):.0f}, p99 {percentile(recent, 0.99):.0f} ms"
+        grid.add_row("waits", f"{waits} ({len(recent)} last); {samples.timed_out} timed out")
         grid.add_row("cuts", self._cuts(show))
         left = f" of {show.seconds:.0f} s" if show.seconds is not None else " s; Ctrl-C ends it"
         grid.add_row("time", f"{show.elapsed_s:.0f}{left}")
@@ -66,7 +66,7 @@ class View:
 
     @staticmethod
     def _curve(values: list[float]) -> str:
-        recent = values[-40:]
+        recent = values[-30:]
         top = max(recent, default=0.0) or 1.0
         return "".join(_BARS[min(8, round(value / top * 8))] for value in recent)
 

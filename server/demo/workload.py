@@ -52,11 +52,12 @@ class Workload:
             thread.start()
             self._threads.append(thread)
 
-    def stop(self) -> None:
-        """Let the transactions that are under way end, and begin no others."""
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Begin no transactions any more, and let those under way end for so long."""
         self._stopping.set()
+        deadline = monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(10.0)
+            thread.join(max(0.0, deadline - monotonic()))
 
     @property
     def transactions(self) -> int:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import count
 
 from engine.model.position import Lsn
+from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from server.freshness.picture import STANDING_STILL, Picture, TableView
 
@@ -176,6 +177,9 @@ class WaitBook:
 
     def _judge(self, wait: Wait) -> Verdict | _Pending:
         picture = self.picture
+        if picture.state is SubscriptionState.FAILED:
+            # Also behind the applied position: a source that was restored from a backup issues positions again.
+            return standing_still(picture)
         trouble = self._trouble_with_tables(wait)
         if trouble is not None:
             return trouble

@@ -133,7 +133,30 @@ def test_nothing_is_reached_in_a_subscription_that_stands_still(
         assert answer.json()["code"] == "freshness_unreachable"
         assert answer.json()["remedy"] == "Reload it."
     assert engine.count(Now) == 0
+
+
+@pytest.mark.parametrize("state", ["pausing", "paused", "stopping", "stopped"])
+def test_what_was_applied_before_it_stood_still_stays_reached(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
+) -> None:
+    engine.state(assign, state)
     assert client.post(_WAITS, json={"position": "0/50"}).status_code == 200
+
+
+def test_a_failed_subscription_promises_nothing_not_even_a_position_applied_before(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    engine.state(assign, "failed", code="source_replaced", reason="The source is another one.", remedy="Reload all.")
+    answer = client.post(_WAITS, json={"position": "0/50"})
+    assert answer.status_code == 409
+    problem = answer.json()
+    assert problem["code"] == "freshness_unreachable"
+    assert "The source is another one." in problem["detail"]
+    assert problem["remedy"] == "Reload all."
+    query = {"sql": "SELECT 1", "freshness": {"mode": "position", "position": "0/50", "timeout_ms": 1000}}
+    refused = client.post("/subscriptions/orders/queries", json=query)
+    assert refused.status_code == 409
+    assert refused.json()["code"] == "freshness_unreachable"
 
 
 def test_a_failure_ends_waits_at_once(

@@ -42,7 +42,8 @@ def test_acknowledged_commit_survives_kill9(private_cluster: Callable[..., Embed
     cluster.execute("CREATE TABLE t AS SELECT 1 AS id")
     processes = psutil.Process(cluster.pid).children(recursive=True)
     cluster.kill9()
-    assert not any(process.is_running() for process in processes)
+    ended = psutil.STATUS_ZOMBIE  # not every init reaps at once
+    assert not any(process.is_running() and process.status() != ended for process in processes)
     cluster.start()
     assert cluster.execute("SELECT id FROM t") == [(1,)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,14 @@ def test_a_position_already_applied_ends_at_once_also_while_paused() -> None:
     assert not book.add(ahead.wait)
     assert ahead.refused
     assert book.demand() == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_failed_subscription_refuses_also_what_was_applied(named: bool) -> None:
+    book = _book(state=SubscriptionState.FAILED)
+    seen = _watch(10, named=named)
+    assert not book.add(seen.wait)
+    assert seen.refused
 
 
 def test_of_positions_that_exist_only_the_highest_is_demanded_and_once() -> None:

@@ -1,0 +1,189 @@
+"""Queries run at once up to a limit, against a real DuckDB: the next waits its turn, for as long as it may take at all."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
+from engine.link.client import ServerLink
+from engine.link.messages import Problem, Query
+from engine.model.position import Lsn
+from engine.runtime.pipeline import Pipeline
+from engine.runtime.query_places import QueryPlaces, QueryTurn
+from engine.runtime.requests import RequestDesk
+from engine.runtime.settings import EngineSettings
+from tests.contract.target_material import SUBSCRIPTION
+from tests.contract.target_material import Pipeline as Filled
+
+DEADLINE_S = 20.0
+ENDLESS = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
+
+
+class Answers:
+    """In place of the link to a server: keeps how each request ended."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._ended: dict[str, Problem | list[Any]] = {}
+
+    def upload_result(self, request: str, arrow: bytes, position: Lsn, *, truncated: bool) -> None:
+        self._put(request, pa.ipc.open_stream(io.BytesIO(arrow)).read_all().to_pylist())
+
+    def refuse(self, request: str, problem: Problem) -> None:
+        self._put(request, problem)
+
+    def _put(self, request: str, ended: Problem | list[Any]) -> None:
+        with self._changed:
+            self._ended[request] = ended
+            self._changed.notify_all()
+
+    def of(self, request: str) -> Problem | list[Any]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: request in self._ended, DEADLINE_S), request
+            return self._ended[request]
+
+    def ended(self, request: str) -> bool:
+        return request in self._ended
+
+
+class HeldTarget:
+    """A real target whose queries that contain "held" wait for `let_go` first, and count in `running`."""
+
+    def __init__(self, target: DuckDbTarget) -> None:
+        self._target = target
+        self.let_go = threading.Event()
+        self.running = threading.Semaphore(0)
+
+    def query(self, sql: str, *rest: Any) -> Any:
+        if "held" in sql:
+            self.running.release()
+            assert self.let_go.wait(DEADLINE_S)
+        return self._target.query(sql, *rest)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[HeldTarget]:
+    real = DuckDbTarget(tmp_path / "mart.duckdb", DuckDbSettings(memory_limit="100MB", threads=1))
+    Filled(real).claim()
+    held = HeldTarget(real)
+    yield held
+    held.let_go.set()
+    real.close()
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, target: HeldTarget, answers: Answers) -> Iterator[RequestDesk]:
+    pipeline = SimpleNamespace(target=target, run=None, spec=SimpleNamespace(name=SUBSCRIPTION))
+    settings = EngineSettings(home=tmp_path, queries_at_once=2)
+    made = RequestDesk(settings, lambda _: cast("Pipeline", pipeline))
+    made.connect(cast("ServerLink", answers))
+    yield made
+    made.close()
+
+
+def _query(request: str, sql: str = "SELECT 1 AS one", timeout_ms: int = 60_000) -> Query:
+    return Query(request_id=request, subscription=str(SUBSCRIPTION), sql=sql, max_rows=10, timeout_ms=timeout_ms)
+
+
+def _hold_all(desk: RequestDesk, target: HeldTarget) -> None:
+    for number in range(2):
+        desk.take(_query(f"held-{number}", "SELECT 'held' AS v"))
+    for _ in range(2):
+        assert target.running.acquire(timeout=DEADLINE_S)
+
+
+def test_one_above_waits_for_a_place_and_is_answered_then(
+    desk: RequestDesk, target: HeldTarget, answers: Answers
+) -> None:
+    _hold_all(desk, target)
+    desk.take(_query("third"))
+    assert not answers.ended("third")
+    target.let_go.set()
+    assert answers.of("third") == [{"one": 1}]
+    assert answers.of("held-0") == answers.of("held-1") == [{"v": "held"}]
+
+
+def test_without_a_place_in_its_time_it_is_refused_with_a_remedy(
+    desk: RequestDesk, target: HeldTarget, answers: Answers
+) -> None:
+    _hold_all(desk, target)
+    desk.take(_query("patient"))
+    desk.take(_query("hasty", timeout_ms=50))
+    problem = answers.of("hasty")
+    assert isinstance(problem, Problem)
+    assert (problem.status, problem.code) == (503, "query_unavailable")
+    assert "2 queries" in problem.detail
+    assert "PENSTOCK_QUERIES_AT_ONCE" in str(problem.remedy)
+    assert not answers.ended("patient")
+    target.let_go.set()
+    assert answers.of("patient") == [{"one": 1}]
+
+
+def test_a_query_that_reaches_its_limit_frees_its_place(desk: RequestDesk, answers: Answers) -> None:
+    for number in range(2):
+        desk.take(_query(f"endless-{number}", ENDLESS, timeout_ms=200))
+    desk.take(_query("next"))
+    assert answers.of("next") == [{"one": 1}]
+    for number in range(2):
+        problem = answers.of(f"endless-{number}")
+        assert isinstance(problem, Problem)
+        assert problem.code == "query_timeout"
+
+
+def test_a_turn_that_raises_frees_its_place_too() -> None:
+    places = QueryPlaces(1)
+    done = threading.Event()
+
+    def broken(_left_s: float) -> None:
+        raise RuntimeError
+
+    places.take(QueryTurn(60, broken, lambda: None))
+    places.take(QueryTurn(60, lambda _: done.set(), lambda: None))
+    assert done.wait(DEADLINE_S)
+    places.close()
+
+
+def test_the_time_spent_waiting_counts() -> None:
+    places = QueryPlaces(1)
+    free, began, done = threading.Event(), threading.Event(), threading.Event()
+    left: list[float] = []
+
+    def first(_left_s: float) -> None:
+        began.set()
+        assert free.wait(DEADLINE_S)
+
+    def second(left_s: float) -> None:
+        left.append(left_s)
+        done.set()
+
+    places.take(QueryTurn(60, first, lambda: None))
+    assert began.wait(DEADLINE_S)
+    places.take(QueryTurn(60, second, lambda: None))
+    assert places.waiting == 1
+    assert not done.wait(0.05)
+    free.set()
+    assert done.wait(DEADLINE_S)
+    assert 0 < left[0] <= 59.95
+    places.close()
+
+
+def test_after_the_end_nothing_begins() -> None:
+    places = QueryPlaces(1)
+    places.close()
+    began = threading.Event()
+    places.take(QueryTurn(60, lambda _: began.set(), began.set))
+    assert not began.is_set()
+    assert places.waiting == 0
