@@ -392,6 +392,9 @@ def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
     count = 2000
     base = 0x1000
 
+    def demands() -> list[Lsn]:
+        return [c.position for c in list(engine.commands) if isinstance(c, Demand)]
+
     async def post(position: Lsn) -> int:
         body = json.dumps({"position": str(position), "timeout_ms": 60_000})
         head = f"POST /api/v1{_WAITS} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {ADMIN}\r\n"
@@ -408,14 +411,14 @@ def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
         await asyncio.to_thread(
             until, lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == count, 60.0
         )
+        await asyncio.to_thread(until, lambda: len(demands()) >= count, 60.0)
         began = time.perf_counter()
         engine.progress(assign, str(Lsn(base + count - 1)))
         return list(await asyncio.gather(*posts)), time.perf_counter() - began
 
     codes, seconds = asyncio.run(wait_for_all())
     assert codes == [200] * count
-    demands = [c.position for c in engine.commands if isinstance(c, Demand)]
-    assert sorted(demands) == [Lsn(base + i) for i in range(count)]
+    assert sorted(demands()) == [Lsn(base + i) for i in range(count)]
     print(f"{count} waits answered in {seconds:.2f} s")
     assert seconds < 20
 
