@@ -468,6 +468,8 @@ class Difference(Message):
 class VerifiedTable(Message):
     table: str
     equal: bool
+    position: Position | None = None
+    """Where it was compared: behind the verification's own position where it could not be read there."""
     source_rows: int
     target_rows: int
     differing: tuple[Difference, ...] = ()

@@ -14,7 +14,6 @@ import structlog
 from engine.link.client import ServerLink
 from engine.link.messages import (
     Answer,
-    Difference,
     Discover,
     DiscoverBody,
     DiscoveredColumn,
@@ -26,28 +25,23 @@ from engine.link.messages import (
     PreflightBody,
     Problem,
     Query,
-    Verification,
-    VerifiedTable,
     Verify,
 )
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
-from engine.model.position import Lsn
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import QueryRefused
-from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.fault_policy import policy
 from engine.runtime.pipeline import Pipeline
+from engine.runtime.problems import problem_of
 from engine.runtime.query_places import QueryPlaces, QueryTurn
 from engine.runtime.run import ReplicationRun
 from engine.runtime.settings import EngineSettings
-from engine.verify.compare import VerifyTable, verify_tables
-from engine.verify.verdict import TableVerdict
+from engine.runtime.verifications import VerificationReport, verify_at_cuts
 
 WORKERS = 16
-_SOURCE_DOWN = {FaultKind.SOURCE_UNREACHABLE: 502, FaultKind.SOURCE_TIMEOUT: 504, FaultKind.TARGET_LOCKED: 503}
 
 log = structlog.get_logger(__name__)
 
@@ -122,12 +116,12 @@ class RequestDesk:
         try:
             answer()
         except EngineFault as fault:
-            self._out.refuse(request, _problem(fault))
+            self._out.refuse(request, problem_of(fault))
         except QueryRefused as refused:
             self._out.refuse(request, _refusal(refused))
         except Exception as error:  # an unanswered request would hang until its deadline
             log.exception("request_failed", kind=command.kind, error=type(error).__name__)
-            self._out.refuse(request, _problem(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
+            self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
     def _body(self, command: Preflight | Discover | Now) -> dict[str, Any]:
         if isinstance(command, Now):
@@ -206,17 +200,17 @@ class RequestDesk:
         run = pipeline.run if pipeline is not None else None
         if pipeline is None:
             return
-        report = _VerificationReport(self._out, command, int(pipeline.spec.epoch))
+        report = VerificationReport(self._out, command, int(pipeline.spec.epoch))
         try:
             if run is None:
                 raise EngineFault(FaultKind.SOURCE_UNREACHABLE, command.subscription, "the subscription does not run")
             self._verify_run(run, pipeline, command, cancelled, report)
         except EngineFault as fault:
-            report.end("failed", problem=_problem(fault))
+            report.end("failed", problem=problem_of(fault))
         except Exception as error:  # a verification without an end would be shown as running for ever
             log.exception("verification_failed", error=type(error).__name__)
             report.end(
-                "failed", problem=_problem(EngineFault(FaultKind.INTERNAL, "verification", type(error).__name__))
+                "failed", problem=problem_of(EngineFault(FaultKind.INTERNAL, "verification", type(error).__name__))
             )
         finally:
             del self._cancels[command.verification_id]
@@ -227,85 +221,16 @@ class RequestDesk:
         pipeline: Pipeline,
         command: Verify,
         cancelled: threading.Event,
-        report: _VerificationReport,
+        report: VerificationReport,
     ) -> None:
         wanted = None if command.tables is None else [TableId(table) for table in command.tables]
+        specs = {entry.table: entry.spec for entry in pipeline.book.all()}
         source = open_source(pipeline.spec.source)
         try:
-            with run.cuts.cut() as (snapshot, reader):
-                records = run.cuts.records(wanted)
-                specs = {entry.table: entry.spec for entry in pipeline.book.all()}
-                tables = [VerifyTable(specs[r.table], r) for r in records if r.table in specs]
-                report.start(snapshot.position, len(tables))
-                for table in tables:
-                    verdicts = verify_tables(source, reader, snapshot, [table], decode_copy_text, cancelled=cancelled)
-                    report.add(verdicts[0])
+            verify_at_cuts(run.cuts, source, specs, wanted, report, cancelled)
         finally:
             source.close()
         report.end("cancelled" if cancelled.is_set() else "succeeded")
-
-
-class _VerificationReport:
-    """Progress of one verification as reports."""
-
-    def __init__(self, link: ServerLink, command: Verify, epoch: int) -> None:
-        self._link = link
-        self._command = command
-        self._epoch = epoch
-        self._position: Lsn | None = None
-        self._total: int | None = None
-        self._tables: list[VerifiedTable] = []
-        self._broken: Problem | None = None
-
-    def start(self, position: Lsn, total: int) -> None:
-        self._position, self._total = position, total
-        self._send("running", None)
-
-    def add(self, verdict: TableVerdict) -> None:
-        if verdict.code is not None:
-            kind = FaultKind(verdict.code) if verdict.code in set(FaultKind) else FaultKind.INTERNAL
-            self._broken = _problem(EngineFault(kind, str(verdict.source), verdict.detail or ""))
-            return
-        self._tables.append(
-            VerifiedTable(
-                table=verdict.table,
-                equal=verdict.equal,
-                source_rows=verdict.source_rows,
-                target_rows=verdict.target_rows,
-                differing=tuple(Difference(key=d.key, kind=_kind(d.kind)) for d in verdict.differences),
-            )
-        )
-        self._send("running", None)
-
-    def end(self, state: Literal["succeeded", "failed", "cancelled"], problem: Problem | None = None) -> None:
-        """A table that could not be compared makes the whole verification a failed one: it proves nothing."""
-        if state == "succeeded" and self._broken is not None:
-            self._send("failed", self._broken)
-        else:
-            self._send(state, problem)
-
-    def _send(self, state: Literal["running", "succeeded", "failed", "cancelled"], problem: Problem | None) -> None:
-        self._link.report(
-            Verification(
-                subscription=self._command.subscription,
-                epoch=self._epoch,
-                verification_id=self._command.verification_id,
-                state=state,
-                position=self._position,
-                tables=tuple(self._tables),
-                total=self._total,
-                problem=problem,
-            )
-        )
-
-
-def _problem(fault: EngineFault) -> Problem:
-    return Problem(
-        status=_SOURCE_DOWN.get(fault.kind, 502 if fault.kind.value.startswith("source_") else 503),
-        code=fault.kind.value,
-        detail=f"{fault.subject}: {fault.detail}",
-        remedy=policy(fault.kind).remedy,
-    )
 
 
 def _refusal(refused: QueryRefused) -> Problem:
@@ -321,10 +246,6 @@ def _finding(found: Finding) -> FindingPart:
 
 def _severity(text: str) -> Literal["error", "warning", "info"]:
     return "error" if text == "error" else "warning" if text == "warning" else "info"
-
-
-def _kind(text: str) -> Literal["missing", "extra", "different"]:
-    return "missing" if text == "missing" else "extra" if text == "extra" else "different"
 
 
 def _discovered(table: DiscoveredTable) -> DiscoveredTablePart:

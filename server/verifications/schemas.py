@@ -37,6 +37,10 @@ class VerifiedTableView(BaseModel):
     schema_name: str | None = Field(alias="schema")
     name: str | None
     equal: bool
+    position: str | None = Field(
+        default=None,
+        description="Where this table was compared: behind `position` of the whole where it was truncated meanwhile.",
+    )
     source_rows: int
     target_rows: int
     differing: list[DifferenceView] = Field(description="At most 100 keys that differ.")

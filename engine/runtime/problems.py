@@ -1,0 +1,19 @@
+"""A fault as the problem that a request is answered with."""
+
+from __future__ import annotations
+
+from engine.link.messages import Problem
+from engine.model.fault import EngineFault, FaultKind
+from engine.runtime.fault_policy import policy
+
+_STATUS = {FaultKind.SOURCE_UNREACHABLE: 502, FaultKind.SOURCE_TIMEOUT: 504, FaultKind.TARGET_LOCKED: 503}
+
+
+def problem_of(fault: EngineFault) -> Problem:
+    """HTTP status, code, detail and remedy of a fault: 502 where the source is to blame, 504 its time, 503 otherwise."""
+    return Problem(
+        status=_STATUS.get(fault.kind, 502 if fault.kind.value.startswith("source_") else 503),
+        code=fault.kind.value,
+        detail=f"{fault.subject}: {fault.detail}",
+        remedy=policy(fault.kind).remedy,
+    )

@@ -1,0 +1,131 @@
+"""A verification: every table compared with its source at a cut, and what was found reported as it comes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Literal, Protocol
+
+from engine.link.client import ServerLink
+from engine.link.messages import Difference, Problem, Verification, VerifiedTable, Verify
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.position import Lsn
+from engine.model.source import ExportedSnapshot, Source
+from engine.model.subscription import TableSpec
+from engine.model.target import TableRecord, TargetReader
+from engine.net import decode_copy_text
+from engine.runtime.problems import problem_of
+from engine.verify.compare import VerifyTable, verify_tables
+from engine.verify.verdict import TableVerdict
+
+CUTS = 5
+"""A table truncated or rewritten behind a cut's snapshot cannot be read there any more: it is compared at another, so many in all."""
+
+
+class Cuts(Protocol):
+    """Source and target at one position, and the tables to compare there."""
+
+    def cut(self) -> AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]: ...
+
+    def records(self, tables: Sequence[TableId] | None) -> list[TableRecord]: ...
+
+
+class Listener(Protocol):
+    """Hears of a verification as it goes on."""
+
+    def start(self, position: Lsn, total: int) -> None: ...
+
+    def add(self, verdict: TableVerdict) -> None: ...
+
+
+def verify_at_cuts(
+    cuts: Cuts,
+    source: Source,
+    specs: Mapping[TableId, TableSpec],
+    wanted: Sequence[TableId] | None,
+    listener: Listener,
+    cancelled: threading.Event,
+) -> None:
+    """Compare the tables, all live ones where `wanted` is None; the listener gets one verdict of each.
+
+    Raises what making a cut raises.
+    """
+    left: dict[TableId, TableVerdict] = {}
+    for number in range(CUTS):
+        with cuts.cut() as (snapshot, reader):
+            tables = [VerifyTable(specs[r.table], r) for r in cuts.records(wanted) if r.table in specs]
+            if number == 0:
+                listener.start(snapshot.position, len(tables))
+            for table in tables:
+                (verdict,) = verify_tables(source, reader, snapshot, [table], decode_copy_text, cancelled=cancelled)
+                if verdict.code == FaultKind.TABLE_STRUCTURE_CHANGED:
+                    left[verdict.table] = verdict
+                    continue
+                left.pop(verdict.table, None)
+                listener.add(verdict)
+        if not left or cancelled.is_set():
+            break
+        wanted = list(left)
+    for verdict in left.values():
+        listener.add(verdict)
+
+
+class VerificationReport:
+    """Progress of one verification as reports to the server."""
+
+    def __init__(self, link: ServerLink, command: Verify, epoch: int) -> None:
+        self._link = link
+        self._command = command
+        self._epoch = epoch
+        self._position: Lsn | None = None
+        self._total: int | None = None
+        self._tables: list[VerifiedTable] = []
+        self._broken: Problem | None = None
+
+    def start(self, position: Lsn, total: int) -> None:
+        self._position, self._total = position, total
+        self._send("running", None)
+
+    def add(self, verdict: TableVerdict) -> None:
+        if verdict.code is not None:
+            kind = FaultKind(verdict.code) if verdict.code in set(FaultKind) else FaultKind.INTERNAL
+            self._broken = problem_of(EngineFault(kind, str(verdict.source), verdict.detail or ""))
+            return
+        self._tables.append(
+            VerifiedTable(
+                table=verdict.table,
+                equal=verdict.equal,
+                position=verdict.position,
+                source_rows=verdict.source_rows,
+                target_rows=verdict.target_rows,
+                differing=tuple(Difference(key=d.key, kind=_kind(d.kind)) for d in verdict.differences),
+            )
+        )
+        self._send("running", None)
+
+    def end(self, state: Literal["succeeded", "failed", "cancelled"], problem: Problem | None = None) -> None:
+        """A table that could not be compared makes the whole verification a failed one: it proves nothing."""
+        if state == "succeeded" and self._broken is not None:
+            self._send("failed", self._broken)
+        else:
+            self._send(state, problem)
+
+    def _send(self, state: Literal["running", "succeeded", "failed", "cancelled"], problem: Problem | None) -> None:
+        self._link.report(
+            Verification(
+                subscription=self._command.subscription,
+                epoch=self._epoch,
+                verification_id=self._command.verification_id,
+                state=state,
+                position=self._position,
+                tables=tuple(self._tables),
+                total=self._total,
+                problem=problem,
+            )
+        )
+
+
+def _kind(text: str) -> Literal["missing", "extra", "different"]:
+    return "missing" if text == "missing" else "extra" if text == "extra" else "different"
