@@ -47,14 +47,19 @@ class CutDesk:
         self._stopped = threading.Event()
 
     @contextmanager
-    def cut(self) -> Iterator[tuple[ExportedSnapshot, TargetReader]]:
+    def cut(
+        self, read_early: Callable[[ExportedSnapshot], None] = lambda _: None
+    ) -> Iterator[tuple[ExportedSnapshot, TargetReader]]:
         """A source snapshot and a target read of the same position.
+
+        `read_early` is called with each snapshot that is tried, before the target gets there, which takes as long as the lag.
 
         Raises EngineFault(SOURCE_TIMEOUT) where open transactions on the source keep a snapshot from being made in time.
         """
         for _ in range(TRIES):
             with ExitStack() as stack:
                 snapshot, wanted = self._held_snapshot(stack)
+                read_early(snapshot)
                 reader = self._target_at(wanted, stack)
                 if reader is not None:
                     # The batch may end behind the snapshot's position, with no transaction in between: the same state.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
@@ -17,7 +17,7 @@ from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
 from engine.net import decode_copy_text
 from engine.runtime.problems import problem_of
-from engine.verify.compare import VerifyTable, verify_tables
+from engine.verify.compare import EarlyRows, VerifyTable, verify_tables
 from engine.verify.verdict import TableVerdict
 
 CUTS = 5
@@ -27,7 +27,9 @@ CUTS = 5
 class Cuts(Protocol):
     """Source and target at one position, and the tables to compare there."""
 
-    def cut(self) -> AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]: ...
+    def cut(
+        self, read_early: Callable[[ExportedSnapshot], None]
+    ) -> AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]: ...
 
     def records(self, tables: Sequence[TableId] | None) -> list[TableRecord]: ...
 
@@ -53,13 +55,17 @@ def verify_at_cuts(
     Raises what making a cut raises.
     """
     left: dict[TableId, TableVerdict] = {}
+    again: list[VerifyTable] = []
     for number in range(CUTS):
-        with cuts.cut() as (snapshot, reader):
+        early = EarlyRows(source, again, decode_copy_text)
+        with cuts.cut(early.read) as (snapshot, reader):
             tables = [VerifyTable(specs[r.table], r) for r in cuts.records(wanted) if r.table in specs]
             if number == 0:
                 listener.start(snapshot.position, len(tables))
             for table in tables:
-                (verdict,) = verify_tables(source, reader, snapshot, [table], decode_copy_text, cancelled=cancelled)
+                (verdict,) = verify_tables(
+                    source, reader, snapshot, [table], decode_copy_text, cancelled=cancelled, early=early
+                )
                 if verdict.code == FaultKind.TABLE_STRUCTURE_CHANGED:
                     left[verdict.table] = verdict
                     continue
@@ -67,6 +73,7 @@ def verify_at_cuts(
                 listener.add(verdict)
         if not left or cancelled.is_set():
             break
+        again = [table for table in tables if table.spec.table in left]
         wanted = list(left)
     for verdict in left.values():
         listener.add(verdict)

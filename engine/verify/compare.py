@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, ExportedSnapshot, Source
@@ -39,6 +40,8 @@ class VerifyLimits:
     batch_bytes: int = 4 * 1024**2
     pieces_ahead: int = 4
     differences: int = DIFFERENCES
+    early_bytes: int = 64 * 1024**2
+    """Tables up to this size may be read before the target is there."""
 
 
 def verify_tables(
@@ -50,8 +53,9 @@ def verify_tables(
     on_progress: Callable[[VerifyProgress], None] = lambda progress: None,
     cancelled: threading.Event | None = None,
     limits: VerifyLimits | None = None,
+    early: EarlyRows | None = None,
 ) -> list[TableVerdict]:
-    """Compare every table; one verdict each, in the order of `tables`.
+    """Compare every table; one verdict each, in the order of `tables`. What `early` read of this snapshot is not read again.
 
     The caller makes the cut and keeps both sides pinned. A table whose comparison fails gets a NOT_COMPARED verdict and the others go
     on; a source that cannot be read any more, or a cancel, leaves the rest NOT_COMPARED.
@@ -63,7 +67,14 @@ def verify_tables(
             FaultKind.INTERNAL, "verification", f"target at {reader.position}, source snapshot at {snapshot.position}"
         )
     run = _Comparison(
-        source, reader, snapshot, decode, on_progress, cancelled or threading.Event(), limits or VerifyLimits()
+        source,
+        reader,
+        snapshot,
+        decode,
+        on_progress,
+        cancelled or threading.Event(),
+        limits or VerifyLimits(),
+        early,
     )
     verdicts: list[TableVerdict] = []
     stopped: EngineFault | None = None
@@ -86,6 +97,34 @@ _NO_USE_TO_GO_ON = frozenset(
 """The snapshot or a whole side is gone; every further table would fail the same way, some only after a timeout."""
 
 
+class EarlyRows:
+    """Source rows of small tables, read as soon as a snapshot is made: one truncated again and again could not be read later."""
+
+    def __init__(self, source: Source, tables: Sequence[VerifyTable], decode: Decode) -> None:
+        self._source = source
+        self._tables = tables
+        self._decode = decode
+        self._limits = VerifyLimits()
+        self._rows: dict[tuple[TableId, str], tuple[TableSchema, list[Any]]] = {}
+
+    def read(self, snapshot: ExportedSnapshot) -> None:
+        """Read what is small enough. A table that cannot be read is left for the comparison, which tells why."""
+        self._rows.clear()
+        for table in self._tables:
+            with suppress(EngineFault):
+                schema = table.record.schema
+                chunks = self._source.copy_chunks(schema, table.spec, self._limits.chunk_bytes)
+                if sum(chunk.bytes_estimate for chunk in chunks) > self._limits.early_bytes:
+                    continue
+                pieces = (piece for chunk in chunks for piece in self._source.read_chunk(chunk, snapshot.name))
+                self._rows[table.spec.table, snapshot.name] = schema, [self._decode(piece, schema) for piece in pieces]
+
+    def of(self, table: VerifyTable, snapshot: ExportedSnapshot) -> list[Any] | None:
+        """The rows of a table under this snapshot; None where they were not read, or with other columns."""
+        schema, rows = self._rows.get((table.spec.table, snapshot.name), (None, None))
+        return rows if schema is not None and schema.columns == table.record.schema.columns else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     source: Source
@@ -95,6 +134,7 @@ class _Comparison:
     on_progress: Callable[[VerifyProgress], None]
     cancelled: threading.Event
     limits: VerifyLimits
+    early: EarlyRows | None
 
     def cancelled_fault(self, table: VerifyTable) -> EngineFault | None:
         if not self.cancelled.is_set():
@@ -102,7 +142,8 @@ class _Comparison:
         return EngineFault(FaultKind.INTERNAL, str(table.spec.source), "the verification was cancelled")
 
     def table(self, table: VerifyTable) -> TableVerdict:
-        rows = prefetched(self._batches(table), self.limits.pieces_ahead)
+        known = self.early.of(table, self.snapshot) if self.early is not None else None
+        rows = prefetched(self._batches(table) if known is None else iter(known), self.limits.pieces_ahead)
         with closing(rows):
             source_rows, target_rows, found = self.reader.compare(table.record, rows, self.limits.differences)
         differences = tuple(Difference(tuple(each["key"]), str(each["kind"])) for each in found)

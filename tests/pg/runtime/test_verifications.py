@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import contextmanager
 
 import pytest
 
@@ -62,14 +63,17 @@ class Meddler:
 class MeddlingCuts:
     """The cuts of a run; each but the first is meddled with as soon as it is made."""
 
-    def __init__(self, replica: Replica, meddler: Meddler) -> None:
+    def __init__(self, replica: Replica, meddler: Meddler, *, early: bool) -> None:
+        self.early = early
         assert replica.pipeline.run is not None
         self._cuts = replica.pipeline.run.cuts
         self._meddler = meddler
         self.asked: list[list[TableId] | None] = []
 
-    def cut(self):  # type: ignore[no-untyped-def]  # as CutDesk.cut
-        return self._cuts.cut()
+    @contextmanager
+    def cut(self, read_early):  # type: ignore[no-untyped-def]  # as CutDesk.cut
+        with self._cuts.cut(read_early if self.early else lambda _: None) as both:
+            yield both
 
     def records(self, tables):  # type: ignore[no-untyped-def]  # as CutDesk.records
         self.asked.append(tables)
@@ -78,9 +82,9 @@ class MeddlingCuts:
         return sorted(self._cuts.records(tables), key=lambda record: record.table)
 
 
-def compared(replica: Replica, times: int) -> tuple[Meddler, MeddlingCuts]:
+def compared(replica: Replica, times: int, *, early: bool = False) -> tuple[Meddler, MeddlingCuts]:
     meddler = Meddler(replica, times)
-    cuts = MeddlingCuts(replica, meddler)
+    cuts = MeddlingCuts(replica, meddler, early=early)
     source = open_source(replica.spec.source)
     try:
         specs = {spec.table: spec for spec in replica.spec.tables}
@@ -111,3 +115,16 @@ def test_a_table_that_never_holds_still_is_not_called_equal(database: Database, 
     assert alone.equal
     assert (meddled.equal, meddled.code) == (False, "table_structure_changed")
     assert len(cuts.asked) == CUTS
+
+
+def test_a_small_table_that_is_truncated_all_the_time_is_read_before_the_target_is_there(
+    database: Database, replicate: Replicate
+) -> None:
+    database.execute(TABLES)
+    replica = replicate(database, [table("first"), table("second")])
+    meddler, cuts = compared(replica, 100, early=True)
+    alone, meddled = meddler.of(replica)
+    assert alone.equal
+    assert meddled.equal
+    assert meddled.source_rows == meddled.target_rows == 1
+    assert cuts.asked == [None, [meddled.table]]
