@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -28,11 +27,9 @@ from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
+from engine.runtime.parts import RunParts
 from engine.runtime.startup import why_not_described
 from engine.runtime.table_book import TableEntry
-
-if TYPE_CHECKING:
-    from engine.runtime.run import RunParts
 
 SPARK_START_S = 120.0
 RETRY_S = 2.0

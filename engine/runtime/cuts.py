@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.model.batch import SealedBatch
 from engine.model.fault import EngineFault, FaultKind
@@ -17,9 +16,7 @@ from engine.model.source import ExportedSnapshot
 from engine.model.table_state import TableState
 from engine.model.target import TableRecord, TargetReader
 from engine.runtime.intake import Cut, HoldSeal, Intake
-
-if TYPE_CHECKING:
-    from engine.runtime.run import RunParts
+from engine.runtime.parts import RunParts
 
 HOLD_S = 2.0
 """How long sealing may stand still for a snapshot; longer transactions on the source cost another try instead of freshness."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
@@ -16,9 +15,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
-
-if TYPE_CHECKING:
-    from engine.runtime.run import RunParts
+from engine.runtime.parts import RunParts
 
 WARN_SHARE = 0.5
 CLEAR_SHARE = 0.4

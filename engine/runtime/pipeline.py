@@ -27,9 +27,10 @@ from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.runtime.clock import Clock
 from engine.runtime.fault_policy import Action, policy
+from engine.runtime.parts import RunParts
 from engine.runtime.reloads import ReloadBook
 from engine.runtime.reporting import Reporter
-from engine.runtime.run import ReplicationRun, RunParts
+from engine.runtime.run import ReplicationRun
 from engine.runtime.settings import EngineSettings
 from engine.runtime.slot_mark import SlotMark
 from engine.runtime.startup import StartPoint, known_marks, reset_point, start_point, why_not_described

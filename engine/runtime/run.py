@@ -10,20 +10,15 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 import structlog
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId
 from engine.model.position import Lsn
-from engine.model.source import Source
-from engine.model.subscription import QueueMode, SubscriptionSpec, TableSpec
+from engine.model.subscription import QueueMode, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
-from engine.model.target import Target
-from engine.model.tasks import TaskRunner
 from engine.queue import QueueCatalog
-from engine.runtime.clock import Clock
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
@@ -32,15 +27,12 @@ from engine.runtime.guard import Guard
 from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
 from engine.runtime.log_reader import Confirm, Failed, ReaderConfig
+from engine.runtime.parts import RunParts
 from engine.runtime.planner import Planner
 from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
 from engine.runtime.reader_process import ReaderProcess
-from engine.runtime.reloads import ReloadBook
-from engine.runtime.reporting import BatchTimes, Reporter
-from engine.runtime.settings import EngineSettings
+from engine.runtime.reporting import BatchTimes
 from engine.runtime.slot_mark import SlotMark
-from engine.runtime.startup import StartPoint
-from engine.runtime.table_book import TableBook
 from engine.runtime.worker import sweep
 
 log = structlog.get_logger(__name__)
@@ -50,24 +42,6 @@ ORDINAL_GAP = 1 << 20
 SLOT_GRACE_MS = 5000.0
 READER_RESTARTS = 5
 """Log readers in a row that may die without a batch in between, before the run ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunParts:
-    """What a run works with; it owns none of it."""
-
-    spec: SubscriptionSpec
-    source: Source
-    target: Target
-    start: StartPoint
-    runner: TaskRunner
-    settings: EngineSettings
-    clock: Clock
-    reporter: Reporter
-    book: TableBook
-    reloads: ReloadBook
-    suspect_queue: bool = False
-    """A damaged place was met in the queue: what lies in it is read through before it counts."""
 
 
 class ReplicationRun:
