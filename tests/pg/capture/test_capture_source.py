@@ -619,7 +619,7 @@ def test_connection_errors_are_told_apart(private_cluster: Callable[..., Embedde
 
 
 def test_slots_and_senders_run_out(private_cluster: Callable[..., EmbeddedPostgres]) -> None:
-    cluster = private_cluster(16, max_wal_senders="2", max_replication_slots="1")
+    cluster = private_cluster(16, max_wal_senders="4", max_replication_slots="1")
     db = Database(cluster, "postgres")
     with opened(db) as source:
         with source.create_slot("only"):
