@@ -16,7 +16,8 @@ help:
 	@echo "make test     all tests but the long ones"
 	@echo "make check    style, types, import rules"
 	@echo "make chaos    kill everything at random under load (ARGS='--seconds 900 --seed 1')"
-	@echo "make bench    freshness at 500 transactions a second beside PostgreSQL's own replication"
+	@echo "make bench    every workload beside PostgreSQL's own replication, and a report (ARGS=--quick: small ones)"
+	@echo "              (one: $(BIN)/penstock bench run freshness --against native; 'bench list' names them)"
 	@echo "              ($(BIN)/python -m tests.bench.waits: what many open freshness waits cost)"
 	@echo "make setup    only install; the others do it by themselves"
 	@echo "make lock     write requirements.lock anew from pyproject.toml"
@@ -54,7 +55,7 @@ chaos: $(READY)
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
 
 bench: $(READY)
-	@$(BIN)/python -m tests.bench.freshness $(ARGS)
+	@$(BIN)/penstock bench run all --against native $(ARGS); code=$$?; $(BIN)/penstock bench report && exit $$code
 
 lock: $(READY)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev \

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from server.cli import apply_command, data_commands, demo_command, process_commands, token_commands
+from server.cli import apply_command, bench_commands, data_commands, demo_command, process_commands, token_commands
 from server.cli.exit_codes import HELP
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("query")(data_commands.query)
 app.command("verify")(data_commands.verify)
 app.add_typer(process_commands.database, name="db")
 app.add_typer(token_commands.tokens, name="token")
+app.add_typer(bench_commands.bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

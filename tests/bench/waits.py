@@ -29,7 +29,8 @@ import httpx
 import psutil
 
 from engine.model.position import Lsn
-from tests.bench.freshness import pgbench
+from server.bench.pgbench import run
+from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.rig import DATABASE, Rig
 
 TABLES = ("pgbench_accounts", "pgbench_branches", "pgbench_tellers", "pgbench_history")
@@ -105,6 +106,12 @@ def replay(rig: Rig, waits: int, transactions: int) -> Replay:
 def _cpu_s(rig: Rig) -> float:
     times = psutil.Process(rig.running.supervisor.pid("server")).cpu_times()
     return float(times.user + times.system)
+
+
+def pgbench(postgres: EmbeddedPostgres, *arguments: str) -> None:
+    """Run pgbench on the rig's database to its end."""
+    head = [postgres.program("pgbench"), "-h", postgres.host, "-p", str(postgres.port), "-U", postgres.user]
+    run([*head, *arguments, DATABASE])
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """A small source database for property tests: applies random steps to rows, and writes what PostgreSQL would log of them.
 
-Rows are `(id, a, big)`; a `big` value that an update leaves as it is goes into the log as an unchanged one. Streamed
-transactions are cut into chunks that lie anywhere in the log; rolled-back savepoints are in the log where it is streamed.
+Rows are `(id, a, big)`; a `big` value that an update leaves as it is goes into the log as an unchanged one. Savepoints nest.
+`History` is the log of one table whose transactions come one after another: streamed ones are cut into chunks that lie
+anywhere in the log, with what was rolled back to a savepoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from engine.model.batch import LogRange
@@ -16,36 +17,187 @@ from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST
 
 OID = 100
+ELSEWHERE = 7
+"""A table in the log that nobody follows."""
 Row = tuple[int, str | None, str | None]
 _TEXTS: tuple[str | None, ...] = (None, "", "x", "null", "long value")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One random step; the numbers choose rows, keys and texts of those that there are."""
+    """One random step; the numbers choose tables, rows, keys and texts of those that there are."""
 
     verb: str
     row: int
     other: int
     text: int
     keep: bool
+    table: int = 0
+
+
+Parts = Sequence[tuple[str, Sequence[Step]]]
+"""Runs of steps, and how they lie to savepoints: `saved` and `rolled_back` have one of their own, `nest` opens one that the
+next `release` or `undo` ends behind its steps, `top` is anywhere."""
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """`parts`: runs of steps with how they end: `top`, `saved` (savepoint released) or `rolled_back`.
+    """`streamed`: chunk lengths in steps, or none; `place`: orders the chunks of all transactions in the log."""
 
-    `streamed`: chunk lengths in steps, or none; `place`: orders the chunks of all transactions in the log.
-    """
-
-    parts: Sequence[tuple[str, Sequence[Step]]]
+    parts: Parts
     streamed: Sequence[int]
     place: Sequence[int]
 
 
+@dataclass(frozen=True)
+class Written:
+    """One record: what it does to which tables, and its bytes, given the id that it carries inside a stream, else 0."""
+
+    op: str
+    oids: tuple[int, ...]
+    record: Callable[[int], bytes]
+
+
+@dataclass
+class Table:
+    """Rows, and how the log tells of them: with whole old images or keys, with a key or without, or of inserts only."""
+
+    rows: list[Row]
+    full: bool = False
+    keyed: bool = True
+    oid: int = OID
+    appended: bool = False
+    key: tuple[int, ...] = (0,)
+
+    def step(self, step: Step) -> list[Written]:
+        """Change the rows; nothing comes of a step that cannot be taken."""
+        if step.verb == "insert":
+            return self._insert(step)
+        if not self.rows or self.appended:
+            return []
+        at = step.row % len(self.rows)
+        if step.verb == "delete":
+            return [self._delete(self.rows.pop(at))]
+        if step.verb == "swap" and self.keyed:
+            return self._swap(at, step.other % len(self.rows))
+        old = self.rows[at]
+        big = old[2] if step.keep else _TEXTS[step.other % len(_TEXTS)]
+        row = (step.other if step.verb == "move" else old[0], self._text(step.text), big)
+        if self.keyed and not self._free(row, but=at):
+            row = self._with_key(row, old)
+        return [self._update(at, row)]
+
+    def _insert(self, step: Step) -> list[Written]:
+        row = (step.other, self._text(step.text), _TEXTS[step.row % len(_TEXTS)])
+        if not self.keyed:
+            # Few different rows, so that equal ones meet.
+            row = (step.other % 2, self._text(step.text % 2), _TEXTS[step.row % 2])
+        elif not self._free(row):
+            return []
+        self.rows.append(row)
+        values = _shown(row)
+        return [Written("insert", (self.oid,), lambda xid: pgoutput.insert(self.oid, values, xid))]
+
+    def _delete(self, row: Row) -> Written:
+        old, kind = self._old(row), "O" if self.full else "K"
+        return Written("delete", (self.oid,), lambda xid: pgoutput.delete(self.oid, old, kind, xid))
+
+    def _swap(self, a: int, b: int) -> list[Written]:
+        """With whole old images the two keys collide for a moment, as under a deferred constraint; else over a third."""
+        if a == b:
+            return []
+        first, second = self.rows[a], self.rows[b]
+        away = self._with_key(first, (-1, first[1], first[2]))
+        steps = [] if self.full else [(a, away)]
+        steps += [(b, self._with_key(second, first)), (a, self._with_key(first, second))]
+        if self.full:
+            steps.reverse()
+        return [self._update(at, row) for at, row in steps]
+
+    def _update(self, at: int, row: Row) -> Written:
+        before = self.rows[at]
+        self.rows[at] = row
+        moved = self._key(row) != self._key(before)
+        old = self._old(before) if self.full or moved else None
+        kind = "O" if self.full else "K"
+        new = _shown(row)
+        if row[2] == before[2] and row[2] is not None:
+            new[2] = pgoutput.UNCHANGED
+        return Written("update", (self.oid,), lambda xid: pgoutput.update(self.oid, new, old, kind, xid))
+
+    def _old(self, row: Row) -> list[pgoutput.Value]:
+        return [value if self.full or c in self.key else None for c, value in enumerate(_shown(row))]
+
+    def _key(self, row: Row) -> tuple[object, ...]:
+        return tuple(row[c] for c in self.key)
+
+    def _with_key(self, row: Row, other: Row) -> Row:
+        number = other[0] if 0 in self.key else row[0]
+        return number, other[1] if 1 in self.key else row[1], row[2]
+
+    def _free(self, row: Row, but: int = -1) -> bool:
+        return all(self._key(row) != self._key(other) for at, other in enumerate(self.rows) if at != but)
+
+    def _text(self, number: int) -> str | None:
+        text = _TEXTS[number % len(_TEXTS)]
+        return "" if text is None and self.keyed and 1 in self.key else text
+
+
+def _shown(row: Row) -> list[pgoutput.Value]:
+    return [str(row[0]), row[1], row[2]]
+
+
+def _take(tables: Sequence[Table], step: Step) -> list[Written]:
+    table = tables[step.table % len(tables)]
+    if step.verb != "truncate":
+        return table.step(step)
+    also = [t for n, t in enumerate(tables) if t is not table and step.keep and step.other >> n & 1]
+    for cleared in (table, *also):
+        cleared.rows = []
+    oids = [ELSEWHERE, *(t.oid for t in also), table.oid]
+    return [Written("truncate", tuple(oids), lambda xid: pgoutput.truncate(oids, xid))]
+
+
+@dataclass
+class _Level:
+    """A savepoint: its id, the tables' rows before it, and the ids of savepoints released into it."""
+
+    xid: int
+    rows: list[list[Row]]
+    inside: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Executed:
+    """What a transaction wrote: (own xid, record), or None for the record where that subtransaction was rolled back."""
+
+    items: list[tuple[int, Written | None]] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
+
+
+def execute(tables: Sequence[Table], parts: Parts, xid: int, next_xid: Callable[[], int]) -> Executed:
+    """Apply the parts to the tables."""
+    done, levels = Executed(), [_Level(xid, [])]
+    for ending, steps in parts:
+        if ending in ("saved", "rolled_back", "nest"):
+            levels.append(_Level(next_xid(), [list(t.rows) for t in tables]))
+        done.items += [(levels[-1].xid, written) for step in steps for written in _take(tables, step)]
+        if ending in ("top", "nest") or len(levels) == 1:
+            continue
+        level = levels.pop()
+        if ending in ("rolled_back", "undo"):
+            for table, rows in zip(tables, level.rows, strict=True):
+                table.rows = rows
+            done.items += [(ended, None) for ended in (*level.inside, level.xid)]
+            done.aborted.update(level.inside, [level.xid])
+        else:
+            levels[-1].inside += [*level.inside, level.xid]
+    return done
+
+
 @dataclass
 class History:
-    """What became of the rows, and the log."""
+    """What became of one table's rows, and the log."""
 
     rows: list[Row]
     full: bool
@@ -57,20 +209,16 @@ class History:
     """Per chunk: (streamed xid or 0, aborted)."""
 
     def run(self, transaction: Transaction) -> None:
-        top, aborted, messages = self._xid(), set[int](), list[bytes]()
-        streamed = bool(transaction.streamed)
-        for ending, steps in transaction.parts:
-            xid = top if ending == "top" else self._xid()
-            before = list(self.rows)
-            written = [m for step in steps for m in self._step(step, xid if streamed else 0)]
-            if ending == "rolled_back":
-                self.rows = before
-                aborted.add(xid)
-            if streamed or ending != "rolled_back":
-                messages += written
-        if not streamed:
+        top = self._xid()
+        table = Table(self.rows, self.full, self.keyed)
+        done = execute([table], transaction.parts, top, self._xid)
+        self.rows = table.rows
+        written = [(own, item) for own, item in done.items if item is not None]
+        if not transaction.streamed:
+            messages = [item.record(0) for own, item in written if own not in done.aborted]
             self._add(transaction.place[0], [pgoutput.begin(1, top), *messages, pgoutput.commit(1, 2)], 0, frozenset())
             return
+        messages = [item.record(own) for own, item in written]
         pieces, at = [], 0
         for length in transaction.streamed:
             pieces.append(messages[at : at + length])
@@ -78,7 +226,7 @@ class History:
         pieces.append(messages[at:])
         for n, piece in enumerate(pieces):
             chunk = [pgoutput.stream_start(top, n == 0), *piece, pgoutput.stream_stop()]
-            self._add(transaction.place[n % len(transaction.place)], chunk, top, frozenset(aborted))
+            self._add(transaction.place[n % len(transaction.place)], chunk, top, frozenset(done.aborted))
 
     def log(self) -> tuple[list[bytes], list[LogRange]]:
         """All records as they lie in the queue, and the ranges in commit order."""
@@ -98,55 +246,3 @@ class History:
     def _add(self, place: int, records: list[bytes], xid: int, aborted: frozenset[int]) -> None:
         self.chunks.append((place, records))
         self.owners.append((xid, aborted))
-
-    def _step(self, step: Step, xid: int) -> list[bytes]:
-        if step.verb == "truncate":
-            self.rows = []
-            return [pgoutput.truncate([7, OID], xid)]
-        if step.verb == "insert":
-            return self._insert(step, xid)
-        if not self.rows:
-            return []
-        at = step.row % len(self.rows)
-        if step.verb == "delete":
-            row = self.rows.pop(at)
-            return [pgoutput.delete(OID, self._old(row), "O" if self.full else "K", xid)]
-        if step.verb == "swap" and self.keyed:
-            return self._swap(at, step.other % len(self.rows), xid)
-        key = self.rows[at][0]
-        if step.verb == "move":
-            key = step.other if not self.keyed or self._free(step.other) else key
-        big = self.rows[at][2] if step.keep else _TEXTS[step.other % len(_TEXTS)]
-        return [self._update(at, (key, _TEXTS[step.text % len(_TEXTS)], big), xid)]
-
-    def _insert(self, step: Step, xid: int) -> list[bytes]:
-        if self.keyed and not self._free(step.other):
-            return []
-        row = (step.other, _TEXTS[step.text % len(_TEXTS)], _TEXTS[step.row % len(_TEXTS)])
-        self.rows.append(row)
-        return [pgoutput.insert(OID, [str(row[0]), row[1], row[2]], xid)]
-
-    def _swap(self, a: int, b: int, xid: int) -> list[bytes]:
-        """With whole old images the two keys collide for a moment, as under a deferred constraint; else over a third."""
-        if a == b:
-            return []
-        first, second = self.rows[a], self.rows[b]
-        steps = [(a, second[0]), (b, first[0])] if self.full else [(a, -1), (b, first[0]), (a, second[0])]
-        return [self._update(at, (key, *self.rows[at][1:]), xid) for at, key in steps]
-
-    def _update(self, at: int, row: Row, xid: int) -> bytes:
-        old = self.rows[at]
-        self.rows[at] = row
-        big = pgoutput.UNCHANGED if row[2] == old[2] and row[2] is not None else row[2]
-        new = [str(row[0]), row[1], big]
-        if self.full:
-            return pgoutput.update(OID, new, self._old(old), "O", xid)
-        if row[0] != old[0]:
-            return pgoutput.update(OID, new, self._old(old), "K", xid)
-        return pgoutput.update(OID, new, xid=xid)
-
-    def _old(self, row: Row) -> list[pgoutput.Value]:
-        return [str(row[0]), row[1], row[2]] if self.full else [str(row[0]), None, None]
-
-    def _free(self, key: int) -> bool:
-        return all(row[0] != key for row in self.rows)

@@ -34,23 +34,24 @@ def run_case(text: str) -> list[str]:
         if not verb or verb.startswith("#"):
             continue
         if verb == "table":
-            versions.append(_table(rest, []))
+            versions.append(parse_table(rest, []))
         elif verb == "version":
-            versions.append(_table(rest, versions))
+            versions.append(parse_table(rest, versions))
             records.append(pgoutput.relation(OID, [c.name for c in versions[-1].columns]))
         elif verb == "buckets":
             buckets = int(rest)
         else:
-            records.append(_record(verb, rest, versions[-1]))
+            records.append(parse_record(verb, rest, versions[-1]))
     shares = [
         changes
         for b in range(buckets)
         for changes in task(records, [part(*versions)], bucket=b, buckets=buckets).tables
     ]
-    return _show(shares)
+    return show_changes(shares)
 
 
-def _table(text: str, before: list[TableSchema]) -> TableSchema:
+def parse_table(text: str, before: list[TableSchema], oid: int = OID) -> TableSchema:
+    """A table's structure, or its next version."""
     words = text.split()
     mode = KeyMode(words.pop(0)) if words[0] in ("bag", "append") else KeyMode.KEYED
     known = {c.name: c.attnum for c in before[-1].columns} if before else {}
@@ -66,12 +67,14 @@ def _table(text: str, before: list[TableSchema]) -> TableSchema:
         columns.append(replace(column(name, kind or "text", known.get(name, highest)), fill=fill))
         if star:
             key.append(name)
-    return table(columns, key, before[-1].mode if before else mode, ReplicaIdentity.DEFAULT, OID)
+    return table(columns, key, before[-1].mode if before else mode, ReplicaIdentity.DEFAULT, oid)
 
 
-def _record(verb: str, rest: str, schema: TableSchema) -> bytes:
+def parse_record(verb: str, rest: str, schema: TableSchema, xid: int = 0) -> bytes:
+    """The record of a change; `xid`: which it carries inside a stream."""
+    oid = schema.relation
     if verb == "truncate":
-        return pgoutput.truncate([OID])
+        return pgoutput.truncate([oid], xid)
     match = re.fullmatch(r"(?:\((.*?)\)|\[(.*?)\])?\s*(.*)", rest)
     assert match, rest
     key, full, new = match.groups()
@@ -83,11 +86,11 @@ def _record(verb: str, rest: str, schema: TableSchema) -> bytes:
         old = _values(full)
     if verb == "delete":
         assert old is not None
-        return pgoutput.delete(OID, old, kind)
+        return pgoutput.delete(oid, old, kind, xid)
     if verb == "insert":
-        return pgoutput.insert(OID, _values(new))
+        return pgoutput.insert(oid, _values(new), xid)
     assert verb == "update", verb
-    return pgoutput.update(OID, _values(new), old, kind)
+    return pgoutput.update(oid, _values(new), old, kind, xid)
 
 
 def _values(text: str) -> list[pgoutput.Value]:
@@ -95,7 +98,8 @@ def _values(text: str) -> list[pgoutput.Value]:
     return [special.get(word, word) for word in text.split()]
 
 
-def _show(shares: list[TableChanges]) -> list[str]:
+def show_changes(shares: list[TableChanges]) -> list[str]:
+    """What all buckets together say of one table, one line per fact."""
     fault = next((s.fault for s in shares if s.fault is not None), None)
     if fault is not None:
         return [f"fault {fault.code}: {fault.detail}"]

@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 
 from engine.model.batch import TableChanges
 from engine.model.schema import KeyMode
-from tests.unit.net.batch_builder import column, part, rows, table, task
-from tests.unit.net.history_model import OID, History, Row, Step, Transaction
+from tests.unit.net.batch_builder import column, part, table, task
+from tests.unit.net.dictionary_target import apply_bag, apply_keyed
+from tests.unit.net.history_model import OID, History, Row, Transaction
+from tests.unit.net.history_strategies import PARTS
 
 _COLUMNS = [column("id", "int4"), column("a"), column("big")]
 _NUMBERS = st.integers(0, 7)
-_VERBS = st.sampled_from(["insert"] * 4 + ["update"] * 5 + ["delete"] * 3 + ["move"] * 3 + ["swap"] * 2 + ["truncate"])
-_STEPS = st.lists(st.builds(Step, _VERBS, _NUMBERS, _NUMBERS, _NUMBERS, st.booleans()), max_size=6)
-_ENDINGS = st.sampled_from(["top", "top", "saved", "rolled_back"])
 _TRANSACTIONS = st.lists(
     st.builds(
         Transaction,
-        st.lists(st.tuples(_ENDINGS, _STEPS), max_size=4),
+        PARTS,
         st.lists(st.integers(0, 4), max_size=3),
         st.lists(_NUMBERS, min_size=1, max_size=3),
     ),
@@ -41,34 +40,6 @@ def _shares(history: History, mode: KeyMode, buckets: int, cuts: list[int]) -> l
     ]
 
 
-def _apply_keyed(before: list[Row], shares: list[TableChanges]) -> dict[int, Row]:
-    held = {row[0]: row for row in before}
-    inserts = [row for share in shares for row in rows(share.inserts)]
-    for share in shares:
-        for row in [] if share.partials is None else share.partials.to_pylist():
-            there = held[row["k0"]]
-            inserts.append(tuple(there[c] if row.get(f"u{c}") else row[f"c{c}"] for c in range(3)))
-    if any(share.truncated for share in shares):
-        held.clear()
-    for share in shares:
-        for (key,) in rows(share.deletes):
-            del held[key]
-    for row in inserts:
-        assert row[0] not in held
-        held[row[0]] = row
-    return held
-
-
-def _apply_bag(before: list[Row], shares: list[TableChanges]) -> Counter[Row]:
-    held = Counter() if any(share.truncated for share in shares) else Counter(before)
-    for share in shares:
-        for *image, n in rows(share.deletes):
-            assert held[tuple(image)] >= n
-            held[tuple(image)] -= n
-        held.update(rows(share.inserts))
-    return +held
-
-
 @settings(deadline=None, max_examples=80)
 @given(_ROWS, _TRANSACTIONS, st.booleans(), st.integers(1, 3), _CUTS)
 def test_keyed(initial: list[Row], transactions: list[Transaction], full: bool, buckets: int, cuts: list[int]) -> None:
@@ -78,7 +49,7 @@ def test_keyed(initial: list[Row], transactions: list[Transaction], full: bool, 
         history.run(transaction)
     shares = _shares(history, KeyMode.KEYED, buckets, cuts)
     assert [share.fault for share in shares if share.fault] == []
-    assert _apply_keyed(before, shares) == {row[0]: row for row in history.rows}
+    assert Counter(apply_keyed(before, shares)) == Counter(history.rows)
 
 
 @settings(deadline=None, max_examples=80)
@@ -89,7 +60,7 @@ def test_bag(initial: list[Row], transactions: list[Transaction], buckets: int, 
         history.run(transaction)
     shares = _shares(history, KeyMode.BAG, buckets, cuts)
     assert [share.fault for share in shares if share.fault] == []
-    assert _apply_bag(initial, shares) == Counter(history.rows)
+    assert Counter(apply_bag(initial, shares)) == Counter(history.rows)
 
 
 @settings(deadline=None, max_examples=40)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -19,103 +18,9 @@ from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
 from engine.sort.closed import Closed
 from engine.sort.sorter import TransactionSorter
+from tests.unit.sort.batcher_play import BatcherPlay
 from tests.unit.sort.log_script import LogFeed, bytes_of
-
-
-@dataclass(slots=True)
-class Transaction:
-    """One transaction of the source: `items` are ("change" or "relation", own xid), an xid of 0 where it is not streamed."""
-
-    number: int
-    xid: int
-    end: int
-    streamed: bool
-    commits: bool
-    items: list[tuple[str, int]]
-    aborted: frozenset[int]
-
-
-@dataclass(slots=True)
-class Reality:
-    """Says which item of which transaction lies at an ordinal."""
-
-    items: dict[int, tuple[int, int]] = field(default_factory=dict)
-    own_xid: dict[int, int] = field(default_factory=dict)
-    oids: dict[int, int] = field(default_factory=dict)
-
-
-def make_transactions(rng: random.Random, count: int) -> list[Transaction]:
-    made = []
-    end = 100
-    for number in range(count):
-        end += rng.randint(1, 20)
-        streamed = rng.random() < 0.45
-        xid = 10 * (number + 1)
-        subs = [xid + k for k in range(1, 4)]
-        own = [xid, *subs] if streamed else [0]
-        items = [
-            ("relation" if rng.random() < 0.2 else "change", rng.choice(own))
-            for _ in range(rng.choice((0, 1, 2, 3, 7)))
-        ]
-        aborted = frozenset(sub for sub in subs if rng.random() < 0.3) if streamed else frozenset()
-        commits = not streamed or rng.random() < 0.75
-        made.append(Transaction(number, xid, end, streamed, commits, items, aborted))
-    return made
-
-
-class Walsender:
-    """Plays the log of the transactions: one session from a confirmed position, as steps that each append one record."""
-
-    def __init__(self, rng: random.Random, transactions: Sequence[Transaction], log: LogFeed, reality: Reality) -> None:
-        self.rng, self.transactions, self.log, self.reality = rng, transactions, log, reality
-        self.sent: dict[int, int] = {}
-
-    def session(self, confirmed: int) -> list[tuple[str, int, int]]:
-        """Steps of a session; chunks of transactions still open are woven in anywhere before their end."""
-        steps: list[tuple[str, int, int]] = []
-        left = {t.number: list(range(len(t.items))) for t in self.transactions}
-        for t in self.transactions:
-            if t.end <= confirmed:
-                continue
-            for early in self.transactions:
-                if early.streamed and early.end >= t.end and left[early.number] and self.rng.random() < 0.15:
-                    steps += self._chunk(early, left[early.number], self.rng.randint(0, len(left[early.number])))
-            steps += self._streamed(t, left[t.number]) if t.streamed else self._plain(t)
-        return steps
-
-    def _plain(self, t: Transaction) -> list[tuple[str, int, int]]:
-        inside = [("item", t.number, k) for k in range(len(t.items))]
-        return [("begin", t.number, 0), *inside, ("commit", t.number, 0)]
-
-    def _chunk(self, t: Transaction, left: list[int], count: int) -> list[tuple[str, int, int]]:
-        now, left[:] = left[:count], left[count:]
-        return [("start", t.number, 0), *(("item", t.number, k) for k in now), ("stop", t.number, 0)]
-
-    def _streamed(self, t: Transaction, left: list[int]) -> list[tuple[str, int, int]]:
-        rest = self._chunk(t, left, len(left))
-        subs = [("sub-abort", t.number, sub) for sub in sorted(t.aborted)]
-        return [*rest, *subs, ("stream-commit" if t.commits else "abort", t.number, 0)]
-
-    def play(self, step: tuple[str, int, int]) -> None:
-        kind, number, argument = step
-        t = self.transactions[number]
-        controls = {
-            "begin": (ControlKind.BEGIN, t.xid, 0, 0),
-            "commit": (ControlKind.COMMIT, 0, 0, t.end),
-            "start": (ControlKind.STREAM_START, t.xid, 0, 0),
-            "stop": (ControlKind.STREAM_STOP, 0, 0, 0),
-            "stream-commit": (ControlKind.STREAM_COMMIT, t.xid, 0, t.end),
-            "abort": (ControlKind.STREAM_ABORT, t.xid, t.xid, 0),
-            "sub-abort": (ControlKind.STREAM_ABORT, t.xid, argument, 0),
-        }
-        if kind == "item":
-            what, own = t.items[argument]
-            ordinal = self.log.change() if what == "change" else self.log.relation(1000 + number)
-            self.reality.items[ordinal] = (number, argument)
-            self.reality.own_xid[ordinal] = own
-        else:
-            control, xid, subxid, end = controls[kind]
-            self.log.control(control, xid, subxid, end, end * 1000)
+from tests.unit.sort.walsender import Reality, Transaction, Walsender, make_transactions, play
 
 
 def counted(ranges: Sequence[LogRange], reality: Reality) -> list[tuple[int, int]]:
@@ -133,8 +38,8 @@ def expected(transactions: Sequence[Transaction], after: int, end: int) -> list[
         (t.number, k)
         for t in transactions
         if t.commits and after < t.end <= end
-        for k, (_, own) in enumerate(t.items)
-        if own not in t.aborted
+        for k, (kind, own) in enumerate(t.items)
+        if kind != "rollback" and own not in t.aborted
     ]
 
 
@@ -142,8 +47,10 @@ def committed(transactions: Sequence[Transaction], after: int, end: int) -> list
     return [t for t in transactions if t.commits and after < t.end <= end]
 
 
-def expected_relations(transactions: Sequence[Transaction], after: int, end: int) -> list[int]:
-    return [1000 + t.number for t in committed(transactions, after, end) for what, _ in t.items if what == "relation"]
+def relations_met(ranges: Sequence[LogRange], reality: Reality) -> list[tuple[int, int]]:
+    """(ordinal, oid) of the relation records that a scan over the ranges meets, those of rolled-back savepoints as well."""
+    relations = reality.relations
+    return [(at, relations[at]) for part in ranges for at in range(part.start, part.stop) if at in relations]
 
 
 def check_batch(batch: SealedBatch, transactions: Sequence[Transaction], reality: Reality) -> None:
@@ -151,7 +58,7 @@ def check_batch(batch: SealedBatch, transactions: Sequence[Transaction], reality
     inside = committed(transactions, after, end)
     assert batch.transactions == len(inside)
     assert counted(batch.ranges, reality) == expected(transactions, after, end)
-    assert [seen.relation for seen in batch.relations] == expected_relations(transactions, after, end)
+    assert [(seen.ordinal, seen.relation) for seen in batch.relations] == relations_met(batch.ranges, reality)
     assert [int.from_bytes(seen.payload[1:5], "big") for seen in batch.relations] == [
         seen.relation for seen in batch.relations
     ]
@@ -181,16 +88,16 @@ def test_sorter_closes_what_was_committed_once_and_in_order(seed: int, count: in
     sorter, log, reality = TransactionSorter(Lsn(after)), LogFeed(), Reality()
     closed: list[Closed] = []
     floor = [0]
+    sender = Walsender(rng, transactions)
     for session in range(sessions):
         confirmed = rng.choice(
             [after, *(t.end for t in transactions if after <= t.end <= sorter.last_closed_end.value)]
         )
-        sender = Walsender(rng, transactions, log, reality)
         sorter.begin_session()
         steps = sender.session(confirmed)
         last = session == sessions - 1
         for step in steps if last else steps[: rng.randint(0, len(steps))]:
-            sender.play(step)
+            play(step, transactions, log, reality)
             if rng.random() < 0.2:
                 closed += drained(sorter, log, floor)
         closed += drained(sorter, log, floor)
@@ -215,91 +122,28 @@ def test_batches_hold_the_committed_sequence_once_whatever_closes_them(
     rng = random.Random(seed)
     transactions = make_transactions(rng, count)
     policy = BatchPolicy(max_transactions=most, max_bytes=size, max_age_ms=50)
-    play = _Play(rng, transactions, policy)
-    play.all_steps()
+    log, reality = LogFeed(), Reality()
+    driven = BatcherPlay(rng, policy, log, bytes_of)
+    for step in Walsender(rng, transactions).session(0):
+        play(step, transactions, log, reality)
+        if rng.random() < 0.4:
+            driven.disturb()
     top = max([0, *(t.end for t in transactions)])
-    play.finish(top + 100)
-    assert play.batcher.sealed_end.value == top + 100
-    assert play.batcher.oldest_unsealed_ordinal() is None
+    driven.finish(top + 100)
+    assert driven.batcher.sealed_end.value == top + 100
+    assert driven.batcher.oldest_unsealed_ordinal() is None
     previous = 0
-    for batch in play.batches:
+    for batch in driven.batches:
         assert batch.after.value == previous
         previous = batch.end.value
-        check_batch(batch, transactions, play.reality)
+        check_batch(batch, transactions, reality)
         sizes = sum(bytes_of(part.start, part.stop) for part in batch.ranges)
         assert batch.transactions <= 1 or sizes <= size
         assert batch.transactions <= most
-    assert sorted(cut for cut, _ in play.reached) == sorted(play.accepted)
-    for cut, batch in play.reached:
+    assert sorted(cut for cut, _ in driven.reached) == sorted(driven.accepted)
+    for cut, batch in driven.reached:
         assert not [t for t in transactions if t.commits and batch.end.value < t.end <= cut]
         assert not [t for t in transactions if t.commits and cut < t.end <= batch.end.value]
-
-
-class _Play:
-    """Feeds a batcher while demands, cuts, holds and the read position come at any time."""
-
-    def __init__(self, rng: random.Random, transactions: list[Transaction], policy: BatchPolicy) -> None:
-        self.rng, self.transactions = rng, transactions
-        self.log, self.reality = LogFeed(), Reality()
-        self.sorter, self.batcher = TransactionSorter(Lsn(0)), Batcher(policy, Lsn(0))
-        self.now = self.held = 0
-        self.batches: list[SealedBatch] = []
-        self.accepted: list[int] = []
-        self.reached: list[tuple[int, SealedBatch]] = []
-        self.demanded_open = False
-
-    def all_steps(self) -> None:
-        sender = Walsender(self.rng, self.transactions, self.log, self.reality)
-        for step in sender.session(0):
-            sender.play(step)
-            if self.rng.random() < 0.4:
-                self.disturb()
-
-    def disturb(self) -> None:
-        self.sorter.feed(*self.log.flush())
-        self.batcher.add(self.sorter.drain(), self.now)
-        self.now += self.rng.choice((0, 1, 10, 60))
-        near = self.sorter.last_closed_end.value + self.rng.randint(-30, 40)
-        position = Lsn(max(0, near) if self.rng.random() < 0.9 else 0)
-        chance = self.rng.random()
-        if chance < 0.3:
-            self.batcher.demand(position)
-        elif chance < 0.5 and position.value not in self.accepted and self.batcher.request_cut(position):
-            self.accepted.append(position.value)
-        elif chance < 0.6:
-            self.batcher.hold()
-            self.held += 1
-        elif chance < 0.8:
-            # As far as nothing behind it can have been committed unseen.
-            self.batcher.advance(self.sorter.last_closed_end)
-        if self.held and self.rng.random() < 0.7:
-            self.batcher.release()
-            self.held -= 1
-        self.seal()
-
-    def seal(self) -> None:
-        while (batch := self.batcher.seal(self.now, bytes_of)) is not None:
-            assert not self.held
-            assert not (batch.demanded and self.demanded_open)
-            self.demanded_open = self.demanded_open or batch.demanded
-            self.batches.append(batch)
-            self.reached += [(cut.value, batch) for cut in batch.cuts]
-            if self.demanded_open and self.rng.random() < 0.5:
-                self.demanded_open = False
-                self.batcher.in_flight_done()
-
-    def finish(self, wal_end: int) -> None:
-        self.sorter.feed(*self.log.flush())
-        self.batcher.add(self.sorter.drain(), self.now)
-        while self.held:
-            self.batcher.release()
-            self.held -= 1
-        self.batcher.advance(Lsn(wal_end))
-        self.batcher.advance(Lsn(wal_end - 50))
-        for _ in range(4):
-            self.seal()
-            self.now += 50
-        self.seal()
 
 
 def test_a_long_plain_run_is_sorted_without_a_loop_over_transactions() -> None:

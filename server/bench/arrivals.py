@@ -1,0 +1,50 @@
+"""When rows become visible on the subscriber of PostgreSQL's own replication: a trigger there notifies us."""
+
+from __future__ import annotations
+
+import threading
+from time import perf_counter
+
+from server.bench.workload import DATABASE
+from server.demo.embedded import EmbeddedPostgres
+
+_TELL = (
+    "CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS"
+    " $$ BEGIN PERFORM pg_notify('marks', NEW.id::text); RETURN NULL; END $$",
+    "CREATE TRIGGER tell AFTER INSERT ON marks FOR EACH ROW EXECUTE FUNCTION tell()",
+    "ALTER TABLE marks ENABLE ALWAYS TRIGGER tell",
+)
+
+
+class Arrivals:
+    """Listens from the start to `close`. A notification comes with the commit that made the row visible."""
+
+    def __init__(self, copy: EmbeddedPostgres) -> None:
+        for statement in _TELL:
+            copy.execute(statement, database=DATABASE)
+        self._seen: dict[int, float] = {}
+        self._changed = threading.Condition()
+        self._closing = False
+        self._connection = copy.connect(DATABASE)
+        self._connection.execute("LISTEN marks")
+        self._thread = threading.Thread(target=self._listen, name="arrivals", daemon=True)
+        self._thread.start()
+
+    def wait(self, number: int, timeout_s: float) -> float:
+        """When the row of this number came, by perf_counter. TimeoutError where it does not come in time."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: number in self._seen, timeout_s):
+                raise TimeoutError(f"row {number} did not arrive")
+            return self._seen[number]
+
+    def close(self) -> None:
+        self._closing = True
+        self._thread.join(5)
+        self._connection.close()
+
+    def _listen(self) -> None:
+        while not self._closing:
+            for notification in self._connection.notifies(timeout=0.5):
+                with self._changed:
+                    self._seen[int(notification.payload)] = perf_counter()
+                    self._changed.notify_all()

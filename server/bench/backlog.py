@@ -1,0 +1,118 @@
+"""The backlog mode: a log is written while nobody reads it, then each side drains it alone.
+
+Both slots are there before the load, and the source's two sending processes are stopped while it is written, so both sides
+read the very same log. Then one of them is let go and timed until the last row is visible on its target; then the other. The
+order alternates. Start-up and resuming are thereby outside of what is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from server.bench.errors import BenchError
+from server.bench.processes import Usage
+from server.bench.sides import NATIVE, PENSTOCK, Side
+from server.bench.source_log import LogVolume, position, volume
+from server.bench.stage import Held, Stage, load_average, seen
+from server.bench.workload import Made
+
+Document = dict[str, Any]
+
+_WARM_UP_PART = 10
+
+
+def rounds(stage: Stage, amount: int, count: int, say: Callable[[str], None]) -> list[Document]:
+    """So many rounds, and the account of each. A small one comes before them, which is thrown away."""
+    say(f"{stage.workload.name}: warming up")
+    _round(stage, list(stage.sides.values()), max(1, amount // _WARM_UP_PART))
+    done: list[Document] = []
+    for number in range(count):
+        order = list(stage.sides.values())
+        if number % 2:
+            order.reverse()
+        done.append(_round(stage, order, amount))
+        say(f"{stage.workload.name}: round {number + 1} of {count}: {line(done[-1])}")
+    return done
+
+
+def _round(stage: Stage, order: list[Side], amount: int) -> Document:
+    stage.settle()
+    sides: Document = {}
+    with stage.held() as held:
+        before, began = position(stage.source), perf_counter()
+        made = stage.workload.generate(stage.source, amount)
+        took = perf_counter() - began
+        marked = stage.mark()
+        log = volume(stage.source, before, marked[1])
+        # What the load has left to write to disk is nobody's cost below.
+        stage.source.execute("CHECKPOINT")
+        load = load_average()
+        for side in order:
+            sides[side.name] = _drain(stage, side, held[side.name], marked, made, log)
+    return {
+        "transactions": made.transactions,
+        "row_changes": made.row_changes,
+        "generate_s": round(took, 2),
+        "log": {"bytes": log.total, "full_page_image_bytes": log.images, "measured_with": "pg_waldump"},
+        "order": [side.name for side in order],
+        "load_average": load,
+        "sides": sides,
+        **ratios(sides),
+    }
+
+
+def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: Made, log: LogVolume) -> Document:
+    if stage.sender(side) != held.process.pid:
+        raise BenchError(f"{side.name} has connected anew while its sender was held")
+    spilled = stage.spilled_bytes(side)
+    awaited = side.arm(*marked)
+    sampler = stage.sampler(side)
+    sampler.start()
+    began = held.release()
+    try:
+        seconds = seen(awaited) - began
+    finally:
+        usage = sampler.stop()
+    stage.rest()
+    return {
+        **account(seconds, made, log, usage),
+        "source_spilled_mb": round((stage.spilled_bytes(side) - spilled) / 1e6, 1),
+    }
+
+
+def account(seconds: float, made: Made, log: LogVolume, usage: Usage) -> Document:
+    """The figures of one drain. A GB is 10**9 bytes; full-page images are not counted."""
+    million = made.row_changes / 1e6
+    document = usage.document()
+    return {
+        "seconds": round(seconds, 3),
+        "transactions_per_s": round(made.transactions / seconds, 1),
+        "rows_per_s": round(made.row_changes / seconds, 1),
+        "log_gb_per_h": round(log.changes / 1e9 / seconds * 3600, 2),
+        "cpu_s_per_million_rows": {role: round(value / million, 3) for role, value in usage.cpu_s.items()},
+        "cpu_s_per_million_rows_total": round(document["cpu_s_total"] / million, 3),
+        **document,
+    }
+
+
+def ratios(sides: Document) -> Document:
+    """What Penstock is in terms of the other: how many times its rate, and what share of its CPU time."""
+    if not {PENSTOCK, NATIVE} <= set(sides):
+        return {}
+    ours, theirs = sides[PENSTOCK], sides[NATIVE]
+    return {
+        "ratio": round(theirs["seconds"] / ours["seconds"], 3),
+        "cpu_ratio": round(ours["cpu_s_total"] / theirs["cpu_s_total"], 3) if theirs["cpu_s_total"] else None,
+    }
+
+
+def line(done: Document) -> str:
+    """One round for people."""
+    parts = [
+        f"{name} {side['rows_per_s']:,.0f} rows/s in {side['seconds']:.1f} s" for name, side in done["sides"].items()
+    ]
+    if "ratio" in done:
+        parts.append(f"ratio {done['ratio']:.2f}, CPU ratio {done['cpu_ratio']}")
+    return ", ".join(parts)

@@ -1,0 +1,37 @@
+"""Every workload of the suite, and what `run all` runs of them."""
+
+from __future__ import annotations
+
+from server.bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
+from server.bench.small_transactions import Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
+from server.bench.tpcc.suite import Tpcc
+from server.bench.workload import Mode, Workload
+
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Tpcb(),
+        Tpcc(),
+        Inserts(),
+        NightBatch(),
+        HotRows(),
+        HotRowsMany(),
+        WideRows(),
+        Tables500(),
+        HugeTransaction(),
+        HugeAborted(),
+        Freshness(),
+        Idle(),
+    )
+}
+
+_ALSO = (("tpcb", Mode.SUSTAINED), ("tables-500", Mode.SUSTAINED))
+"""Run in a second mode, if there is the time."""
+
+
+def everything(mode: Mode | None, *, quick: bool) -> list[tuple[Workload, Mode]]:
+    """What `run all` runs, in order: each workload in its first mode and some in another; or all that have the mode given."""
+    if mode is not None:
+        return [(workload, mode) for workload in WORKLOADS.values() if mode in workload.modes]
+    first = [(workload, workload.modes[0]) for workload in WORKLOADS.values()]
+    return first if quick else [*first, *((WORKLOADS[name], also) for name, also in _ALSO)]

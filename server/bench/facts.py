@@ -1,0 +1,42 @@
+"""What a result was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_PACKAGES = ("penstock", "pyspark", "duckdb", "numba", "pyarrow")
+
+
+def machine() -> dict[str, Any]:
+    """Processor, memory, kernel, and the versions of what takes part."""
+    return {
+        "cores": os.cpu_count(),
+        "cpu": cpu_model(_text("/proc/cpuinfo")),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+    }
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """The processor's name in the text of `/proc/cpuinfo`; "unknown" where it has none."""
+    for line in cpuinfo.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name.strip() in {"model name", "Model"}:
+            return value.strip()
+    return platform.processor() or "unknown"
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,194 @@
+"""What processes cost: CPU time, proportional memory and bytes written, by the part that each of them plays."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import psutil
+
+SENDER = "walsender"
+"""The source's process that decodes and sends: counted with each side, as the source pays it."""
+
+BACKGROUND = "background"
+"""What a subscribing PostgreSQL does beside applying. Its CPU time stays out of the total, in its favour."""
+
+_EVERY_S = 0.5
+_MEMORY_EVERY = 2
+"""Looks at memory are fewer: the kernel walks all pages of a process to tell it, some milliseconds for ours."""
+
+_APPLY = ("logical replication apply worker", "logical replication parallel apply worker")
+
+Member = tuple[str, psutil.Process]
+
+
+def our_role(command: Sequence[str]) -> str:
+    """The part a process of Penstock plays, by its command line."""
+    words = list(command)
+    if words and Path(words[0]).name == "java":
+        return "jvm"
+    module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
+    known = {
+        "server.cli.main": "server",
+        "engine.runtime": "engine",
+        "engine.runtime.reader_main": "log reader",
+        "pyspark.daemon": "spark workers",
+    }
+    return known.get(module, "other")
+
+
+def native_role(command: Sequence[str]) -> str:
+    """The part a process of the subscribing PostgreSQL plays, by its title."""
+    title = " ".join(command)
+    return "apply" if any(name in title for name in _APPLY) else BACKGROUND
+
+
+def family(pid: int, role: Callable[[Sequence[str]], str]) -> list[Member]:
+    """A process and all that descend from it, with their roles; [] where it is gone."""
+    try:
+        parent = psutil.Process(pid)
+        processes = [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+    return [(role(command), process) for process in processes if (command := _command(process))]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+        return []
+
+
+def pss_bytes(rollup: str) -> int:
+    """Proportional set size in the text of a `smaps_rollup`; 0 where it has none."""
+    for line in rollup.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def written_bytes(io: str) -> int:
+    """Bytes caused to be written to disk, in the text of a process's `io`; 0 where it has none."""
+    for line in io.splitlines():
+        if line.startswith("write_bytes:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _read(process: psutil.Process, file: str) -> str:
+    try:
+        return Path("/proc", str(process.pid), file).read_text()
+    except OSError:
+        return ""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """One process, as it was at first and at last."""
+
+    role: str
+    cpu_first: float
+    written_first: int
+    cpu: float = 0.0
+    written: int = 0
+
+
+@dataclass(slots=True)
+class Usage:
+    """What a side's processes used between start and stop. Totals of memory leave the source's sender out."""
+
+    seconds: float = 0.0
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    peak_pss: dict[str, int] = field(default_factory=dict)
+    peak_pss_total: int = 0
+    written: dict[str, int] = field(default_factory=dict)
+    memory: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds since the start, and the sum of all at that time."""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "cpu_s": {role: round(value, 3) for role, value in self.cpu_s.items()},
+            "cpu_s_total": round(sum(value for role, value in self.cpu_s.items() if role != BACKGROUND), 3),
+            "peak_pss_mb": {role: _mb(value) for role, value in self.peak_pss.items()},
+            "peak_pss_mb_total": _mb(self.peak_pss_total),
+            "written_mb": {role: _mb(value) for role, value in self.written.items()},
+            "memory_mb": [[round(at, 1), _mb(value)] for at, value in self.memory],
+        }
+
+
+def _mb(value: float) -> float:
+    return round(value / 1e6, 1)
+
+
+class Sampler:
+    """Looks at all processes that `members` names, twice a second from `start` to `stop`, and once a second at their memory.
+
+    A process that ends between two looks loses what it did since the first of them.
+    """
+
+    def __init__(self, members: Callable[[], Iterable[Member]]) -> None:
+        self._members = members
+        self._seen: dict[tuple[int, float], _Seen] = {}
+        self._usage = Usage()
+        self._began = 0.0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sample-processes", daemon=True)
+
+    def start(self) -> None:
+        self._began = perf_counter()
+        self._look(first=True, memory=True)
+        self._thread.start()
+
+    def stop(self) -> Usage:
+        """The last look, and what all of them found."""
+        self._stopping.set()
+        self._thread.join()
+        self._look(memory=True)
+        usage = self._usage
+        usage.seconds = perf_counter() - self._began
+        for seen in self._seen.values():
+            usage.cpu_s[seen.role] = usage.cpu_s.get(seen.role, 0.0) + max(0.0, seen.cpu - seen.cpu_first)
+            usage.written[seen.role] = usage.written.get(seen.role, 0) + max(0, seen.written - seen.written_first)
+        return usage
+
+    def _run(self) -> None:
+        for number in itertools.count(1):
+            if self._stopping.wait(_EVERY_S):
+                return
+            self._look(memory=number % _MEMORY_EVERY == 0)
+
+    def _look(self, *, memory: bool, first: bool = False) -> None:
+        members = list(self._members())
+        for role, process in members:
+            self._note(role, process, first=first)
+        if memory:
+            self._weigh(members)
+
+    def _weigh(self, members: Iterable[Member]) -> None:
+        present: dict[str, int] = {}
+        for role, process in members:
+            present[role] = present.get(role, 0) + pss_bytes(_read(process, "smaps_rollup"))
+        for role, pss in present.items():
+            self._usage.peak_pss[role] = max(self._usage.peak_pss.get(role, 0), pss)
+        total = sum(pss for role, pss in present.items() if role != SENDER)
+        self._usage.peak_pss_total = max(self._usage.peak_pss_total, total)
+        self._usage.memory.append((perf_counter() - self._began, total))
+
+    def _note(self, role: str, process: psutil.Process, *, first: bool) -> None:
+        """A process that was not there at the start has done all its work since."""
+        try:
+            times = process.cpu_times()
+            key = (process.pid, process.create_time())
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return
+        cpu, written = float(times.user + times.system), written_bytes(_read(process, "io"))
+        seen = self._seen.get(key)
+        if seen is None:
+            seen = self._seen[key] = _Seen(role, cpu if first else 0.0, written if first else 0)
+        seen.role, seen.cpu, seen.written = role, cpu, written

@@ -1,0 +1,267 @@
+"""What follows the source: Penstock into DuckDB, and PostgreSQL's own logical replication into a second cluster."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any, Protocol
+
+from server.bench.arrivals import Arrivals
+from server.bench.errors import BenchError
+from server.bench.processes import Member, family, native_role, our_role
+from server.bench.workload import DATABASE, Connection, Table
+from server.cli.client import Api, Document, NoServerError, ProblemError
+from server.cli.data_commands import run_verification, verified_equal
+from server.cli.ports import free_port
+from server.cli.running import Running, UpOptions
+from server.cli.supervisor import ChildDied
+from server.demo.embedded import EmbeddedPostgres, server_folder
+
+PENSTOCK, NATIVE = "penstock", "native"
+SLOT = "native"
+"""The slot of PostgreSQL's own replication; the source's other one is ours."""
+DRAIN_TIMEOUT_S = 3600.0
+
+_WAIT_TIMEOUT_MS = 10_000
+_ASK_TIMEOUT_MS = 600_000
+_LIVE_TIMEOUT_S = 600.0
+_PATH = "/subscriptions/bench"
+
+SUBSCRIBER_SETTINGS = {
+    "max_worker_processes": "16",
+    "max_logical_replication_workers": "8",
+    "wal_receiver_timeout": "0",
+}
+
+
+class Side(Protocol):
+    """One that follows the source, from `start` to `stop`."""
+
+    name: str
+    slot: str
+    """A condition on pg_replication_slots that only its slot fulfils."""
+
+    def start(self, tables: Sequence[Table]) -> None:
+        """Returns when all tables are followed."""
+
+    def arm(self, number: int, position: str) -> Future[float]:
+        """Begin to wait for the row `number` of `marks`, whose commit ends at `position`: when it was seen, by perf_counter."""
+
+    def visible(self, connection: Connection, number: int) -> None:
+        """Return when that row is visible, which the connection has just committed. TimeoutError or ProblemError where it is not."""
+
+    def lag_ms(self) -> float | None:
+        """How far it is behind, in its own words; None where it does not say."""
+
+    def members(self) -> list[Member]:
+        """Its processes, without the source's."""
+
+    def stop(self) -> None:
+        """End and remove everything of it. Safe at any time."""
+
+
+def until(done: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Ask again and again; BenchError when it has not come true in time. A server that does not answer has not said no."""
+    deadline, pause = monotonic() + timeout_s, threading.Event()
+    while not _tried(done):
+        if monotonic() > deadline:
+            raise BenchError(f"not within {timeout_s:g} s: {what}")
+        pause.wait(0.1)
+
+
+def _tried(done: Callable[[], bool]) -> bool:
+    try:
+        return done()
+    except NoServerError:
+        return False
+    except ProblemError as problem:
+        if problem.status < 500:
+            raise
+        return False
+
+
+class PenstockSide:
+    """A server and an engine of our own, with everything they keep in a temporary folder."""
+
+    name = PENSTOCK
+    slot = f"slot_name <> '{SLOT}'"
+
+    def __init__(self, source: EmbeddedPostgres) -> None:
+        self._source = source
+        self.home = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+        self.deaths: list[ChildDied] = []
+        options = UpOptions(self.home, port=free_port(), logs=self.home / "logs")
+        self._running = Running(options, self.deaths.append)
+        self.api: Api = self._running.api()
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="await-penstock")
+
+    def start(self, tables: Sequence[Table]) -> None:
+        self._running.start()
+        until(self._ready, 120, "an engine connected")
+        source = {"host": self._source.host, "port": self._source.port, "database": DATABASE}
+        source |= {"user": self._source.user, "sslmode": "disable"}
+        self.api.put("/connections/source", {"kind": "postgres", "settings": source})
+        self.api.put("/connections/target", {"kind": "duckdb", "settings": {"path": str(self.home / "copy.duckdb")}})
+        body: Document = {"source": "source", "target": "target", "desired_state": "running"}
+        body["tables"] = [_declared(table) for table in tables]
+        self.api.put(_PATH, body)
+        until(lambda: self._live(len(tables)), _LIVE_TIMEOUT_S, "the tables became live")
+
+    def arm(self, number: int, position: str) -> Future[float]:
+        future = self._pool.submit(self._answered, position)
+        until(lambda: future.done() or self.api.get(f"{_PATH}/freshness")["waits"] > 0, 60, "the wait was open")
+        return future
+
+    def visible(self, connection: Connection, number: int) -> None:
+        row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
+        if row is None:
+            raise AssertionError("the statement returns a row")
+        body = {"position": row[0], "timeout_ms": _WAIT_TIMEOUT_MS}
+        self.api.post(f"{_PATH}/freshness-waits", body, timeout_s=_WAIT_TIMEOUT_MS / 1000 + 5)
+
+    def lag_ms(self) -> float | None:
+        lag = (self.api.get(_PATH).get("lag") or {}).get("seconds")
+        return None if lag is None else float(lag) * 1000
+
+    def members(self) -> list[Member]:
+        pids = (self._running.supervisor.pid(name) for name in ("server", "engine"))
+        return [member for pid in pids if pid is not None for member in family(pid, our_role)]
+
+    def verify(self) -> bool:
+        """Whether source and target are equal, row by row at one cut."""
+        return verified_equal(run_verification(self.api, "bench", {}, 1800))
+
+    def query(self, sql: str) -> list[list[Any]]:
+        """The rows of one read on the target."""
+        rows: list[list[Any]] = self.api.post(f"{_PATH}/queries", {"sql": sql}, timeout_s=300)["rows"]
+        return rows
+
+    def log_tail(self, lines: int = 8) -> str:
+        """The last lines of the engine's log."""
+        file = self.home / "logs" / "engine.log"
+        return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.is_file() else ""
+
+    def stop(self) -> None:
+        self._running.stop()
+        self.api.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _answered(self, position: str) -> float:
+        """Ask until it is visible: a wait has a longest time, a backlog has none."""
+        deadline = monotonic() + DRAIN_TIMEOUT_S
+        while True:
+            left_ms = min(_ASK_TIMEOUT_MS, max(1, round((deadline - monotonic()) * 1000)))
+            try:
+                body = {"position": position, "timeout_ms": left_ms}
+                self.api.post(f"{_PATH}/freshness-waits", body, timeout_s=left_ms / 1000 + 30)
+            except ProblemError as problem:
+                if problem.code != "freshness_timeout" or monotonic() > deadline:
+                    raise
+            else:
+                return perf_counter()
+
+    def _ready(self) -> bool:
+        self.api.send("GET", "/readyz", timeout_s=2.0)
+        return True
+
+    def _live(self, count: int) -> bool:
+        subscription = self.api.get(_PATH)
+        if subscription["state"] == "failed":
+            raise BenchError(f"the subscription failed: {subscription.get('reason')}")
+        states = [table["state"] for table in self.api.items(f"{_PATH}/tables", page_size=500)]
+        if "parked" in states:
+            raise BenchError("a table is parked")
+        return len(states) == count and set(states) == {"live"}
+
+
+def _declared(table: Table) -> Document:
+    return {"schema": table.schema, "name": table.name, **({"insert_only": True} if table.insert_only else {})}
+
+
+class NativeSide:
+    """A second cluster that subscribes to the first. Its tables are restored from a dump, so it starts from the same rows."""
+
+    name = NATIVE
+    slot = f"slot_name = '{SLOT}'"
+
+    def __init__(self, source: EmbeddedPostgres, settings: dict[str, str]) -> None:
+        self._source = source
+        self._copy = EmbeddedPostgres(
+            server_folder("penstock-bench-pg-"), durable=True, settings={**settings, **SUBSCRIBER_SETTINGS}
+        )
+        self._arrivals: Arrivals | None = None
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="await-native")
+
+    def start(self, tables: Sequence[Table]) -> None:
+        self._copy.start()
+        self._copy.execute(f"CREATE DATABASE {DATABASE}")
+        restore(self._source, self._copy)
+        self._arrivals = Arrivals(self._copy)
+        names = ", ".join(f"{table.schema}.{table.name}" for table in tables)
+        self._source.execute(f"CREATE PUBLICATION native FOR TABLE {names}", database=DATABASE)
+        self._copy.execute(
+            f"CREATE SUBSCRIPTION native CONNECTION '{self._source.dsn(DATABASE)}' PUBLICATION native"
+            f" WITH (slot_name = '{SLOT}', copy_data = false, streaming = on)",
+            database=DATABASE,
+        )
+
+    def arm(self, number: int, position: str) -> Future[float]:
+        return self._pool.submit(self._seen, number)
+
+    def visible(self, connection: Connection, number: int) -> None:
+        self._known().wait(number, _WAIT_TIMEOUT_MS / 1000)
+
+    def lag_ms(self) -> float | None:
+        sql = "SELECT extract(epoch FROM replay_lag)::float8 FROM pg_stat_replication WHERE application_name = 'native'"
+        rows = self._source.execute(sql)
+        return float(rows[0][0]) * 1000 if rows and rows[0][0] is not None else None
+
+    def members(self) -> list[Member]:
+        return family(self._copy.pid, native_role)
+
+    def stop(self) -> None:
+        if self._arrivals is not None:
+            self._arrivals.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._copy.destroy()
+
+    def _known(self) -> Arrivals:
+        if self._arrivals is None:
+            raise AssertionError("the side is started")
+        return self._arrivals
+
+    def _seen(self, number: int) -> float:
+        deadline = monotonic() + DRAIN_TIMEOUT_S
+        while True:
+            try:
+                return self._known().wait(number, 5.0)
+            except TimeoutError:
+                if monotonic() > deadline:
+                    raise
+            errors = self._copy.execute("SELECT coalesce(sum(apply_error_count), 0) FROM pg_stat_subscription_stats")
+            if errors != [(0,)]:
+                raise BenchError(f"PostgreSQL's own replication fails:\n{self._copy.log_tail(5)}")
+
+
+def restore(source: EmbeddedPostgres, copy: EmbeddedPostgres) -> None:
+    """Bring the tables of the suite's database to another cluster, with their rows."""
+
+    def at(postgres: EmbeddedPostgres, program: str) -> list[str]:
+        return [source.program(program), "-h", postgres.host, "-p", str(postgres.port), "-U", postgres.user]
+
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        file = str(Path(folder) / "tables.sql")
+        for command in (
+            [*at(source, "pg_dump"), "--no-publications", "--no-subscriptions", "-f", file, DATABASE],
+            [*at(copy, "psql"), "-q", "-X", "-v", "ON_ERROR_STOP=1", "-f", file, "-d", DATABASE],
+        ):
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+            if answer.returncode != 0:
+                raise BenchError(f"{Path(command[0]).name}: {answer.stderr.strip()[-300:]}")

@@ -1,0 +1,49 @@
+"""Positions in the source's log, and how much of it lies between two."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+
+from engine.model.position import Lsn
+from server.bench.errors import BenchError
+from server.bench.workload import DATABASE
+from server.demo.embedded import EmbeddedPostgres
+
+_TOTAL = re.compile(r"^Total\s+\d+\s+(?P<record>\d+)\s+\[[^\]]*\]\s+(?P<image>\d+)\s+\[[^\]]*\]\s+(?P<all>\d+)", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class LogVolume:
+    """Bytes of log between two positions, and how many of them are full-page images."""
+
+    total: int
+    images: int
+
+    @property
+    def changes(self) -> int:
+        return self.total - self.images
+
+
+def position(postgres: EmbeddedPostgres) -> str:
+    """Where the source's log ends now."""
+    return str(postgres.execute("SELECT pg_current_wal_lsn()::text", database=DATABASE)[0][0])
+
+
+def volume(postgres: EmbeddedPostgres, after: str, end: str) -> LogVolume:
+    """Measured with pg_waldump, which reads every record between the two. They must still be on the source's disk."""
+    total = Lsn.parse(end).value - Lsn.parse(after).value
+    command = [postgres.program("pg_waldump"), "--stats", "-p", str(postgres.data / "pg_wal"), "-s", after, "-e", end]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the server's own program
+    if answer.returncode != 0:
+        raise BenchError(f"pg_waldump: {answer.stderr.strip()[-300:]}")
+    return LogVolume(total, image_bytes(answer.stdout))
+
+
+def image_bytes(statistics: str) -> int:
+    """The sum of full-page images in what `pg_waldump --stats` prints."""
+    found = _TOTAL.search(statistics)
+    if found is None:
+        raise BenchError("pg_waldump printed no totals")
+    return int(found["image"])

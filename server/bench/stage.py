@@ -1,0 +1,216 @@
+"""A source with a workload's tables, and the sides that follow it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager, suppress
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from server.bench.errors import BenchError
+from server.bench.processes import SENDER, Member, Sampler
+from server.bench.sides import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, NativeSide, PenstockSide, Side, until
+from server.bench.source_log import position
+from server.bench.workload import DATABASE, Connection, Table, Workload
+from server.cli.client import NoServerError, ProblemError
+from server.demo.embedded import EmbeddedPostgres, server_folder
+
+CLUSTER_SETTINGS = {
+    "shared_buffers": "'512MB'",
+    "max_wal_size": "'8GB'",
+    "checkpoint_timeout": "'30min'",
+    "wal_compression": "off",
+    # A held sender does not notice that it is answered.
+    "wal_sender_timeout": "0",
+}
+SHOWN_SETTINGS = (
+    *("shared_buffers", "wal_level", "fsync", "synchronous_commit", "full_page_writes", "wal_compression"),
+    *("max_wal_size", "checkpoint_timeout", "logical_decoding_work_mem", "autovacuum"),
+)
+_MARKS = "CREATE TABLE marks (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
+_IDLE_SENDER = ("WalSenderMain", "WalSenderWaitForWal")
+_REST_S = 2.0
+"""How long a side may tidy up behind its drain before something else is measured."""
+
+
+class Held:
+    """A sending process of the source that is stopped until `release`."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self.process = process
+        self._held = True
+        process.send_signal(signal.SIGSTOP)
+
+    def release(self) -> float:
+        """Let it go on. Returns when that was, by perf_counter."""
+        began = perf_counter()
+        if self._held:
+            self._held = False
+            with suppress(psutil.NoSuchProcess):
+                self.process.send_signal(signal.SIGCONT)
+        return began
+
+
+class Stage:
+    """Everything a measurement runs on, from `with` to its end. `say` gets a line for each step."""
+
+    def __init__(self, workload: Workload, scale: int, names: Sequence[str], say: Callable[[str], None]) -> None:
+        self.workload = workload
+        self._scale = scale
+        self._say = say
+        self.source = EmbeddedPostgres(server_folder("penstock-bench-pg-"), durable=True, settings=CLUSTER_SETTINGS)
+        self.sides: dict[str, Side] = {name: self._side(name) for name in names}
+        self._held: list[Held] = []
+        self._marked = 0
+        self._clients = 0
+        self._never = threading.Event()
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException as error:
+            self._end(error)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(error)
+
+    def connect(self) -> Connection:
+        """A new connection to the source, in autocommit mode."""
+        return self.source.connect(DATABASE)
+
+    @property
+    def penstock(self) -> PenstockSide | None:
+        side = self.sides.get(PENSTOCK)
+        return side if isinstance(side, PenstockSide) else None
+
+    def mark(self) -> tuple[int, str]:
+        """Commit one more row that all sides follow. Returns its number and the position behind it."""
+        self._marked += 1
+        self.source.execute("INSERT INTO marks (id) VALUES (%s)", [self._marked], database=DATABASE)
+        return self._marked, position(self.source)
+
+    def first_mark(self) -> int:
+        """The number before the first of a million that are free for a client of its own, other ones at each call."""
+        self._clients += 1
+        return self._clients * 1_000_000
+
+    def settle(self) -> None:
+        """Return when all sides have everything, and have rested."""
+        number, end = self.mark()
+        for side in self.sides.values():
+            seen(side.arm(number, end))
+        self.rest()
+
+    def rest(self) -> None:
+        """Leave a side the time to tidy up behind what it did."""
+        self._never.wait(_REST_S)
+
+    @contextmanager
+    def held(self) -> Iterator[dict[str, Held]]:
+        """Stop the sending process of every side; what is not released in the block is at its end."""
+        held = {name: self._hold(side) for name, side in self.sides.items()}
+        try:
+            yield held
+        finally:
+            for one in held.values():
+                one.release()
+            self._held.clear()
+
+    def sampler(self, side: Side) -> Sampler:
+        """Watches a side's processes, and the source's that sends to it."""
+        sender = psutil.Process(self.sender(side))
+
+        def members() -> list[Member]:
+            return [(SENDER, sender), *side.members()]
+
+        return Sampler(members)
+
+    def sender(self, side: Side) -> int:
+        """The source's process that sends to this side."""
+        sql = f"SELECT active_pid FROM pg_replication_slots WHERE active AND NOT temporary AND {side.slot}"
+        rows: list[tuple[int]] = []
+
+        def there() -> bool:
+            rows[:] = [(int(row[0]),) for row in self.source.execute(sql)]
+            return len(rows) == 1
+
+        until(there, 60, f"one process sent the log to {side.name}")
+        return rows[0][0]
+
+    def spilled_bytes(self, side: Side) -> int:
+        """What the source has written to disk because a transaction did not fit its memory, for this side's slot."""
+        rows = self.source.execute(
+            f"SELECT coalesce(sum(spill_bytes), 0) FROM pg_stat_replication_slots WHERE {side.slot}"
+        )
+        return int(rows[0][0])
+
+    def row_changes(self) -> int:
+        """Rows changed in the workload's tables so far; PostgreSQL tells it up to a second late."""
+        sql = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE relname <> 'marks'"
+        return int(self.source.execute(sql, database=DATABASE)[0][0] or 0)
+
+    def settings(self) -> dict[str, str]:
+        """The source's version and the settings that matter here."""
+        with self.source.connect(DATABASE) as connection:
+            names = ("server_version", *SHOWN_SETTINGS)
+            rows = {name: connection.execute(f"SHOW {name}".encode()).fetchone() for name in names}
+        return {name: str(row[0]) for name, row in rows.items() if row is not None}
+
+    def _side(self, name: str) -> Side:
+        return PenstockSide(self.source) if name == PENSTOCK else NativeSide(self.source, CLUSTER_SETTINGS)
+
+    def _start(self) -> None:
+        self._say(f"{self.workload.name}: filling the source")
+        self.source.start()
+        self.source.execute(f"CREATE DATABASE {DATABASE}")
+        with self.connect() as connection:
+            self.workload.create(connection, self._scale)
+            connection.execute(_MARKS)
+        tables = (*self.workload.tables(), Table("marks"))
+        for name in sorted(self.sides, key=lambda name: name != NATIVE):
+            self._say(f"{self.workload.name}: starting {name}")
+            self.sides[name].start(tables)
+        self.settle()
+
+    def _hold(self, side: Side) -> Held:
+        """Stopped only while it waits for log: in the middle of something it could hold a lock that the load needs."""
+        pid = self.sender(side)
+        sql = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
+        until(lambda: self.source.execute(sql, [pid])[0][0] in _IDLE_SENDER, 60, f"the sender of {side.name} was idle")
+        held = Held(psutil.Process(pid))
+        self._held.append(held)
+        return held
+
+    def _end(self, error: BaseException | None) -> None:
+        if error is not None and self.penstock is not None and isinstance(error, Exception):
+            error.add_note(f"the engine's last lines:\n{self.penstock.log_tail()}")
+        for held in self._held:
+            held.release()
+        for side in self.sides.values():
+            side.stop()
+        self.source.destroy()
+
+
+def seen(future: Future[float]) -> float:
+    """When an armed row was seen, by perf_counter. BenchError where it was not."""
+    try:
+        return future.result(DRAIN_TIMEOUT_S + 60)
+    except (TimeoutError, FutureTimeoutError, ProblemError, NoServerError) as error:
+        raise BenchError(f"the end was not reached: {error}") from error
+
+
+def load_average() -> list[float]:
+    """The machine's load over 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]

@@ -1,0 +1,155 @@
+"""The sustained mode: transactions begin at a steady rate, and beside them a client waits for commits of its own.
+
+Both are open loops: what is due begins at its appointed time, whether or not earlier ones have ended. A wait is timed from the
+acknowledgement of its commit to the answer that it is visible; where the client itself began late, that delay is added, so
+that a stall counts for all the waits that it held up.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
+from time import monotonic, perf_counter
+from typing import Any
+
+import psycopg
+
+from server.bench.errors import BenchError
+from server.bench.histogram import Times
+from server.bench.sides import Side
+from server.bench.stage import Stage, load_average
+from server.bench.workload import Connection
+from server.cli.children import end, spawn
+from server.cli.client import NoServerError, ProblemError
+
+Document = dict[str, Any]
+
+_CLIENTS = 48
+_LAG_EVERY_S = 0.25
+
+
+class Client:
+    """Commits rows of its own at fixed times, and times each until it is visible."""
+
+    def __init__(self, stage: Stage, side: Side, per_second: float) -> None:
+        self.waits = Times()
+        self.failed: list[str] = []
+        self.latest_s = 0.0
+        """How late the client itself ever was."""
+        self._side = side
+        self._per_second = per_second
+        self._next = stage.first_mark()
+        self._idle: SimpleQueue[Connection] = SimpleQueue()
+        self._all = [stage.connect() for _ in range(_CLIENTS)]
+        for connection in self._all:
+            connection.execute("SELECT pg_current_wal_lsn()")
+            self._idle.put(connection)
+        self._pause = threading.Event()
+
+    def run(self, seconds: float, *, keep: bool) -> None:
+        """Go on for so long; `keep` False throws the times away (warming up)."""
+        began, number = perf_counter(), 0
+        with ThreadPoolExecutor(_CLIENTS) as pool:
+            while (due := number / self._per_second) < seconds:
+                self._pause.wait(max(0.0, began + due - perf_counter()))
+                number += 1
+                self._next += 1
+                pool.submit(self._one, self._next, began + due, keep=keep)
+
+    def close(self) -> None:
+        for connection in self._all:
+            connection.close()
+
+    def _one(self, number: int, due: float, *, keep: bool) -> None:
+        connection = self._idle.get()
+        try:
+            late = perf_counter() - due
+            connection.execute("INSERT INTO marks (id) VALUES (%s)", [number])
+            acknowledged = perf_counter()
+            self._side.visible(connection, number)
+            took = perf_counter() - acknowledged
+        except (ProblemError, NoServerError, TimeoutError, psycopg.Error) as error:
+            self.failed.append(f"{type(error).__name__}: {error}")
+            return
+        finally:
+            self._idle.put(connection)
+        if keep:
+            self.latest_s = max(self.latest_s, late)
+            self.waits.record((took + late) * 1000)
+
+
+class LagSampler:
+    """Asks a side how far it is behind, from `start` to `stop`."""
+
+    def __init__(self, side: Side) -> None:
+        self.times = Times()
+        self._side = side
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sample-lag", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_LAG_EVERY_S):
+            try:
+                lag = self._side.lag_ms()
+            except (ProblemError, NoServerError):
+                continue
+            if lag is not None:
+                self.times.record(lag)
+
+
+@contextmanager
+def load(stage: Stage, rate: float) -> Iterator[None]:
+    """The workload's own load, for as long as the block lasts. BenchError where it ends by itself."""
+    process = spawn(stage.workload.load_command(stage.source, rate), output=subprocess.DEVNULL)
+    try:
+        yield
+        if process.poll() is not None:
+            raise BenchError("the load ended before its time")
+    finally:
+        end(process, signal.SIGINT, 5)
+
+
+def measure(stage: Stage, side: Side, *, rate: float, waits: float, warm_up: float, seconds: float) -> Document:
+    """Warm up, then measure one side for so many seconds."""
+    client, lag = Client(stage, side, waits), LagSampler(side)
+    sampler = stage.sampler(side)
+    try:
+        with load(stage, rate):
+            client.run(warm_up, keep=False)
+            before, began = stage.row_changes(), monotonic()
+            sampler.start()
+            lag.start()
+            try:
+                client.run(seconds, keep=True)
+                changed, took = stage.row_changes() - before, monotonic() - began
+                load_now = load_average()
+            finally:
+                lag.stop()
+                usage = sampler.stop()
+    finally:
+        client.close()
+    rows_per_s = changed / took
+    million = changed / 1e6
+    return {
+        "seconds": round(took, 2),
+        "rows_per_s": round(rows_per_s, 1),
+        "transactions_per_s": round(rows_per_s / stage.workload.row_changes_per_transaction(), 1),
+        "waits": {**client.waits.summary(), "failed": len(client.failed), "failures": client.failed[:5]},
+        "client_late_most_ms": round(client.latest_s * 1000, 2),
+        "lag": lag.times.summary(),
+        "load_average": load_now,
+        "cpu_s_per_million_rows_total": round(sum(usage.cpu_s.values()) / million, 3) if million else None,
+        **usage.document(),
+    }

@@ -1,0 +1,200 @@
+"""Runs one workload in one mode and makes the document of its result."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from server.bench import backlog, steady, watching
+from server.bench.errors import BenchError
+from server.bench.facts import machine
+from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS
+from server.bench.stage import Stage
+from server.bench.workload import Mode, Size, Workload
+from server.cli.client import NoServerError, ProblemError
+from server.cli.running import StartError
+from server.clock import Clock, SystemClock
+from server.demo.binaries import PostgresMissingError
+from server.demo.embedded import PostgresFailedError
+
+Document = dict[str, Any]
+
+FORMAT = 1
+FAILURES = (BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError)
+"""What keeps a workload from being measured; anything else is a fault of the suite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run. None takes the workload's own figure, its smaller one with `quick`."""
+
+    mode: Mode | None = None
+    against: bool = False
+    quick: bool = False
+    verify: bool = True
+    amount: int | None = None
+    scale: int | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+    rate: float | None = None
+    warm_up: float = 8.0
+    waits: float = 20.0
+
+    def mode_of(self, workload: Workload) -> Mode:
+        """The mode to run; BenchError where the workload does not have it."""
+        mode = self.mode or workload.modes[0]
+        if mode not in workload.modes:
+            raise BenchError(f"{workload.name} has no mode {mode.value}; it has {', '.join(workload.modes)}")
+        return mode
+
+    def size(self, workload: Workload) -> Size:
+        """The size of a run, with what was said in place of the workload's own."""
+        own = workload.quick if self.quick else workload.full
+        return Size(
+            own.amount if self.amount is None else self.amount,
+            own.scale if self.scale is None else self.scale,
+            self.rounds or (1 if self.mode_of(workload) is Mode.SUSTAINED else own.rounds),
+            own.seconds if self.seconds is None else self.seconds,
+            own.rate if self.rate is None else self.rate,
+        )
+
+
+def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clock | None = None) -> Document:
+    """Run it and return the document of its result.
+
+    Raises:
+        BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError: it could not be measured.
+    """
+    mode, size = order.mode_of(workload), order.size(workload)
+    names = [PENSTOCK, NATIVE] if order.against else [PENSTOCK]
+    began = (clock or SystemClock()).now()
+    document: Document = {
+        "format": FORMAT,
+        "workload": workload.name,
+        "description": workload.description,
+        "mode": mode.value,
+        "started_at": began.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "size": _size(workload, mode, size, order),
+        "sides": names,
+        "limits_ms": dict(workload.limits_ms),
+    }
+    if mode is Mode.BACKLOG:
+        document |= _backlog(workload, size, order, names, say)
+    else:
+        document |= _apart(workload, mode, size, order, names, say)
+    document["summary"] = summary(document["rounds"])
+    return document
+
+
+def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
+    if mode is Mode.IDLE:
+        return {"seconds": size.seconds}
+    if mode is Mode.SUSTAINED:
+        steady_ones = {"rate": size.rate, "waits_per_s": order.waits, "warm_up_s": order.warm_up}
+        return {"scale": size.scale, "seconds": size.seconds, "rounds": size.rounds, **steady_ones}
+    return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds}
+
+
+def _backlog(
+    workload: Workload, size: Size, order: Order, names: Sequence[str], say: Callable[[str], None]
+) -> Document:
+    with Stage(workload, size.scale, names, say) as stage:
+        settings = _settings(stage)
+        rounds = backlog.rounds(stage, size.amount, size.rounds, say)
+        return {"clusters": settings, "rounds": rounds, "checks": _checks(stage, order, say)}
+
+
+def _apart(
+    workload: Workload, mode: Mode, size: Size, order: Order, names: Sequence[str], say: Callable[[str], None]
+) -> Document:
+    """Modes in which a side must have the machine to itself: each has a stage of its own, one after the other."""
+    rounds: list[Document] = [{"sides": {}} for _ in range(size.rounds)]
+    settings: Document = {}
+    checks: Document = {}
+    for name in names:
+        with Stage(workload, size.scale, [name], say) as stage:
+            settings = settings or _settings(stage)
+            if mode is Mode.LIVE:
+                watching.warm_up(stage, size.amount)
+            for number, round_ in enumerate(rounds):
+                round_["sides"][name] = _one(stage, mode, size, order, name)
+                say(f"{workload.name}: round {number + 1} of {size.rounds}: {name} {outline(round_['sides'][name])}")
+            checks |= _checks(stage, order, say)
+    return {"clusters": settings, "rounds": rounds, "checks": checks}
+
+
+def _one(stage: Stage, mode: Mode, size: Size, order: Order, name: str) -> Document:
+    side = stage.sides[name]
+    if mode is Mode.LIVE:
+        return watching.live(stage, side, size.amount)
+    if mode is Mode.IDLE:
+        return watching.idle(stage, side, size.seconds)
+    return steady.measure(stage, side, rate=size.rate, waits=order.waits, warm_up=order.warm_up, seconds=size.seconds)
+
+
+def _settings(stage: Stage) -> Document:
+    return {
+        "source": stage.settings(),
+        "subscriber": {**SUBSCRIBER_SETTINGS, "same_settings_as_source": True, "streaming": "on"},
+        "load": "backlogs of pgbench are written with synchronous_commit = off, everything else as the source is set",
+    }
+
+
+def _checks(stage: Stage, order: Order, say: Callable[[str], None]) -> Document:
+    """Whether our copy equals the source, and what the workload itself has to say. {} where that was not wanted."""
+    side = stage.penstock
+    if side is None or not order.verify:
+        return {}
+    stage.settle()
+    say(f"{stage.workload.name}: comparing source and copy")
+    with stage.connect() as connection:
+        wrong = stage.workload.check(connection, side.query)
+    return {"equal": side.verify(), "wrong": wrong}
+
+
+def good(document: Document) -> bool:
+    """Whether what was compared was equal, every wait was answered, and ours were within the workload's limits."""
+    checks = document.get("checks") or {}
+    sides = [side for round_ in document["rounds"] for side in round_["sides"].items() if "waits" in side[1]]
+    failed = any(side["waits"]["failed"] or not side["waits"]["count"] for _, side in sides)
+    limits = (document.get("limits_ms") or {}).items()
+    late = any(side["waits"][key] > most for name, side in sides if name == PENSTOCK for key, most in limits)
+    return checks.get("equal", True) and not checks.get("wrong") and not failed and not late
+
+
+def outline(side: Document) -> str:
+    """One measurement of the modes that do not drain, for people."""
+    if "waits" in side:
+        waits = side["waits"]
+        times = ", ".join(f"{name} {waits[f'{name}_ms']:.0f} ms" for name in ("p50", "p95", "p99", "max"))
+        return f"{side['transactions_per_s']:,.0f} transactions/s, waits: {times}, {waits['failed']} failed"
+    if "commit_to_visible_s" in side:
+        return f"{side['commit_to_visible_s']:.2f} s from commit to visible, {side['peak_pss_mb_total']:,.0f} MB"
+    return f"{side['cpu_percent_total']:.1f} % of a core, {side['memory_growth_mb']:+.1f} MB"
+
+
+def summary(rounds: Sequence[Document]) -> Document:
+    """Medians over the rounds of every figure that all of them have, by side; and of the ratios."""
+    names = list(rounds[0]["sides"]) if rounds else []
+    result: Document = {name: _medians([round_["sides"][name] for round_ in rounds]) for name in names}
+    for key in ("ratio", "cpu_ratio"):
+        values = [round_[key] for round_ in rounds if round_.get(key) is not None]
+        if values:
+            result[key] = {"median": round(statistics.median(values), 3), "rounds": values}
+    return result
+
+
+def _medians(documents: Sequence[Document]) -> Document:
+    result: Document = {}
+    for key, value in documents[0].items():
+        values = [document.get(key) for document in documents]
+        if isinstance(value, dict):
+            inner = _medians([document.get(key) or {} for document in documents])
+            if inner:
+                result[key] = inner
+        elif all(isinstance(one, int | float) for one in values):
+            result[key] = round(statistics.median(one for one in values if one is not None), 3)
+    return result

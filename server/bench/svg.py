@@ -1,0 +1,85 @@
+"""Plots as SVG, made by hand: few shapes, no script, readable on light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape
+
+_OURS, _THEIRS, _INK, _RULE = "#2a78d6", "#898781", "#52514e", "#c3c2b7"
+_COLOURS = {"penstock": _OURS, "native": _THEIRS}
+_LABEL, _WIDTH, _ROW, _TOP, _VALUE = 150, 420, 28, 56, 70
+
+
+def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: float, unit: str = "") -> str:
+    """Horizontal bars from zero, with a line at `rule`. Values are printed beside their bars."""
+    most = max([rule, *(value for _, value in values)]) or 1.0
+    height = _TOP + _ROW * len(values) + 24
+    parts = _head(title, note, height)
+    for row, (name, value) in enumerate(values):
+        y, length = _TOP + row * _ROW, value / most * _WIDTH
+        parts.append(_text(_LABEL - 8, y + 15, name, anchor="end"))
+        parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="20" rx="2" fill="{_OURS}"/>')
+        parts.append(_text(_LABEL + length + 6, y + 15, f"{value:.2f}{unit}"))
+    at, bottom = _LABEL + rule / most * _WIDTH, _TOP + _ROW * len(values)
+    parts.append(
+        f'<line x1="{at:.1f}" y1="{_TOP - 6}" x2="{at:.1f}" y2="{bottom}" stroke="{_INK}" stroke-dasharray="3 3"/>'
+    )
+    parts.append(_text(at, bottom + 14, f"{rule:g}{unit}", anchor="middle"))
+    return _whole(parts)
+
+
+def pairs(title: str, note: str, rows: Sequence[tuple[str, Mapping[str, float]]], *, unit: str) -> str:
+    """Horizontal bars for each side below one label; all on one scale from zero."""
+    most = max((value for _, sides in rows for value in sides.values()), default=0.0) or 1.0
+    count = sum(len(sides) for _, sides in rows)
+    parts = _head(title, note, _TOP + 18 * count + 10 * len(rows) + 12)
+    y = _TOP
+    for label, sides in rows:
+        parts.append(_text(_LABEL - 8, y + 12, label, anchor="end"))
+        for name, value in sides.items():
+            length = value / most * _WIDTH
+            colour = _COLOURS.get(name, _RULE)
+            parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="14" rx="2" fill="{colour}"/>')
+            parts.append(_text(_LABEL + length + 6, y + 12, f"{value:,.0f} {unit}"))
+            y += 18
+        y += 10
+    return _whole(parts)
+
+
+def lines(title: str, note: str, curves: Sequence[tuple[str, Sequence[tuple[float, float]]]], *, unit: str) -> str:
+    """One curve a side over seconds; both axes from zero."""
+    points = [point for _, curve in curves for point in curve]
+    right, top = max((x for x, _ in points), default=0.0) or 1.0, max((y for _, y in points), default=0.0) or 1.0
+    left, height = 70, 180
+    width = _LABEL + _WIDTH - left
+    parts = _head(title, note, _TOP + height + 30)
+    bottom = _TOP + height
+    parts.append(f'<path d="M{left} {_TOP}V{bottom}H{left + width}" fill="none" stroke="{_RULE}"/>')
+    parts.append(_text(left - 6, _TOP + 5, f"{top:,.0f} {unit}", anchor="end"))
+    parts.append(_text(left - 6, bottom, "0", anchor="end"))
+    parts.append(_text(left + width, bottom + 16, f"{right:,.0f} s", anchor="end"))
+    for name, curve in curves:
+        if not curve:
+            continue
+        steps = " ".join(f"{left + x / right * width:.1f},{bottom - y / top * height:.1f}" for x, y in curve)
+        parts.append(f'<polyline points="{steps}" fill="none" stroke="{_COLOURS.get(name, _RULE)}" stroke-width="2"/>')
+    return _whole(parts)
+
+
+def _head(title: str, note: str, height: float) -> list[str]:
+    width = _LABEL + _WIDTH + _VALUE
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" width="{width}" height="{height:g}"'
+        ' font-family="system-ui, sans-serif" font-size="12">',
+        f'<rect width="{width}" height="{height:g}" fill="#fcfcfb"/>',
+        f'<text x="12" y="20" font-size="14" font-weight="600" fill="#0b0b0b">{escape(title)}</text>',
+        _text(12, 38, note),
+    ]
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{_INK}">{escape(text)}</text>'
+
+
+def _whole(parts: list[str]) -> str:
+    return "\n".join([*parts, "</svg>", ""])

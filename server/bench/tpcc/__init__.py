@@ -1,0 +1,12 @@
+"""An order-entry load after the public TPC-C specification: tables, load, full mix of transactions, consistency conditions.
+
+It is a load for measurements of replication, not a TPC-C result: there are no terminals, no keying and thinking times, and no
+screens. Rates of it must not be compared with published ones.
+"""
+
+from server.bench.tpcc.driver import Done, Driver, TpccError
+from server.bench.tpcc.inputs import Kind
+from server.bench.tpcc.schema import Scale
+from server.bench.tpcc.workload import TpccWorkload
+
+__all__ = ["Done", "Driver", "Kind", "Scale", "TpccError", "TpccWorkload"]

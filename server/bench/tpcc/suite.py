@@ -1,0 +1,60 @@
+"""The order-entry load in the shape of the suite's workloads."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+from server.bench.tpcc.driver import ROW_CHANGES
+from server.bench.tpcc.inputs import Kind
+from server.bench.tpcc.workload import TpccWorkload
+from server.bench.workload import DATABASE, Connection, Made, Mode, Query, Size, Table, Workload
+from server.demo.embedded import EmbeddedPostgres
+
+CLIENTS = 8
+_WRITING = (Kind.NEW_ORDER, Kind.PAYMENT, Kind.DELIVERY)
+
+
+class Tpcc(Workload):
+    """Orders, payments and deliveries over nine tables. `scale` is the number of warehouses."""
+
+    name = TpccWorkload.name
+    description = TpccWorkload.description
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.BACKLOG, Mode.SUSTAINED, Mode.LIVE)
+    full = Size(50_000, 2, rate=200)
+    quick = Size(4_000, 1, rounds=1, seconds=10, rate=100)
+
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(Table(t["name"], t.get("insert_only", False), t["schema"]) for t in TpccWorkload.tables)
+
+    def create(self, connection: Connection, scale: int) -> None:
+        TpccWorkload().create(connection, scale)
+
+    def generate(self, postgres: EmbeddedPostgres, amount: int) -> Made:
+        """`amount` counts the whole mix; what is told is what the log has of it: no reads, and nothing rolled back."""
+
+        def connect() -> Connection:
+            # Fills the log sooner, and leaves no trace in it.
+            return postgres.connect(DATABASE, options="-c synchronous_commit=off")
+
+        counts = TpccWorkload().generate(connect, amount, CLIENTS, seed=1)
+        return Made(sum(counts[kind] for kind in _WRITING), counts[ROW_CHANGES])
+
+    def load_command(self, postgres: EmbeddedPostgres, rate: float) -> list[str]:
+        options = ["--clients", str(CLIENTS), "--rate", f"{rate:g}"]
+        return [sys.executable, "-m", "server.bench.tpcc", postgres.dsn(DATABASE), *options]
+
+    def row_changes_per_transaction(self) -> float:
+        """Of the whole mix: 23 rows for a new order of ten lines, 4 for a payment, 130 for the delivery of ten such orders."""
+        return 0.45 * 0.99 * 23 + 0.43 * 4 + 0.04 * 130
+
+    def check(self, source: Connection, query: Query) -> list[str]:
+        """The consistency conditions, on the source and on the copy."""
+
+        def at_source(sql: str) -> list[tuple[Any, ...]]:
+            return source.execute(sql.encode()).fetchall()
+
+        found = (("source", TpccWorkload().check(at_source)), ("copy", TpccWorkload().check(query)))
+        return [
+            f"{name} on the {side}: {count} violations" for side, all_ in found for name, count in all_.items() if count
+        ]

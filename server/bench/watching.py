@@ -1,0 +1,82 @@
+"""The live mode (a load is followed while it is written, the clock runs from its commit) and the idle mode."""
+
+from __future__ import annotations
+
+import threading
+from time import perf_counter
+from typing import Any
+
+from server.bench.processes import Usage
+from server.bench.sides import Side
+from server.bench.source_log import position, volume
+from server.bench.stage import Stage, load_average, seen
+
+Document = dict[str, Any]
+
+_DIGEST_SHARE = 0.2
+_QUIET_MOST_S = 60.0
+_WARM_UP_PART = 20
+
+
+def warm_up(stage: Stage, amount: int) -> None:
+    """A small part of what `live` writes, not measured: nobody's first batch is timed."""
+    stage.workload.generate(stage.source, max(1, amount // _WARM_UP_PART))
+    stage.settle()
+
+
+def live(stage: Stage, side: Side, amount: int) -> Document:
+    """Write `amount` while the side follows; how long after the last commit it is visible."""
+    stage.settle()
+    spilled = stage.spilled_bytes(side)
+    sampler = stage.sampler(side)
+    sampler.start()
+    before, began = position(stage.source), perf_counter()
+    try:
+        made = stage.workload.generate(stage.source, amount)
+        committed = perf_counter()
+        number, reached = stage.mark()
+        visible = seen(side.arm(number, reached))
+    finally:
+        usage = sampler.stop()
+    log = volume(stage.source, before, reached)
+    million = made.row_changes / 1e6
+    return {
+        "transactions": made.transactions,
+        "row_changes": made.row_changes,
+        "generate_s": round(committed - began, 2),
+        "commit_to_visible_s": round(visible - committed, 3),
+        "seconds": round(visible - began, 2),
+        "rows_per_s": round(made.row_changes / (visible - began), 1),
+        "log": {"bytes": log.total, "full_page_image_bytes": log.images, "measured_with": "pg_waldump"},
+        "source_spilled_mb": round((stage.spilled_bytes(side) - spilled) / 1e6, 1),
+        "cpu_s_per_million_rows_total": round(usage.document()["cpu_s_total"] / million, 3),
+        "load_average": load_average(),
+        **usage.document(),
+    }
+
+
+def idle(stage: Stage, side: Side, seconds: float) -> Document:
+    """What a side costs while nothing happens, some time after its start."""
+    stage.settle()
+    threading.Event().wait(min(_QUIET_MOST_S, seconds / 4))
+    sampler = stage.sampler(side)
+    sampler.start()
+    threading.Event().wait(seconds)
+    usage = sampler.stop()
+    percent = {role: round(value / usage.seconds * 100, 2) for role, value in usage.cpu_s.items()}
+    return {
+        "seconds": round(usage.seconds, 1),
+        "cpu_percent": percent,
+        "cpu_percent_total": round(usage.document()["cpu_s_total"] / usage.seconds * 100, 2),
+        "memory_growth_mb": round(growth(usage) / 1e6, 1),
+        **usage.document(),
+    }
+
+
+def growth(usage: Usage) -> float:
+    """Bytes by which memory was larger in the last fifth of the time than in the first, on average."""
+    values = [value for _, value in usage.memory]
+    part = max(1, int(len(values) * _DIGEST_SHARE))
+    if not values:
+        return 0.0
+    return sum(values[-part:]) / part - sum(values[:part]) / part

@@ -1,0 +1,177 @@
+"""`bench`: measure this machine, beside PostgreSQL's own logical replication where wanted."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from server.cli.exit_codes import ExitCode
+from server.cli.options import AsJson
+from server.cli.output import err, out, print_json, reported
+from server.cli.output import table as print_table
+
+if TYPE_CHECKING:
+    from server.bench.suite import Order
+    from server.bench.workload import Workload
+
+bench = typer.Typer(help="Measure workloads; PostgreSQL and everything else is embedded.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Option("--out", help="Folder of the results.")]
+_FOLDER = Path("bench-results")
+_ALL = "all"
+
+
+class Against(StrEnum):
+    """What else drains the same log."""
+
+    NATIVE = "native"
+
+
+class ModeName(StrEnum):
+    """What is measured."""
+
+    BACKLOG = "backlog"
+    SUSTAINED = "sustained"
+    LIVE = "live"
+    IDLE = "idle"
+
+
+@bench.command("list")
+@reported
+def list_workloads(as_json: AsJson = False) -> None:
+    """The workloads there are, with the modes and sizes in which they run."""
+    from server.bench.catalogue import WORKLOADS  # noqa: PLC0415  the other commands start faster without it
+
+    if as_json:
+        names = ("name", "description", "unit")
+        print_json(
+            [
+                {**{name: getattr(one, name) for name in names}, "modes": [mode.value for mode in one.modes]}
+                for one in WORKLOADS.values()
+            ]
+        )
+        return
+    rows = [[one.name, ", ".join(mode.value for mode in one.modes), one.description] for one in WORKLOADS.values()]
+    print_table(["workload", "modes", "what it is"], rows)
+
+
+@bench.command("run")
+@reported
+def run(
+    workload: Annotated[str, typer.Argument(help="A name of 'bench list', or 'all'.")],
+    against: Annotated[Against | None, typer.Option("--against", help="Measure this too, and the ratio.")] = None,
+    mode: Annotated[ModeName | None, typer.Option("--mode", help="Else the first one that the workload has.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes and one round.")] = False,
+    amount: Annotated[
+        int | None, typer.Option("--amount", "--transactions", min=1, help="Of the workload's unit, a round.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="How often it is measured.")] = None,
+    scale: Annotated[int | None, typer.Option("--scale", min=1, help="Size of the tables at the start.")] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", min=1, help="Sustained, idle: how long.")] = None,
+    rate: Annotated[float | None, typer.Option("--rate", min=1, help="Sustained: transactions a second.")] = None,
+    warm_up: Annotated[float, typer.Option("--warm-up", min=0, help="Sustained: seconds before.")] = 8.0,
+    waits: Annotated[float, typer.Option("--waits", min=0.1, help="Sustained: waits a second.")] = 20.0,
+    verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare source and copy at the end.")] = True,
+    folder: Folder = _FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a workload, and write the result as JSON. Exit code 1: a copy was not equal, or a wait failed or was too long."""
+    from server.bench.suite import Order  # noqa: PLC0415
+
+    order = Order(
+        mode=_mode(mode),
+        against=against is not None,
+        quick=quick,
+        verify=verify,
+        amount=amount,
+        scale=scale,
+        rounds=rounds,
+        seconds=seconds,
+        rate=rate,
+        warm_up=warm_up,
+        waits=waits,
+    )
+    signal.signal(signal.SIGTERM, _interrupt)
+    documents, fine = _run_each(_chosen(workload, order), folder)
+    if as_json:
+        print_json(documents if workload == _ALL else next(iter(documents), None))
+    if not fine:
+        raise typer.Exit(ExitCode.DIFFERENT)
+
+
+@bench.command("report")
+@reported
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of the results; the report is written there too.")] = _FOLDER,
+) -> None:
+    """Make a table and plots of the latest results."""
+    from server.bench import report as page  # noqa: PLC0415
+    from server.bench.errors import BenchError  # noqa: PLC0415
+    from server.bench.results import read  # noqa: PLC0415
+
+    try:
+        for file in page.write(folder, read(folder)):
+            out.print(escape(str(file)))
+    except BenchError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _chosen(workload: str, order: Order) -> list[tuple[Workload, Order]]:
+    """What to run; BadParameter where there is no such workload, or not in this mode."""
+    from server.bench.catalogue import WORKLOADS, everything  # noqa: PLC0415
+    from server.bench.errors import BenchError  # noqa: PLC0415
+
+    if workload == _ALL:
+        return [(one, replace(order, mode=mode)) for one, mode in everything(order.mode, quick=order.quick)]
+    if workload not in WORKLOADS:
+        raise typer.BadParameter(f"there is no workload {workload}; there are {', '.join(WORKLOADS)} and {_ALL}")
+    try:
+        order.mode_of(WORKLOADS[workload])
+    except BenchError as error:
+        raise typer.BadParameter(str(error)) from None
+    return [(WORKLOADS[workload], order)]
+
+
+def _run_each(chosen: list[tuple[Workload, Order]], folder: Path) -> tuple[list[dict[str, Any]], bool]:
+    """Run one after the other; one that fails is told, and the next one runs."""
+    from server.bench import results, suite  # noqa: PLC0415
+
+    documents: list[dict[str, Any]] = []
+    fine = True
+    for workload, order in chosen:
+        name = workload.name
+        try:
+            document = suite.run(workload, order, _say)
+        except suite.FAILURES as error:
+            told = "\n".join([str(error), *getattr(error, "__notes__", [])])
+            err.print(f"[bold red]{name} could not be measured[/]\n{escape(told)}")
+            fine = False
+            continue
+        documents.append(document)
+        good = suite.good(document)
+        fine = fine and good
+        err.print(
+            f"{name}: {'' if good else '[bold red]not good:[/] see '}{escape(str(results.write(folder, document)))}"
+        )
+    return documents, fine
+
+
+def _say(line: str) -> None:
+    err.print(f"[dim]{escape(line)}[/]")
+
+
+def _mode(name: ModeName | None) -> Any:
+    from server.bench.workload import Mode  # noqa: PLC0415
+
+    return Mode(name.value) if name is not None else None
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would break into the tidying up
+    raise KeyboardInterrupt

@@ -1,0 +1,100 @@
+"""Workloads write what they say, and PostgreSQL's own replication drains a tiny backlog of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from server.bench import backlog
+from server.bench.catalogue import WORKLOADS
+from server.bench.sides import NATIVE, until
+from server.bench.source_log import position, volume
+from server.bench.stage import Stage
+from server.bench.workload import DATABASE
+from server.demo.embedded import EmbeddedPostgres, server_folder
+
+pytestmark = pytest.mark.pg
+
+COMMITTING = (
+    "tpcb",
+    "inserts",
+    "night-batch",
+    "hot-rows",
+    "hot-rows-many",
+    "wide-rows",
+    "tables-500",
+    "huge-transaction",
+)
+AMOUNTS = {"night-batch": 1, "huge-transaction": 50}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedPostgres]:
+    postgres = EmbeddedPostgres(server_folder("penstock-test-pg-"))
+    try:
+        postgres.start()
+        yield postgres
+    finally:
+        postgres.destroy()
+
+
+@pytest.fixture
+def source(cluster: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    """With an empty database of the suite's name."""
+    cluster.execute(f"CREATE DATABASE {DATABASE}")
+    yield cluster
+    cluster.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+
+
+def _changed(postgres: EmbeddedPostgres) -> int:
+    sql = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables"
+    return int(postgres.execute(sql, database=DATABASE)[0][0])
+
+
+def _gone(postgres: EmbeddedPostgres) -> bool:
+    """Whether all sessions of the load have ended: what they changed is counted by then."""
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
+    return postgres.execute(sql, [DATABASE]) == [(0,)]
+
+
+@pytest.mark.parametrize("name", COMMITTING)
+def test_a_load_changes_as_many_rows_as_it_says(source: EmbeddedPostgres, name: str) -> None:
+    workload = WORKLOADS[name]
+    with source.connect(DATABASE) as connection:
+        workload.create(connection, 1)
+    until(lambda: _gone(source), 30, "the sessions ended")
+    before = _changed(source)
+    made = workload.generate(source, AMOUNTS.get(name, 16))
+    until(lambda: _gone(source), 30, "the sessions ended")
+    assert _changed(source) - before == made.row_changes > 0
+
+
+def test_an_aborted_load_leaves_log_and_no_rows(source: EmbeddedPostgres) -> None:
+    workload = WORKLOADS["huge-aborted"]
+    with source.connect(DATABASE) as connection:
+        workload.create(connection, 1)
+    before = position(source)
+    workload.generate(source, 1000)
+    source.execute("CHECKPOINT")
+    found = volume(source, before, position(source))
+    assert source.execute("SELECT count(*) FROM huge", database=DATABASE) == [(0,)]
+    assert found.changes > 50_000
+    assert found.images >= 0
+
+
+def test_a_tiny_backlog_is_drained_and_everything_is_removed() -> None:
+    said: list[str] = []
+    with Stage(WORKLOADS["tpcb"], 1, [NATIVE], said.append) as stage:
+        folder, source = stage.source.folder, stage.source.pid
+        (done,) = backlog.rounds(stage, 400, 1, said.append)
+    assert (done["transactions"], done["row_changes"]) == (400, 1600)
+    side = done["sides"][NATIVE]
+    assert side["rows_per_s"] * side["seconds"] == pytest.approx(1600, rel=0.1)  # seconds have three decimals
+    assert {"walsender", "apply"} <= set(side["cpu_s"])
+    assert side["peak_pss_mb_total"] > 1
+    assert done["log"]["bytes"] > done["log"]["full_page_image_bytes"] >= 0
+    assert said
+    assert not folder.exists()
+    assert not psutil.pid_exists(source)

@@ -1,0 +1,161 @@
+"""Takes a case all the way: raw records, sorter, batcher, tasks by bucket, net rows applied to a target in memory.
+
+At every batch's end the target is compared with the source's rows at that position, and what was counted with what was done.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from engine.capture.postgres_log.scan import PgOutputScanner
+from engine.model.batch import SealedBatch, TableChanges, TablePart, TaskDescriptor
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId
+from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
+from engine.model.subscription import BatchPolicy
+from engine.net import run_task
+from tests.property.raw_log import RawLog
+from tests.property.source_history import Case, Sender, SourceHistory, Tape, make_history
+from tests.unit.net.batch_builder import FIRST, column, part, table
+from tests.unit.net.dictionary_target import apply_bag, apply_keyed
+from tests.unit.net.history_model import Table
+from tests.unit.sort.batcher_play import BatcherPlay
+from tests.unit.sort.walsender import Walsender
+
+_COLUMNS = (column("id", "int4"), column("a"), column("big"))
+
+
+def schema_of(held: Table) -> TableSchema:
+    if held.keyed:
+        key = [_COLUMNS[c].name for c in held.key]
+        return table(
+            _COLUMNS, key, identity=ReplicaIdentity.FULL if held.full else ReplicaIdentity.DEFAULT, oid=held.oid
+        )
+    mode = KeyMode.APPEND if held.appended else KeyMode.BAG
+    return table(_COLUMNS, mode=mode, identity=ReplicaIdentity.FULL, oid=held.oid)
+
+
+class Follower:
+    """One table on the target: in step with the source from `after` on, where its first copy was taken."""
+
+    def __init__(self, source: Table, history: SourceHistory, after: int) -> None:
+        self.source, self.history, self.after = source, history, after
+        self.schema = schema_of(source)
+        self.rows = list(history.rows_at(after, source))
+
+    def part(self, batch: SealedBatch) -> TablePart:
+        seen = sum(relation.relation == self.source.oid for relation in batch.relations)
+        return part(*[self.schema] * (1 + seen), after=self.after)
+
+    def apply(self, shares: list[TableChanges], batch: SealedBatch) -> None:
+        assert [share.fault for share in shares if share.fault] == []
+        if self.source.keyed:
+            self.rows = apply_keyed(self.rows, shares, self.source.key)
+        else:
+            self.rows = apply_bag(self.rows, shares)
+        counts = Counter[str]()
+        for share in shares:
+            counts.update(share.counts)
+        assert counts == self.history.counted(max(batch.after.value, self.after), batch.end.value, self.source)
+
+    def check(self, end: int) -> None:
+        assert Counter(self.rows) == Counter(self.history.rows_at(max(end, self.after), self.source))
+
+
+class Replica:
+    """One case under way."""
+
+    def __init__(self, case: Case) -> None:
+        self.rng: random.Random = Tape(case.tape)
+        self.history = make_history(case, self.rng)
+        self.log = RawLog()
+        self.sender = Sender(self.rng, self.history, self.log)
+        places = [0, *self.history.ends]
+        self.followers = {
+            part_id(t): Follower(t, self.history, self.rng.choice(places) if self.rng.random() < 0.3 else 0)
+            for t in self.history.followed
+        }
+        self.applied = self.batches = 0
+        self.policy = BatchPolicy(
+            max_transactions=self.rng.choice((1000, 1000, 1, 2, 4)),
+            max_bytes=self.rng.choice((100_000, 100_000, 1, 200, 600)),
+            max_age_ms=50,
+        )
+        self._start_engine()
+
+    def run(self) -> None:
+        """All sessions; the last one comes to its end."""
+        walsender = Walsender(self.rng, self.history.transactions)
+        for left in reversed(range(self.rng.choice((1, 2, 3)))):
+            steps = walsender.session(self._confirmed())
+            self.sender.begin_session()
+            for step in steps[: self.rng.randint(0, len(steps))] if left else steps:
+                self.sender.play(step)
+                if self.rng.random() < 0.25:
+                    self.log.late = self.rng.choice((0, 0, 1, 2)) % (1 + len(self.log.records) - self.log.landed)
+                    self.driven.disturb()
+                    self._apply_sealed()
+            if left:
+                self._break()
+        self.log.late = 0
+        self.driven.finish(self.history.top)
+        self._apply_sealed()
+        assert self.applied == self.history.top
+        assert self.driven.batcher.oldest_unsealed_ordinal() is None
+        if all(t.ends for t in self.history.transactions):
+            assert self.driven.sorter.oldest_open_ordinal() is None
+
+    def _start_engine(self) -> None:
+        self.driven = BatcherPlay(self.rng, self.policy, self.log, self.log.bytes_of, self.applied)
+        self.done = 0
+
+    def _confirmed(self) -> int:
+        """The source was told something at or before what is safe on our side."""
+        safe = self.driven.sorter.last_closed_end.value
+        known = [end for end in self.history.ends if end <= safe]
+        return known[-1 - self.rng.choice((0, 1, 2, 4)) % len(known)]
+
+    def _break(self) -> None:
+        """The connection is lost, with what had not landed or without; the engine may be lost as well, with the queue or without."""
+        if self.rng.random() < 0.5:
+            self.log.late = 0
+        self.driven.take()
+        what_happens = self.rng.random()
+        if what_happens < 0.3:
+            self._start_engine()
+        if what_happens < 0.15:
+            self.log.empty()
+        elif what_happens < 0.3:
+            self.driven.sorter.feed(*self.log.reread())
+            self.driven.batcher.add(self.driven.sorter.drain(), 0)
+
+    def _apply_sealed(self) -> None:
+        for batch in self.driven.batches[self.done :]:
+            assert batch.after.value == self.applied
+            assert batch.transactions == self.history.committed(batch.after.value, batch.end.value)
+            self._apply(batch)
+            self.applied = batch.end.value
+            for follower in self.followers.values():
+                follower.check(self.applied)
+        self.done = len(self.driven.batches)
+        needed = [self.driven.sorter.oldest_open_ordinal(), self.driven.batcher.oldest_unsealed_ordinal()]
+        self.log.forget(min((at for at in needed if at is not None), default=FIRST + self.log.landed))
+
+    def _apply(self, batch: SealedBatch) -> None:
+        self.batches += 1
+        parts = tuple(follower.part(batch) for follower in self.followers.values())
+        buckets = self.rng.choice((1, 1, 2, 3))
+        shares: dict[TableId, list[TableChanges]] = {one.table: [] for one in parts}
+        for bucket in range(buckets if batch.ranges else 0):
+            descriptor = TaskDescriptor(
+                SubscriptionName("s"), Epoch(1), BatchId(self.batches), 0, bucket, buckets,
+                batch.ranges, self.log.blocks_of(batch.ranges), parts, "",
+            )  # fmt: skip
+            for changes in run_task(descriptor, self.log.read, PgOutputScanner()).tables:
+                shares[changes.table].append(changes)
+        for table_id, found in shares.items():
+            self.followers[table_id].apply(found, batch)
+
+
+def part_id(source: Table) -> TableId:
+    return part(schema_of(source)).table

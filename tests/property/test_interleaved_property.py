@@ -1,0 +1,41 @@
+"""Whatever interleaves, rolls back or breaks off on the way: the target is at every batch's end what the source was there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+
+from tests.property.replica import Replica
+from tests.property.source_history import KINDS, Case
+from tests.unit.net.history_strategies import PARTS
+
+pytestmark = pytest.mark.property
+
+SHARDS = 21
+CASES_PER_SHARD = 500
+_FATES = st.sampled_from(["commit"] * 7 + ["abort"] * 2 + ["open"])
+CASES = st.builds(
+    Case,
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4),
+    rows=st.integers(0, 7),
+    transactions=st.lists(st.tuples(_FATES, PARTS), min_size=1, max_size=10),
+    tape=st.binary(min_size=512, max_size=512),
+)
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_target_follows_the_source(shard: int) -> None:
+    """Each shard's cases are drawn from its own seed and are the same every time."""
+    ran = 0
+
+    @seed(shard)
+    @settings(max_examples=CASES_PER_SHARD, deadline=None, database=None)
+    @given(CASES)
+    def follow(case: Case) -> None:
+        nonlocal ran
+        ran += 1
+        Replica(case).run()
+
+    follow()
+    assert ran >= CASES_PER_SHARD

@@ -1,0 +1,117 @@
+"""The report of fixed results, as golden files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from server.bench import report, results
+from server.bench.errors import BenchError
+from server.bench.suite import FORMAT, summary
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "bench"
+
+MACHINE = {
+    "cores": 2,
+    "cpu": "A processor",
+    "memory_gb": 8.0,
+    "kernel": "Linux 6",
+    "python": "3.11.1",
+    "packages": {"penstock": "0.1.0"},
+    "load_average": [0.5, 0.4, 0.3],
+}
+CLUSTERS = {
+    "source": {"server_version": "18.1", "shared_buffers": "512MB"},
+    "subscriber": {"same_settings_as_source": True, "streaming": "on"},
+}
+
+
+def _drained(seconds: float, cpu: float) -> dict[str, Any]:
+    return {
+        "seconds": seconds,
+        "rows_per_s": 1_600_000 / seconds,
+        "log_gb_per_h": 144.0,
+        "cpu_s_per_million_rows": {"walsender": 1.5},
+        "cpu_s_per_million_rows_total": cpu,
+        "peak_pss_mb_total": 900.0,
+    }
+
+
+def _waits(p50: float) -> dict[str, Any]:
+    times = {"p50_ms": p50, "p95_ms": p50 * 2, "p99_ms": p50 * 3, "max_ms": p50 * 4, "failed": 0, "count": 1200}
+    return {"transactions_per_s": 500.0, "rows_per_s": 2000.0, "waits": times, "peak_pss_mb_total": 700.0}
+
+
+def _live(seconds: float) -> dict[str, Any]:
+    memory = [[0.0, 500.0], [1.0, 800.0], [2.0, 790.0]]
+    return {"row_changes": 10_000_000, "commit_to_visible_s": seconds, "peak_pss_mb_total": 800.0, "memory_mb": memory}
+
+
+def _document(workload: str, mode: str, rounds: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "workload": workload,
+        "mode": mode,
+        "started_at": "2026-01-02T03:04:05+00:00",
+        "machine": MACHINE,
+        "clusters": CLUSTERS,
+        "sides": list(rounds[0]["sides"]),
+        "rounds": rounds,
+        "summary": summary(rounds),
+        "checks": {"equal": True, "wrong": []},
+        **more,
+    }
+
+
+def _documents() -> list[dict[str, Any]]:
+    drains = [
+        {
+            "row_changes": 1_600_000,
+            "ratio": ratio,
+            "sides": {"penstock": _drained(10, 6), "native": _drained(10 * ratio, 11)},
+        }
+        for ratio in (2.25, 2.5, 2.0)
+    ]
+    idle = {"seconds": 600.0, "cpu_percent_total": 2.5, "peak_pss_mb_total": 650.0, "memory_growth_mb": 0.5}
+    return [
+        _document("huge-transaction", "live", [{"sides": {"penstock": _live(1.5), "native": _live(45.0)}}]),
+        _document("idle", "idle", [{"sides": {"penstock": idle}}], checks={}),
+        _document("freshness", "sustained", [{"sides": {"penstock": _waits(60.0), "native": _waits(5.0)}}]),
+        _document("tpcb", "backlog", drains, checks={"equal": False, "wrong": ["a sum differs"]}),
+    ]
+
+
+def test_the_page_and_its_plots_are_as_they_were(tmp_path: Path) -> None:
+    files = report.write(tmp_path, _documents())
+    assert [f.name for f in files] == ["report.md", "ratios.svg", "waits.svg", "huge-transaction-memory.svg"]
+    for file in files:
+        golden = GOLDEN / f"{file.name}.txt"
+        if os.environ.get("UPDATE_GOLDEN") == "1":
+            golden.parent.mkdir(parents=True, exist_ok=True)
+            golden.write_text(file.read_text())
+        assert file.read_text() == golden.read_text()
+
+
+def test_plots_are_well_formed() -> None:
+    for text in report.plots(_documents()).values():
+        assert ET.fromstring(text).tag.endswith("svg")
+
+
+def test_the_latest_result_of_a_workload_counts(tmp_path: Path) -> None:
+    old, new = _documents()[1], _documents()[1] | {"started_at": "2026-02-02T03:04:05+00:00"}
+    for document in (new, old):
+        results.write(tmp_path, document)
+    assert results.read(tmp_path) == [json.loads(json.dumps(new))]
+
+
+def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BenchError):
+        results.read(tmp_path)
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(BenchError):
+        results.read(tmp_path)

@@ -1,0 +1,41 @@
+"""Applies net changes to rows in memory, in the order that targets keep; what they say of the rows before must be true."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.model.batch import TableChanges
+from tests.unit.net.batch_builder import rows
+from tests.unit.net.history_model import Row
+
+
+def apply_keyed(before: Sequence[Row], shares: Sequence[TableChanges], key: Sequence[int] = (0,)) -> list[Row]:
+    """The rows behind the changes of all buckets; `key`: places of the key columns, in key order."""
+    held = {tuple(row[c] for c in key): row for row in before}
+    inserts = [row for share in shares for row in rows(share.inserts)]
+    for share in shares:
+        for row in [] if share.partials is None else share.partials.to_pylist():
+            there = held[tuple(row[f"k{k}"] for k in range(len(key)))]
+            inserts.append(tuple(there[c] if row.get(f"u{c}") else row[f"c{c}"] for c in range(3)))
+    if any(share.truncated for share in shares):
+        held.clear()
+    for share in shares:
+        for gone in rows(share.deletes):
+            del held[gone]
+    for row in inserts:
+        place = tuple(row[c] for c in key)
+        assert place not in held
+        held[place] = (row[0], row[1], row[2])
+    return list(held.values())
+
+
+def apply_bag(before: Sequence[Row], shares: Sequence[TableChanges]) -> list[Row]:
+    """The rows behind the changes of all buckets, of a table without a key."""
+    held = Counter[Row]() if any(share.truncated for share in shares) else Counter(before)
+    for share in shares:
+        for *image, n in rows(share.deletes):
+            assert held[(image[0], image[1], image[2])] >= n
+            held[(image[0], image[1], image[2])] -= n
+        held.update((row[0], row[1], row[2]) for row in rows(share.inserts))
+    return list(held.elements())
