@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
+from engine import net
+from engine.capture.postgres_log import scan
 from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import TaskDescriptor, TaskResult
 from engine.net import load_result, run_task, spill_result, staging_prefix
@@ -13,6 +18,19 @@ from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
 _scanner = PgOutputScanner()
 
 
+@cache
+def settle() -> None:
+    """Load every kernel, once per process, and take what lives for good out of the garbage collector's sight.
+
+    Spark collects garbage after each task: over all that the libraries keep, that takes longer than a small task itself.
+    """
+    import_module("engine.copy.chunk_task")
+    scan.warm()
+    net.warm()
+    gc.collect()
+    gc.freeze()
+
+
 def net_here(descriptor: TaskDescriptor) -> TaskResult:
     """Scan, net and decode in this process; rows stay in memory."""
     return run_task(descriptor, read_block, _scanner)
@@ -20,6 +38,7 @@ def net_here(descriptor: TaskDescriptor) -> TaskResult:
 
 def net_task(descriptor: TaskDescriptor) -> TaskResult:
     """The same in a Spark worker: rows go to Arrow files in the descriptor's staging folder."""
+    settle()
     arm_from_environment()
     hit(Failpoint.TASK_RUNNING)
     result = net_here(descriptor)

@@ -28,8 +28,8 @@ CLUSTER_SETTINGS = {
     "max_wal_size": "'8GB'",
     "checkpoint_timeout": "'30min'",
     "wal_compression": "off",
-    # A held sender does not notice that it is answered.
-    "wal_sender_timeout": "0",
+    # A held sender does not notice that it is answered. Without any timeout it would look for answers after each message.
+    "wal_sender_timeout": "'1d'",
 }
 SHOWN_SETTINGS = (
     *("shared_buffers", "wal_level", "fsync", "synchronous_commit", "full_page_writes", "wal_compression"),
