@@ -112,11 +112,11 @@ class TablePart(Message):
 class BatchPart(Message):
     """When a batch is sealed; fields and defaults as `engine.model.subscription.BatchPolicy`."""
 
-    max_transactions: int = 20_000
-    max_bytes: int = 32 * 1024 * 1024
+    max_transactions: int = 200_000
+    max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
     small_rows: int = 5_000
-    tasks: int = 2
+    tasks: int = 1
 
 
 class Problem(Message):

@@ -45,12 +45,12 @@ class TableSpec:
 class BatchPolicy:
     """When a batch is sealed: at the first limit reached. Ages are in milliseconds."""
 
-    max_transactions: int = 20_000
-    max_bytes: int = 32 * 1024 * 1024
+    max_transactions: int = 200_000
+    max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
     small_rows: int = 5_000
     """Batches with fewer raw records run in the driver process; 0 = never."""
-    tasks: int = 2
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)
