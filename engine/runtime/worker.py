@@ -11,7 +11,7 @@ from engine import net
 from engine.capture.postgres_log import scan
 from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import TaskDescriptor, TaskResult
-from engine.net import load_result, run_task, spill_result, staging_prefix
+from engine.net import run_task, spill_result, staging_prefix
 from engine.queue import read_block
 from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
 
@@ -43,11 +43,6 @@ def net_task(descriptor: TaskDescriptor) -> TaskResult:
     hit(Failpoint.TASK_RUNNING)
     result = net_here(descriptor)
     return spill_result(result, descriptor.staging, staging_prefix(descriptor))
-
-
-def load(result: TaskResult) -> TaskResult:
-    """Map a spilled result's files into memory."""
-    return load_result(result)
 
 
 def sweep(staging: Path) -> None:

@@ -1,4 +1,4 @@
-"""Takes a case all the way: raw records, sorter, batcher, tasks by bucket, net rows applied to a target in memory.
+"""Takes a case all the way: raw records, sorter, batcher, tasks by piece and bucket, net rows applied to a target in memory.
 
 At every batch's end the target is compared with the source's rows at that position, and what was counted with what was done.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
 from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import SealedBatch, TableChanges, TablePart, TaskDescriptor
@@ -14,6 +16,7 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import BatchPolicy
 from engine.net import run_task
+from engine.runtime.pieces import Piece, compute
 from tests.property.raw_log import RawLog
 from tests.property.source_history import Case, Sender, SourceHistory, Tape, make_history
 from tests.unit.net.batch_builder import FIRST, column, part, table
@@ -45,14 +48,16 @@ class Follower:
 
     def part(self, batch: SealedBatch) -> TablePart:
         seen = sum(relation.relation == self.source.oid for relation in batch.relations)
-        return part(*[self.schema] * (1 + seen), after=self.after)
+        whole = self.source.keyed and self.source.full
+        return replace(part(*[self.schema] * (1 + seen), after=self.after), whole=whole)
 
     def apply(self, shares: list[TableChanges], batch: SealedBatch) -> None:
         assert [share.fault for share in shares if share.fault] == []
-        if self.source.keyed:
-            self.rows = apply_keyed(self.rows, shares, self.source.key)
-        else:
-            self.rows = apply_bag(self.rows, shares)
+        for piece in sorted({share.piece for share in shares}):
+            those = [share for share in shares if share.piece == piece]
+            self.rows = (
+                apply_keyed(self.rows, those, self.source.key) if self.source.keyed else apply_bag(self.rows, those)
+            )
         counts = Counter[str]()
         for share in shares:
             counts.update(share.counts)
@@ -144,17 +149,28 @@ class Replica:
     def _apply(self, batch: SealedBatch) -> None:
         self.batches += 1
         parts = tuple(follower.part(batch) for follower in self.followers.values())
-        buckets = self.rng.choice((1, 1, 2, 3))
         shares: dict[TableId, list[TableChanges]] = {one.table: [] for one in parts}
-        for bucket in range(buckets if batch.ranges else 0):
-            descriptor = TaskDescriptor(
-                SubscriptionName("s"), Epoch(1), BatchId(self.batches), 0, bucket, buckets,
-                batch.ranges, self.log.blocks_of(batch.ranges), parts, "",
-            )  # fmt: skip
-            for changes in run_task(descriptor, self.log.read, PgOutputScanner()).tables:
+        if batch.ranges:
+            most = self.rng.choice((1 << 30, 1 << 30, 300, 60, 1))
+            buckets = self.rng.choice((1, 1, 2, 3))
+            found = compute(batch.ranges, batch.relations, parts, self.log.bytes_of, most, buckets, self._run)
+            for changes in found:
                 shares[changes.table].append(changes)
-        for table_id, found in shares.items():
-            self.followers[table_id].apply(found, batch)
+        for table_id, those in shares.items():
+            self.followers[table_id].apply(those, batch)
+
+    def _run(self, pieces: Sequence[Piece], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
+        """The tasks of a batch, each with nothing but what its descriptor names."""
+        found: list[TableChanges] = []
+        for number, piece in enumerate(pieces):
+            for bucket in range(buckets):
+                descriptor = TaskDescriptor(
+                    SubscriptionName("s"), Epoch(1), BatchId(self.batches), attempt, bucket, buckets,
+                    piece.ranges, self.log.blocks_of(piece.ranges), piece.parts, "", number,
+                )  # fmt: skip
+                result = run_task(descriptor, self.log.read, PgOutputScanner())
+                found += [replace(changes, piece=number) for changes in result.tables]
+        return tuple(found)
 
 
 def part_id(source: Table) -> TableId:

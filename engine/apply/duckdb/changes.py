@@ -46,12 +46,18 @@ class Place:
 
 
 def apply_changes(connection: Any, place: Place, changes: Sequence[TableChanges]) -> int:
-    """Apply every bucket's changes; returns the number of rows inserted and deleted.
+    """Apply every piece's changes, one piece after another; returns the number of rows inserted and deleted.
 
-    Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
-    they are from. Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
+    Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
     """
     _refuse_faults(place, changes)
+    pieces = sorted({c.piece for c in changes})
+    return sum(_apply_piece(connection, place, [c for c in changes if c.piece == piece]) for piece in pieces)
+
+
+def _apply_piece(connection: Any, place: Place, changes: Sequence[TableChanges]) -> int:
+    """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
+    they are from."""
     partials = _joined([c.partials for c in changes])
     deletes = _joined([c.deletes for c in changes])
     inserts = _joined([c.inserts for c in changes])
@@ -194,10 +200,21 @@ def _on_key(place: Place) -> str:
 
 def _joined(tables: Sequence[Any | None]) -> Any | None:
     """All buckets' rows as one table, without copying them; None where there are none. Missing `u` columns become NULL."""
-    filled = [table for table in tables if table is not None and table.num_rows > 0]
+    filled = [rows for table in tables if table is not None and (rows := _rows(table)).num_rows > 0]
     if not filled:
         return None
     return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
+
+
+def _rows(table: Any) -> Any:
+    """Rows as they are, or mapped from the file that they lie in: its pages are held only for as long as the rows are."""
+    if not isinstance(table, str):
+        return table
+    try:
+        with pa.memory_map(table, "r") as file:
+            return pa.ipc.open_file(file).read_all()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise EngineFault(FaultKind.SPARK_FAILED, table, "a staged result cannot be read") from error
 
 
 def _refuse_faults(place: Place, changes: Sequence[TableChanges]) -> None:
