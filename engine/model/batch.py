@@ -155,6 +155,8 @@ class TaskResult:
     tables: tuple[TableChanges, ...]
     records: int
     seconds: float
+    xids: frozenset[int] = frozenset()
+    """(Sub)transactions that have row changes in streamed ranges."""
 
 
 @dataclass(frozen=True, slots=True)

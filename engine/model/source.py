@@ -148,6 +148,8 @@ class ScannedChanges:
     old: Any
     old_kind: Any
     range_index: Any
+    xids: frozenset[int] = frozenset()
+    """(Sub)transactions that wrote records of streamed ranges."""
 
 
 class Scanner(Protocol):

@@ -43,7 +43,8 @@ def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner
         for t, changes in _by_table(found, descriptor)
     ]
     records = sum(r.stop - r.start for r in descriptor.ranges)
-    return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, seconds, found.xids)
 
 
 def _matters(table: TableChanges) -> bool:

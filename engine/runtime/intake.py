@@ -18,8 +18,10 @@ from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
+from engine.runtime.ahead import AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Moved, ReaderEvent, Started
+from engine.runtime.pieces import PIECE_BYTES
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
@@ -154,8 +156,10 @@ class Intake:
         has_room: Callable[[], bool],
         emit: Callable[[Sealed], None],
         budget_bytes: int,
+        ahead: AheadDesk,
     ) -> None:
         self._sorter = TransactionSorter(after)
+        self._ahead = AheadCutter(self._sorter, catalog.bytes_between, PIECE_BYTES, ahead)
         self._batcher = Batcher(policy, after)
         self._catalog = catalog
         self._clock = clock
@@ -271,6 +275,7 @@ class Intake:
             self.durable = max(self.durable, event.wal_end)
         elif isinstance(event, Started):
             self._sorter.begin_session()
+            self._ahead.begin_session()
             self._truncations.begin_session()
         elif self._reader_failed is not None:
             self._reader_failed(event)
@@ -280,6 +285,7 @@ class Intake:
             self._catalog.add(landed.block)
         self._truncations.note(landed)
         self._sorter.feed(landed.controls, landed.relations)
+        self._ahead.look(landed.controls)
         self._batcher.add(self._sorter.drain(), self._now())
         self._batcher.advance(landed.wal_end)
         self._throttle()

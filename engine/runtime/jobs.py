@@ -11,14 +11,12 @@ from engine.model.batch import SealedBatch, TableChanges, TaskDescriptor, TaskRe
 from engine.model.subscription import SubscriptionSpec
 from engine.model.tasks import TaskRunner
 from engine.queue.catalog import QueueCatalog
+from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.clock import Clock
 from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.pieces import Piece, compute
+from engine.runtime.pieces import PIECE_BYTES, Piece, Sizes, Staged, compute
 from engine.runtime.planner import PlannedBatch, Planner
 from engine.runtime.worker import net_here, net_task
-
-PIECE_BYTES = 64 * 1024 * 1024
-"""Raw bytes that one task works on; what bounds a task's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,7 @@ class JobStage:
         runner: TaskRunner,
         staging: Path,
         clock: Clock,
+        ahead: AheadDesk,
     ) -> None:
         self._spec = spec
         self._planner = planner
@@ -53,6 +52,7 @@ class JobStage:
         self._runner = runner
         self._staging = staging
         self._clock = clock
+        self._ahead = ahead
 
     def compute(self, batch: SealedBatch, sealed_ms: float, sealed_us: int) -> Computed:
         """Plan and run one batch. Raises EngineFault: SPARK_FAILED, QUEUE_CORRUPT, and what resolving a structure raises."""
@@ -62,7 +62,8 @@ class JobStage:
         log_bytes = sum(block.length for block in blocks)
         small = 0 < planned.records < self._spec.batch.small_rows or not self._runner.ready
         path: Literal["driver", "spark"] = "driver" if small or not planned.records else "spark"
-        changes = self._run(planned, path) if blocks and planned.records else ()
+        ahead = self._ahead.take(planned.ranges)
+        changes = self._run(planned, path, ahead) if blocks and planned.records else ()
         hit(Failpoint.BATCH_AFTER_JOB)
         return Computed(
             planned,
@@ -72,14 +73,19 @@ class JobStage:
             sealed_ms,
             sealed_us,
             self._clock.monotonic_ms(),
-            tuple(self._files(planned)) if path == "spark" else (),
+            (
+                *(self._files(planned) if path == "spark" else ()),
+                *(file for staged in ahead for file in files_of(staged)),
+            ),
         )
 
-    def _run(self, planned: PlannedBatch, path: Literal["driver", "spark"]) -> tuple[TableChanges, ...]:
-        def run(found: Sequence[Piece], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
+    def _run(
+        self, planned: PlannedBatch, path: Literal["driver", "spark"], ahead: Sequence[Staged]
+    ) -> tuple[TableChanges, ...]:
+        def run(found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
             descriptors = [
                 self._descriptor(planned, number, piece, (bucket, buckets), attempt)
-                for number, piece in enumerate(found)
+                for number, piece in found
                 for bucket in range(buckets)
             ]
             results = self._work(planned, descriptors, path)
@@ -89,9 +95,8 @@ class JobStage:
                 for table in result.tables
             )
 
-        buckets = 1 if path == "driver" else self._spec.batch.tasks
-        bytes_of = self._catalog.bytes_between
-        return compute(planned.ranges, planned.relations, planned.parts, bytes_of, PIECE_BYTES, buckets, run)
+        sizes = Sizes(self._catalog.bytes_between, PIECE_BYTES, 1 if path == "driver" else self._spec.batch.tasks)
+        return compute(planned.ranges, planned.relations, planned.parts, sizes, run, ahead)
 
     def _work(
         self, planned: PlannedBatch, descriptors: list[TaskDescriptor], path: Literal["driver", "spark"]

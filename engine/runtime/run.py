@@ -19,6 +19,7 @@ from engine.model.position import Lsn
 from engine.model.subscription import QueueMode, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
+from engine.runtime.ahead import AheadDesk
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
@@ -74,6 +75,7 @@ class ReplicationRun:
         self._staging = parts.settings.staging_folder / parts.spec.slot
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
+        self._ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging)
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -82,6 +84,7 @@ class ReplicationRun:
             lambda: not self._to_job.full(),
             self._to_job.put,
             parts.spec.queue_budget_bytes,
+            self._ahead,
         )
         self._planner = Planner(
             parts.book,
@@ -89,7 +92,9 @@ class ReplicationRun:
             parts.source.relation_name,
             BatchId(parts.start.progress.batch + 1),
         )
-        self._jobs = JobStage(parts.spec, self._planner, self._catalog, parts.runner, self._staging, parts.clock)
+        self._jobs = JobStage(
+            parts.spec, self._planner, self._catalog, parts.runner, self._staging, parts.clock, self._ahead
+        )
         self._commits = CommitStage(
             parts.spec,
             parts.target,
@@ -122,6 +127,7 @@ class ReplicationRun:
             self._thread("intake", self._run_intake),
             self._thread("job", self._run_jobs),
             self._thread("commit", self._run_commits),
+            self._thread("ahead", lambda: self._ahead.run(self._stop)),
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
         try:

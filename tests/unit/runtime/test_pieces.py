@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.model.batch import LogRange, RelationSeen, TableChanges, TablePart
 from engine.model.identity import Ordinal, RelationId, TableId
 from engine.model.position import Lsn
-from engine.runtime.pieces import Piece, compute, cut, pieces
+from engine.runtime.pieces import Piece, Sizes, compute, cut, pieces
 from tests.unit.net.batch_builder import column, table
 
 _RECORD_BYTES = 10
@@ -75,8 +75,8 @@ class _Runs:
     def __init__(self) -> None:
         self.calls: list[tuple[list[tuple[str, ...]], int, int]] = []
 
-    def __call__(self, found: Sequence[Piece], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
-        self.calls.append(([tuple(part.table for part in piece.parts) for piece in found], buckets, attempt))
+    def __call__(self, found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
+        self.calls.append(([tuple(part.table for part in piece.parts) for _, piece in found], buckets, attempt))
         return ()
 
 
@@ -84,8 +84,8 @@ def test_tables_whose_key_holds_at_commits_only_are_netted_as_a_whole() -> None:
     plain = TablePart(TableId("plain"), (_FIRST,), Lsn(0))
     declared = TablePart(TableId("declared"), (_FIRST,), Lsn(0), whole=True)
     runs = _Runs()
-    compute([_range(0, 30, 5)], (), [plain, declared], _bytes_of, 100, 1, runs)
+    compute([_range(0, 30, 5)], (), [plain, declared], Sizes(_bytes_of, 100), runs)
     assert runs.calls == [([("plain",)] * 3, 1, 0), ([("declared",)], 3, 1)]
     runs = _Runs()
-    compute([_range(0, 10, 5)], (), [plain, declared], _bytes_of, 100, 2, runs)
+    compute([_range(0, 10, 5)], (), [plain, declared], Sizes(_bytes_of, 100, 2), runs)
     assert runs.calls == [([("plain", "declared")], 2, 0)]
