@@ -108,6 +108,15 @@ class _Transaction:
     dropped: bool = False
 
 
+@dataclass(slots=True)
+class AheadCounts:
+    """Pieces since the run began: staged, used by a batch, and thrown away with their transaction."""
+
+    staged: int = 0
+    used: int = 0
+    dropped: int = 0
+
+
 class AheadDesk:
     """Stages pieces of open transactions, one at a time. `run` is one thread's; everything else may be called from any."""
 
@@ -130,6 +139,7 @@ class AheadDesk:
         """Committed ones in the order of their commits, until a batch takes them."""
         self._working: _Transaction | None = None
         self._number = 0
+        self.counts = AheadCounts()
 
     def put(self, xid: int, work: Work) -> None:
         """Another piece of an open transaction has come."""
@@ -152,7 +162,7 @@ class AheadDesk:
             if transaction is not None:
                 transaction.waiting.clear()
                 transaction.dropped = True
-                _remove(transaction.staged)
+                self._remove(transaction.staged)
 
     def take(self, ranges: Sequence[LogRange]) -> list[Staged]:
         """What is staged of committed transactions in these ranges, which a batch works on now; their files are the caller's.
@@ -169,8 +179,10 @@ class AheadDesk:
             while mine and (passed := self._closed.popleft()) is not mine[-1]:
                 # Batches come in the order of commits: what was passed over will not be asked for any more.
                 if passed not in mine:
-                    _remove(passed.staged)
-            return [staged for transaction in mine for staged in transaction.staged]
+                    self._remove(passed.staged)
+            taken = [staged for transaction in mine for staged in transaction.staged]
+            self.counts.used += len(taken)
+            return taken
 
     def run(self, stop: threading.Event) -> None:
         """Stage piece after piece until `stop`."""
@@ -182,10 +194,11 @@ class AheadDesk:
             staged = self._stage(work)
             with self._changed:
                 self._working = None
-                if staged is not None and not transaction.dropped:
+                if staged is not None:
+                    self.counts.staged += 1
                     transaction.staged.append(staged)
-                elif staged is not None:
-                    _remove([staged])
+                    if transaction.dropped:
+                        self._remove([staged])
                 self._changed.notify_all()
 
     def _next(self) -> tuple[_Transaction, Work] | None:
@@ -226,15 +239,15 @@ class AheadDesk:
             return None
         return Staged(work.ranges, result.xids, schemas, result.tables)
 
+    def _remove(self, staged: Sequence[Staged]) -> None:
+        self.counts.dropped += len(staged)
+        for path in (path for one in staged for path in files_of(one)):
+            Path(path).unlink(missing_ok=True)
+
 
 def _within(staged: Staged, ranges: Sequence[LogRange]) -> bool:
     start = staged.ranges[0].start
     return any(one.start <= start < one.stop for one in ranges)
-
-
-def _remove(staged: Sequence[Staged]) -> None:
-    for path in (path for one in staged for path in files_of(one)):
-        Path(path).unlink(missing_ok=True)
 
 
 def files_of(staged: Staged) -> list[str]:

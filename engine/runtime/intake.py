@@ -21,7 +21,6 @@ from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Moved, ReaderEvent, Started
-from engine.runtime.pieces import PIECE_BYTES
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
@@ -157,9 +156,10 @@ class Intake:
         emit: Callable[[Sealed], None],
         budget_bytes: int,
         ahead: AheadDesk,
+        piece_bytes: int,
     ) -> None:
         self._sorter = TransactionSorter(after)
-        self._ahead = AheadCutter(self._sorter, catalog.bytes_between, PIECE_BYTES, ahead)
+        self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
         self._batcher = Batcher(policy, after)
         self._catalog = catalog
         self._clock = clock

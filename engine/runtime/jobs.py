@@ -14,7 +14,7 @@ from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.clock import Clock
 from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.pieces import PIECE_BYTES, Piece, Sizes, Staged, compute
+from engine.runtime.pieces import Piece, Sizes, Staged, compute
 from engine.runtime.planner import PlannedBatch, Planner
 from engine.runtime.worker import net_here, net_task
 
@@ -45,6 +45,7 @@ class JobStage:
         staging: Path,
         clock: Clock,
         ahead: AheadDesk,
+        piece_bytes: int,
     ) -> None:
         self._spec = spec
         self._planner = planner
@@ -53,6 +54,7 @@ class JobStage:
         self._staging = staging
         self._clock = clock
         self._ahead = ahead
+        self._piece_bytes = piece_bytes
 
     def compute(self, batch: SealedBatch, sealed_ms: float, sealed_us: int) -> Computed:
         """Plan and run one batch. Raises EngineFault: SPARK_FAILED, QUEUE_CORRUPT, and what resolving a structure raises."""
@@ -95,7 +97,7 @@ class JobStage:
                 for table in result.tables
             )
 
-        sizes = Sizes(self._catalog.bytes_between, PIECE_BYTES, 1 if path == "driver" else self._spec.batch.tasks)
+        sizes = Sizes(self._catalog.bytes_between, self._piece_bytes, 1 if path == "driver" else self._spec.batch.tasks)
         return compute(planned.ranges, planned.relations, planned.parts, sizes, run, ahead)
 
     def _work(

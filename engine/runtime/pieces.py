@@ -13,9 +13,6 @@ from engine.model.batch import LogRange, RelationSeen, TableChanges, TablePart
 from engine.model.identity import Ordinal, TableId
 from engine.model.schema import TableSchema
 
-PIECE_BYTES = 64 * 1024 * 1024
-"""Raw bytes that one task works on; what bounds a task's memory."""
-
 BytesOf = Callable[[Ordinal, Ordinal], int]
 """About how many bytes the raw records `[start, stop)` have."""
 

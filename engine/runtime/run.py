@@ -75,7 +75,7 @@ class ReplicationRun:
         self._staging = parts.settings.staging_folder / parts.spec.slot
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
-        self._ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging)
+        self.ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging)
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -84,7 +84,8 @@ class ReplicationRun:
             lambda: not self._to_job.full(),
             self._to_job.put,
             parts.spec.queue_budget_bytes,
-            self._ahead,
+            self.ahead,
+            parts.settings.piece_bytes,
         )
         self._planner = Planner(
             parts.book,
@@ -93,7 +94,14 @@ class ReplicationRun:
             BatchId(parts.start.progress.batch + 1),
         )
         self._jobs = JobStage(
-            parts.spec, self._planner, self._catalog, parts.runner, self._staging, parts.clock, self._ahead
+            parts.spec,
+            self._planner,
+            self._catalog,
+            parts.runner,
+            self._staging,
+            parts.clock,
+            self.ahead,
+            parts.settings.piece_bytes,
         )
         self._commits = CommitStage(
             parts.spec,
@@ -127,7 +135,7 @@ class ReplicationRun:
             self._thread("intake", self._run_intake),
             self._thread("job", self._run_jobs),
             self._thread("commit", self._run_commits),
-            self._thread("ahead", lambda: self._ahead.run(self._stop)),
+            self._thread("ahead", lambda: self.ahead.run(self._stop)),
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
         try:

@@ -31,6 +31,11 @@ class EngineSettings(BaseSettings):
         le=256,
         description="Queries that run at once on this engine; one above waits for a place, up to its own time limit.",
     )
+    piece_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=64 * 1024,
+        description="Bytes of log that one task works on; larger batches and open transactions are worked on in such pieces.",
+    )
     copy_chunk_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."
     )
