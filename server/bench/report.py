@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from server.bench import svg
+from server.bench.catalogue import WORKLOADS
 from server.bench.report_tables import Document, Row, by_mode, of_processes, of_techniques
 from server.bench.sides import NATIVE, PENSTOCK
 from server.bench.workload import Mode
@@ -15,7 +16,9 @@ _MEASURED = "measured in the same run, median of the rounds"
 
 
 def write(folder: Path, documents: Sequence[Document]) -> list[Path]:
-    """Write `report.md` and its plots into a folder; returns the files."""
+    """Write `report.md` and its plots into a folder; returns the files. Workloads stand in the order of the catalogue."""
+    known = list(WORKLOADS)
+    documents = sorted(documents, key=lambda d: known.index(d["workload"]) if d["workload"] in known else len(known))
     files = {"report.md": markdown(documents, list(plots(documents))), **plots(documents)}
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -106,7 +109,10 @@ def _machine(documents: Sequence[Document]) -> list[str]:
 def _load(documents: Sequence[Document]) -> list[str]:
     """A machine that was busy with other things shows in its load before the runs; each workload adds to that of the next."""
     loads = [document["machine"]["load_average"][0] for document in documents]
-    return [f"Load average over a minute before each run: {min(loads):g} to {max(loads):g}."]
+    lines = [f"Load average over a minute before each run: {min(loads):g} to {max(loads):g}."]
+    if any(document.get("quick") for document in documents):
+        lines.append("**Small sizes (`--quick`): to see that all of it runs, not for figures.**")
+    return lines
 
 
 def _failures(documents: Sequence[Document]) -> list[str]:

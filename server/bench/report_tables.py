@@ -19,7 +19,7 @@ Columns = Sequence[tuple[str, Cell]]
 _NAMES = {PENSTOCK: "Penstock", NATIVE: "PostgreSQL"}
 _ROLES = ("walsender", "log reader", "intake", "engine", "jvm", "spark workers", "server", "other")
 _NATIVE_ROLES = ("walsender", "apply", "receiver", "background")
-_CPU, _MEMORY = "CPU seconds for a million row changes", "peak memory, MB"
+_CPU, _MEMORY, _WRITTEN = "CPU seconds for a million row changes", "peak memory, MB", "written in a round, MB"
 
 
 def by_mode(documents: Sequence[Document]) -> Iterator[Table]:
@@ -46,6 +46,7 @@ def of_processes(documents: Sequence[Document]) -> Iterator[Table]:
         for title, key, total in (
             (_CPU, "cpu_s_per_million_rows", "cpu_s_per_million_rows_total"),
             (_MEMORY, "peak_pss_mb", "peak_pss_mb_total"),
+            (_WRITTEN, "written_mb", None),
         ):
             found = [(document, _figure(side, key)(document) or {}) for document in documents]
             found = [(document, figures) for document, figures in found if figures]
@@ -54,10 +55,15 @@ def of_processes(documents: Sequence[Document]) -> Iterator[Table]:
             present = [role for role in counted if any(role in figures for _, figures in found)]
             if found:
                 rows = [
-                    [_run(document), *(figures.get(role) for role in present), _figure(side, total)(document)]
+                    [_run(document), *(figures.get(role) for role in present), *_total(side, total, document)]
                     for document, figures in found
                 ]
-                yield f"{_NAMES[side]}, by process: {title}", [], [("workload", *present, "total"), *rows]
+                head = ("workload", *present, *(["total"] if total else []))
+                yield f"{_NAMES[side]}, by process: {title}", [], [head, *rows]
+
+
+def _total(side: str, key: str | None, document: Document) -> list[Any]:
+    return [] if key is None else [_figure(side, key)(document)]
 
 
 def _rows(columns: Columns, documents: Sequence[Document]) -> list[Row]:
@@ -102,7 +108,8 @@ def _ratio(document: Document) -> str | None:
     ratio = document["summary"].get("ratio")
     if ratio is None:
         return None
-    return f"{ratio['median']:.2f} ({min(ratio['rounds']):.2f} to {max(ratio['rounds']):.2f})"
+    spread = f" ({min(ratio['rounds']):.2f} to {max(ratio['rounds']):.2f})" if len(ratio["rounds"]) > 1 else ""
+    return f"{ratio['median']:.2f}{spread}"
 
 
 def _cpu_ratio(document: Document) -> float | None:

@@ -83,6 +83,7 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
     names = [PENSTOCK, NATIVE] if order.against and mode is not Mode.TECHNIQUES else [PENSTOCK]
     document: Document = {
         **_head(workload, mode, (clock or SystemClock()).now()),
+        "quick": order.quick,
         "size": _size(workload, mode, size, order),
         "sides": names,
         "limits_ms": dict(workload.limits_ms),

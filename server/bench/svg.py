@@ -10,7 +10,7 @@ _OURS, _THEIRS, _INK, _RULE, _PAPER = "#2a78d6", "#898781", "#52514e", "#c3c2b7"
 _COLOURS = {"penstock": _OURS, "native": _THEIRS}
 _NAMES = {"penstock": "Penstock", "native": "PostgreSQL"}
 _LABEL, _WIDTH, _ROW, _TOP, _VALUE = 150, 420, 28, 56, 90
-_WIDE_LABEL, _LOW_ROW = 330, 22
+_WIDE_LABEL, _LOW_ROW = 350, 22
 
 
 def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: float, unit: str = "") -> str:
@@ -22,12 +22,14 @@ def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: fl
         y, length = _TOP + row * _ROW, value / most * _WIDTH
         parts.append(_text(_LABEL - 8, y + 15, name, anchor="end"))
         parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="20" rx="2" fill="{_OURS}"/>')
-        parts.append(_text(_LABEL + length + 6, y + 15, f"{value:.2f}{unit}"))
     at, bottom = _LABEL + rule / most * _WIDTH, _TOP + _ROW * len(values)
     parts.append(
         f'<line x1="{at:.1f}" y1="{_TOP - 6}" x2="{at:.1f}" y2="{bottom}" stroke="{_INK}" stroke-dasharray="3 3"/>'
     )
     parts.append(_text(at, bottom + 14, f"{rule:g}{unit}", anchor="middle"))
+    for row, (_, value) in enumerate(values):
+        text = f"{value:.2f}{unit}"
+        parts.append(_text(_LABEL + value / most * _WIDTH + 6, _TOP + row * _ROW + 15, text, halo=True))
     return _whole(parts)
 
 

@@ -40,6 +40,7 @@ def _drained(seconds: float, cpu: float) -> dict[str, Any]:
         "cpu_s_per_million_rows": {"walsender": 1.5, "engine": cpu - 1.5},
         "cpu_s_per_million_rows_total": cpu,
         "peak_pss_mb": {"walsender": 5.0, "engine": 900.0},
+        "written_mb": {"walsender": 0.0, "engine": 310.5},
         "peak_pss_mb_total": 900.0,
     }
 
@@ -143,6 +144,11 @@ def test_what_could_not_be_measured_stands_before_all_tables() -> None:
     page = report.markdown(_documents())
     assert "- **tpcc (backlog): RuntimeError: the last line**" in page
     assert page.index("Could not be measured") < page.index("Draining a backlog")
+
+
+def test_small_sizes_are_named_as_such() -> None:
+    assert "--quick" not in report.markdown(_documents())
+    assert "not for figures" in report.markdown([_documents()[0] | {"quick": True}])
 
 
 def test_a_folder_of_failures_makes_a_page_too() -> None:
