@@ -70,7 +70,7 @@ def _drains(pace: Pace, size: Size, rest_s: float, *, both: bool) -> float:
 
 def _measured(mode: Mode, pace: Pace, size: Size, order: Order) -> float:
     if mode is Mode.SUSTAINED:
-        return size.rounds * (size.seconds + order.warm_up_s + 1)
+        return size.rounds * (size.seconds + order.warm_up + 1)
     if mode is Mode.IDLE:
         return size.rounds * (size.seconds + min(60.0, size.seconds / 4) + order.rest_s)
     once = size.amount / pace.written + size.amount * pace.changes / _NATIVE_ROWS_S

@@ -10,6 +10,7 @@ from server.bench import svg
 from server.bench.catalogue import WORKLOADS
 from server.bench.report_tables import Document, Row, by_mode, of_processes, of_techniques
 from server.bench.sides import NATIVE, PENSTOCK
+from server.bench.suite import late
 from server.bench.workload import Mode
 
 _MEASURED = "measured in the same run, median of the rounds"
@@ -140,6 +141,10 @@ def _notes(documents: Sequence[Document]) -> list[str]:
         notes += [f"**{document['workload']}: {text}**" for text in checks.get("wrong") or []]
         if not checks:
             notes.append(f"{document['workload']}: source and copy were not compared.")
+        notes += [
+            f"**{document['workload']}: a {key.removesuffix('_ms')} of ours was above its limit of {most:g} ms.**"
+            for key, most in late(document).items()
+        ]
         failed = [
             (name, document["summary"].get(name, {}).get("waits", {}).get("failed")) for name in document["sides"]
         ]

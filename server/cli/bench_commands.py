@@ -77,9 +77,11 @@ def run(
     ] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="How often it is measured.")] = None,
     scale: Annotated[int | None, typer.Option("--scale", min=1, help="Size of the tables at the start.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", min=1, help="Sustained, idle: how long. Techniques: each at most.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="Sustained, idle: how long. Techniques: each at most.")
+    ] = None,
     rate: Annotated[float | None, typer.Option("--rate", min=1, help="Sustained: transactions a second.")] = None,
-    warm_up: Annotated[float | None, typer.Option("--warm-up", min=0, help="Sustained: seconds before.")] = None,
+    warm_up: Annotated[float, typer.Option("--warm-up", min=0, help="Sustained: seconds before.")] = 8.0,
     waits: Annotated[float, typer.Option("--waits", min=0.1, help="Sustained: waits a second.")] = 20.0,
     verify: Annotated[bool, typer.Option("--verify/--no-verify", help="Compare source and copy at the end.")] = True,
     folder: Folder = _FOLDER,

@@ -146,6 +146,13 @@ def test_what_could_not_be_measured_stands_before_all_tables() -> None:
     assert page.index("Could not be measured") < page.index("Draining a backlog")
 
 
+def test_waits_above_their_limits_are_named() -> None:
+    late = _documents()[2] | {"limits_ms": {"p50_ms": 50.0, "p99_ms": 1000.0}}
+    page = report.markdown([late])
+    assert "**freshness: a p50 of ours was above its limit of 50 ms.**" in page
+    assert "p99 of ours" not in page
+
+
 def test_small_sizes_are_named_as_such() -> None:
     assert "--quick" not in report.markdown(_documents())
     assert "not for figures" in report.markdown([_documents()[0] | {"quick": True}])
