@@ -167,6 +167,7 @@ class ReceiverSide:
 
     def __init__(self, source: EmbeddedPostgres) -> None:
         self._source = source
+        self._said = source.folder / "receiver.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="await-receiver")
 
@@ -179,7 +180,8 @@ class ReceiverSide:
         command += ["-d", DATABASE, "--slot", SLOT, "--start", "--no-loop", "-f", "/dev/null"]
         options = {**OPTIONS, "streaming": "on", "publication_names": SLOT}
         command += [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
-        self._process = spawn(command, output=subprocess.DEVNULL)
+        with self._said.open("ab") as said:
+            self._process = spawn(command, output=said.fileno())
 
     def arm(self, number: int, position: str) -> Future[float]:
         return self._pool.submit(self._received, position)
@@ -212,7 +214,9 @@ class ReceiverSide:
                 if row is not None and not queued_bytes(_TCP.read_text(), self._source.port, int(row[0])):
                     return perf_counter()
                 if self._process is None or self._process.poll() is not None:
-                    raise BenchError("pg_recvlogical has ended")
+                    raise BenchError(
+                        f"pg_recvlogical has ended: {self._said.read_text(errors='replace')[-300:].strip()}"
+                    )
                 if monotonic() > deadline:
                     raise TimeoutError("pg_recvlogical did not reach the end")
                 pause.wait(_LOOK_EVERY_S)

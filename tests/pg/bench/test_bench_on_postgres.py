@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from server.bench import backlog, suite
-from server.bench.capture import ReaderSide
+from server.bench.capture import ReaderSide, ReceiverSide
 from server.bench.catalogue import WORKLOADS
 from server.bench.errors import BenchError
 from server.bench.sides import NATIVE, PENSTOCK, until
@@ -131,3 +131,24 @@ def side_at_a_closed_port() -> None:
     finally:
         nobody.stop()
         folder.rmdir()
+
+
+def test_a_receiver_that_ended_says_what_it_said(source: EmbeddedPostgres) -> None:
+    with source.connect(DATABASE) as connection:
+        connection.execute("CREATE TABLE marks (id bigint PRIMARY KEY)")
+    side = ReceiverSide(source)
+    try:
+        side.start([Table("marks")])
+        until(lambda: _active(source), 30, "it reads")
+        (member,) = [process for _, process in side.members()]
+        member.terminate()
+        with pytest.raises(BenchError, match="pg_recvlogical has ended"):
+            side.arm(1, "FFFFFFFF/0").result(30)
+    finally:
+        side.stop()
+        until(lambda: not _active(source), 30, "it has gone")
+        source.execute("SELECT pg_drop_replication_slot('native')", database=DATABASE)
+
+
+def _active(source: EmbeddedPostgres) -> bool:
+    return source.execute("SELECT active FROM pg_replication_slots WHERE slot_name = 'native'") == [(True,)]
