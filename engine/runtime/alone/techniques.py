@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.apply.duckdb.changes import Place, apply_changes, staging
+from engine.apply.duckdb.changes import Place, apply_changes
 from engine.apply.duckdb.database import Database, transaction
 from engine.apply.duckdb.settings import DuckDbSettings
 from engine.model.batch import TableChanges
@@ -111,7 +111,7 @@ def bulk_without_net(connection: Any, changes: Changes, part: slice) -> None:
 def bulk_update(connection: Any, changes: Changes, part: slice) -> None:
     """Net changes as Arrow columns, by UPDATE with a join in place of delete and insert."""
     for table in KEYED:
-        with staging(connection, rows(changes, table, net(changes, table, part))) as source:
+        with connection.staged(rows(changes, table, net(changes, table, part))) as source:
             connection.execute(f"UPDATE {table} SET balance = s.c1, filler = s.c2 FROM {source} AS s WHERE id = s.c0")
     _apply(connection, "history", None, history_rows(changes, part))
 
@@ -119,7 +119,7 @@ def bulk_update(connection: Any, changes: Changes, part: slice) -> None:
 def bulk_merge(connection: Any, changes: Changes, part: slice) -> None:
     """Net changes as Arrow columns, by MERGE."""
     for table in KEYED:
-        with staging(connection, rows(changes, table, net(changes, table, part))) as source:
+        with connection.staged(rows(changes, table, net(changes, table, part))) as source:
             connection.execute(
                 f"MERGE INTO {table} USING {source} AS s ON id = s.c0 WHEN MATCHED THEN UPDATE SET balance = s.c1,"
                 " filler = s.c2 WHEN NOT MATCHED THEN INSERT VALUES (s.c0, s.c1, s.c2)"
