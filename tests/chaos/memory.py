@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from time import monotonic
 from typing import Any
 
@@ -15,14 +14,14 @@ from server.bench.processes import family, our_role, pss_bytes
 _EVERY_S = 1.0
 _WARM_S = 30.0
 """The first seconds are start and warm-up: they count for the bound, not for the growth."""
-_JUDGED_SAMPLES = 120
+_JUDGED_SAMPLES = 300
 """Thirds of fewer samples say little: one restart of the engine more or less is a large part of them."""
 _GROWN_SHARE = 1.25
 _GROWN_MB = 200.0
 
 
 def grows(samples: Sequence[float]) -> bool:
-    """Whether the last third lies clearly above the first, and the second between them. Medians: restarts empty the engine for a while."""
+    """Whether the last third lies clearly above the first, and the second between them."""
     if len(samples) < _JUDGED_SAMPLES:
         return False
     first, second, last = thirds(samples)
@@ -30,9 +29,14 @@ def grows(samples: Sequence[float]) -> bool:
 
 
 def thirds(samples: Sequence[float]) -> tuple[float, float, float]:
-    """The median of each third."""
+    """What nine of ten samples of each third stay below: near the most, because restarts empty the engine for a while."""
     size = max(1, len(samples) // 3)
-    return median(samples[:size]), median(samples[size : 2 * size] or samples), median(samples[-size:])
+    first, second, last = (sorted(part or samples) for part in (samples[:size], samples[size:-size], samples[-size:]))
+    return first[_most(first)], second[_most(second)], last[_most(last)]
+
+
+def _most(ordered: Sequence[float]) -> int:
+    return len(ordered) * 9 // 10
 
 
 class Memory:
