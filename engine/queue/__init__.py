@@ -2,8 +2,18 @@
 
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
-from engine.queue.files import FolderLock, open_folder
+from engine.queue.files import FolderLock, open_folder, sync_segments
 from engine.queue.recovery import Recovered, recover
 from engine.queue.writer import Landed, SegmentWriter
 
-__all__ = ["FolderLock", "Landed", "QueueCatalog", "Recovered", "SegmentWriter", "open_folder", "read_block", "recover"]
+__all__ = [
+    "FolderLock",
+    "Landed",
+    "QueueCatalog",
+    "Recovered",
+    "SegmentWriter",
+    "open_folder",
+    "read_block",
+    "recover",
+    "sync_segments",
+]

@@ -33,19 +33,20 @@ class Recovered:
     damaged: bool
 
 
-def recover(folder: Path) -> Recovered:
+def recover(folder: Path, *, thorough: bool = False) -> Recovered:
     """Read the indexes of a queue that nobody has open, and cut it off at the first damage.
 
     Every block's place is checked against its file's length; the checksums of the last segment's blocks too, because only that one may
-    have been half written. Blocks of the others are checked when they are read. Raises EngineFault(QUEUE_CORRUPT) where the folder
-    cannot be read.
+    have been half written. Blocks of the others are checked when they are read, or here where `thorough`. Raises
+    EngineFault(QUEUE_CORRUPT) where the folder cannot be read.
     """
-    return _Recovery(folder).run()
+    return _Recovery(folder, thorough=thorough).run()
 
 
 class _Recovery:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, thorough: bool) -> None:
         self._folder = folder
+        self._thorough = thorough
         self._landed: list[Landed] = []
         self._ledger = RelationLedger(())
         self._next = 0
@@ -58,7 +59,8 @@ class _Recovery:
         damaged = False
         for number, name in enumerate(names):
             try:
-                damaged = not self._take(name, previous if number else None, last=number == len(names) - 1)
+                verify = self._thorough or number == len(names) - 1
+                damaged = not self._take(name, previous if number else None, verify=verify)
             except OSError as error:
                 raise fault_of(error, name.segment(self._folder)) from error
             if damaged:
@@ -68,7 +70,7 @@ class _Recovery:
         begin = self._begin if self._begin is not None else self._end
         return Recovered(self._landed, Ordinal(self._next), self._ledger.known, begin, self._end, damaged)
 
-    def _take(self, name: SegmentName, previous: int | None, *, last: bool) -> bool:
+    def _take(self, name: SegmentName, previous: int | None, *, verify: bool) -> bool:
         """Take in one segment. False where it, or what should come before it, is damaged; it then ends at its last whole landing."""
         index, segment = name.index(self._folder), name.segment(self._folder)
         if not index.exists() or not segment.exists():
@@ -83,7 +85,7 @@ class _Recovery:
                     if isinstance(frame, Head):
                         if not self._head(frame, name, previous):
                             break
-                    elif not self._block_is_whole(frame, blocks.fileno(), size, verify=last):
+                    elif not self._block_is_whole(frame, blocks.fileno(), size, verify=verify):
                         break
                     else:
                         self._land(frame)

@@ -15,7 +15,7 @@ import structlog
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.subscription import QueueMode, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
@@ -66,12 +66,18 @@ class ReplicationRun:
         if not parts.start.fresh:
             self._mark.check(slot)
         self._mark.note(slot, new_slot=parts.start.fresh)
+        self._released = slot.confirmed or ZERO
+        """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
+        there would get transactions without their beginnings."""
         found = QueueCheck(slot, parts.source.current(), parts.start.fresh, parts.suspect_queue)
         self._wire(open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found))
 
     def _wire(self, opened: QueueStart) -> None:
         parts, end = self._parts, self._parts.start.progress.end
         self._opened = opened
+        if opened.damage is not None:
+            detail = f"{opened.damage}; the log behind {opened.resume} is read from the source again"
+            parts.reporter.event("warning", "queue_reread", parts.spec.slot, detail)
         self._staging = parts.settings.staging_folder / parts.spec.slot
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
@@ -140,6 +146,8 @@ class ReplicationRun:
         ]
         try:
             self._free_slot()
+            # A reader of an earlier process may have confirmed something while the queue was looked at.
+            self._opened.check_slot(self._parts.source.slot_status(self._spec.slot))
             self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
             for stage in stages:
                 stage.start()
@@ -320,7 +328,7 @@ class ReplicationRun:
         """Release the source's log up to what is durable on our side, and only where the publications were checked."""
         durable = self._intake.durable if self._spec.queue_mode is QueueMode.PERSIST else self._commits.applied.written
         position = min(durable, self._guard.checked)
-        if self._reader is not None:
+        if self._reader is not None and position >= self._released:
             hit(Failpoint.CONFIRM_BEFORE)
             self._reader.send(Confirm(position))
 
