@@ -19,7 +19,7 @@ from engine.model.subscription import BatchPolicy
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.clock import Clock
-from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Moved, ReaderEvent, Started
+from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
@@ -154,7 +154,9 @@ class Intake:
         has_room: Callable[[], bool],
         emit: Callable[[Sealed], None],
         budget_bytes: int,
+        holds: Callable[[Holds], None],
     ) -> None:
+        self._holds = holds
         self._sorter = TransactionSorter(after)
         self._batcher = Batcher(policy, after)
         self._catalog = catalog
@@ -176,7 +178,7 @@ class Intake:
         self._asked_ms = 0.0
         self._reader: ReaderProcess | None = None
         self.durable = after
-        """Everything up to here is durable in the queue (persist mode only)."""
+        """Everything up to here is durable in the queue; means nothing while the queue is kept in memory."""
 
     @property
     def captured(self) -> Lsn:
@@ -269,6 +271,10 @@ class Intake:
             self._batcher.advance(event.wal_end)
         elif isinstance(event, Durable):
             self.durable = max(self.durable, event.wal_end)
+        elif isinstance(event, Holds):
+            if event.order.on:
+                self.durable = max(self.durable, event.wal_end)
+            self._holds(event)
         elif isinstance(event, Started):
             self._sorter.begin_session()
             self._truncations.begin_session()

@@ -1,4 +1,4 @@
-"""Opening a subscription's queue: what an earlier process left durable is taken in (persist), or the queue begins anew (memory)."""
+"""Opening a subscription's queue: what an earlier process left is taken in where it is needed, or the queue begins anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.source import Landed, SlotStatus
 from engine.model.subscription import QueueMode
-from engine.queue import QueueCatalog, Recovered, open_folder, read_block, recover
+from engine.queue import QueueCatalog, Recovered, is_durable, open_folder, read_block, recover, unmark_durable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class QueueStart:
     resume: Lsn
     relations: tuple[bytes, ...]
     close: Callable[[], None]
+    resumed: bool = False
+    """What an earlier process left is gone on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +47,20 @@ class QueueCheck:
 def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -> QueueStart:
     """Lock the queue for this process and find where to go on.
 
-    In `memory` mode the source still holds everything behind `applied`, so the folder is emptied. In `persist` mode what lies in it is
-    taken in, and read on from its durable end; a folder that was lost or damaged only matters where the source has released more than
-    the target holds.
+    Whether the queue is needed is a fact, and no setting decides it: it is where the source has released more than the target holds.
+    Where it is not, the source still has everything behind `applied`, and the folder is emptied, unless `persist` is set and what lies
+    in it is durable. A folder that was lost or damaged only matters where it is needed.
 
     Raises EngineFault(SLOT_IN_USE) where another process works on this queue, LOG_GAP where neither queue nor source hold what the
     target needs next.
     """
     lock = open_folder(folder)
     try:
-        catalog = QueueCatalog(folder)
-        recovered = recover(folder) if mode is QueueMode.PERSIST and not check.new_slot else None
-        usable = recovered is not None and recovered.begin <= applied <= recovered.end
-        if recovered is not None and usable and check.suspect:
-            usable = _is_sound(recovered)
-        confirmed = check.slot.confirmed
-        if recovered is None or not usable:
-            if confirmed is not None and confirmed > applied:
-                detail = f"the slot was confirmed up to {confirmed}, target and queue end at {applied}: changes between are gone"
-                raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
+        recovered = _found(folder, mode, applied, check)
+        if recovered is None:
             _empty(folder)
-            return QueueStart(folder, catalog, [], Ordinal(0), applied, (), lock.close)
+            return QueueStart(folder, QueueCatalog(folder), [], Ordinal(0), applied, (), lock.close)
+        confirmed = check.slot.confirmed
         if confirmed is not None and confirmed > recovered.end:
             detail = (
                 f"the slot was confirmed up to {confirmed}, the queue ends at {recovered.end}: changes between are gone"
@@ -74,10 +69,31 @@ def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -
         if recovered.end > check.current:
             detail = f"the queue ends at {recovered.end}, the source's log already at {check.current}: it was set back"
             raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
-        return _resumed(folder, catalog, recovered, lock.close)
+        return _resumed(folder, QueueCatalog(folder), recovered, lock.close)
     except BaseException:
         lock.close()
         raise
+
+
+def _found(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -> Recovered | None:
+    """The queue to go on with; None to begin a new one at `applied`."""
+    confirmed = check.slot.confirmed
+    needed = confirmed is not None and confirmed > applied
+    durable = is_durable(folder)
+    if not check.new_slot and (needed or (durable and mode is QueueMode.PERSIST)):
+        recovered = recover(folder)
+        usable = recovered.begin <= applied <= recovered.end
+        # Without the mark nobody has vouched for what lies there: every block is read before it counts.
+        if usable and (check.suspect or not durable):
+            usable = _is_sound(recovered)
+        if usable:
+            return recovered
+    if needed:
+        detail = (
+            f"the slot was confirmed up to {confirmed}, target and queue end at {applied}: changes between are gone"
+        )
+        raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
+    return None
 
 
 def _is_sound(recovered: Recovered) -> bool:
@@ -95,12 +111,20 @@ def _is_sound(recovered: Recovered) -> bool:
 
 def _resumed(folder: Path, catalog: QueueCatalog, recovered: Recovered, close: Callable[[], None]) -> QueueStart:
     return QueueStart(
-        folder, catalog, recovered.landed, recovered.next_ordinal, recovered.end, recovered.relations, close
+        folder,
+        catalog,
+        recovered.landed,
+        recovered.next_ordinal,
+        recovered.end,
+        recovered.relations,
+        close,
+        resumed=True,
     )
 
 
 def _empty(folder: Path) -> None:
-    """Remove the segments of an earlier process; the folder's locks stay."""
+    """Remove the segments of an earlier process; the folder's locks stay. The mark goes first: it vouches for all or nothing."""
+    unmark_durable(folder)
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
