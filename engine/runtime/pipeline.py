@@ -287,9 +287,12 @@ class Pipeline:
     def _look_at_slot(self) -> bool:
         """Whether the slot was just given up."""
         fault = self._resting.look(self._spec, to_be_replaced=self._reset)
-        if fault is None or (self._state is SubscriptionState.FAILED and self._gave_up):
-            return False
-        self._fail(fault)
+        with self._changed:
+            # A new slot that was asked for during the look must not be forgotten over the end of the old one.
+            known = self._state is SubscriptionState.FAILED and self._gave_up
+            if fault is None or known or self._reset:
+                return False
+            self._fail(fault)
         return True
 
     @property
