@@ -10,10 +10,14 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 
 
 class QueueMode(StrEnum):
-    """Where the queue's durable end is: with the target (`memory`) or in the queue's own files (`persist`)."""
+    """Where the queue's durable end is: with the target (`memory`) or in the queue's own files (`persist`).
+
+    `auto` is one or the other at any moment: `persist` while the source's log needs it.
+    """
 
     MEMORY = "memory"
     PERSIST = "persist"
+    AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,19 @@ class BatchPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardPolicy:
+    """At which share of its budget the slot's retained log calls for each rung of the guard's ladder."""
+
+    warn_share: float = 0.5
+    persist_share: float = 0.6
+    stop_copies_share: float = 0.7
+    name_transaction_share: float = 0.8
+    drop_slot_share: float = 0.95
+    drop_slot: bool = True
+    """False: the slot is never dropped; the source's own `max_slot_wal_keep_size` is the last line."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionSpec:
     """A subscription as assigned to an engine."""
 
@@ -68,5 +85,6 @@ class SubscriptionSpec:
     queue_mode: QueueMode = QueueMode.MEMORY
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
-    """How much log the slot may hold back on the source before the guard speaks."""
+    """How much log the slot may hold back on the source; the guard's shares are of this."""
+    guard: GuardPolicy = field(default_factory=GuardPolicy)
     batch: BatchPolicy = field(default_factory=BatchPolicy)

@@ -61,21 +61,6 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def sync_segments(folder: Path) -> None:
-    """Make everything in the folder durable, whoever wrote it and however. Raises EngineFault(QUEUE_CORRUPT)."""
-    try:
-        for name in list_segments(folder):
-            for path in (name.segment(folder), name.index(folder)):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
-        sync_folder(folder)
-    except OSError as error:
-        raise fault_of(error, folder) from error
-
-
 def write_all(fd: int, data: bytes | memoryview, offset: int) -> None:
     """Write all of `data` at `offset`."""
     view = memoryview(data)

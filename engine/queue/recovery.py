@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,35 @@ def recover(folder: Path, *, thorough: bool = False) -> Recovered:
     EngineFault(QUEUE_CORRUPT) where the folder cannot be read.
     """
     return _Recovery(folder, thorough=thorough).run()
+
+
+def mend_last(folder: Path) -> None:
+    """Take away what a killed process began to write and did not end, so that what is written behind it counts.
+
+    For the one process that appends, before it does.
+    """
+    names = list_segments(folder)
+    if not names:
+        return
+    index, segment = names[-1].index(folder), names[-1].segment(folder)
+    try:
+        data = index.read_bytes() if index.exists() and segment.exists() else b""
+        whole = _whole(data, segment)
+        if whole == 0:
+            delete_segment(folder, names[-1])
+        elif whole < len(data):
+            os.truncate(index, whole)
+    except OSError as error:
+        raise fault_of(error, index) from error
+
+
+def _whole(data: bytes, segment: Path) -> int:
+    """Length of the index up to where its frames are whole."""
+    whole = 0
+    with suppress(DamagedFrameError):
+        for _, behind in read_frames(data, str(segment)):
+            whole = behind
+    return whole
 
 
 class _Recovery:

@@ -20,7 +20,7 @@ from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
-from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Moved, ReaderEvent, Started
+from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
@@ -157,7 +157,9 @@ class Intake:
         budget_bytes: int,
         ahead: AheadDesk,
         piece_bytes: int,
+        holds: Callable[[Holds], None],
     ) -> None:
+        self._holds = holds
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
         self._batcher = Batcher(policy, after)
@@ -180,7 +182,7 @@ class Intake:
         self._asked_ms = 0.0
         self._reader: ReaderProcess | None = None
         self.durable = after
-        """Everything up to here is durable in the queue (persist mode only)."""
+        """Everything up to here is durable in the queue; means nothing while the queue is kept in memory."""
 
     @property
     def captured(self) -> Lsn:
@@ -273,6 +275,10 @@ class Intake:
             self._batcher.advance(event.wal_end)
         elif isinstance(event, Durable):
             self.durable = max(self.durable, event.wal_end)
+        elif isinstance(event, Holds):
+            if event.order.on:
+                self.durable = max(self.durable, event.wal_end)
+            self._holds(event)
         elif isinstance(event, Started):
             self._sorter.begin_session()
             self._ahead.begin_session()

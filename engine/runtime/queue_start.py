@@ -1,4 +1,4 @@
-"""Opening a subscription's queue: what an earlier process left there is taken in where it counts, else the queue begins anew."""
+"""Opening a subscription's queue: what an earlier process left is taken in where it is needed, or the queue begins anew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.source import Landed, SlotStatus
 from engine.model.subscription import QueueMode
-from engine.queue import QueueCatalog, Recovered, open_folder, recover, sync_segments
+from engine.queue import QueueCatalog, Recovered, is_durable, open_folder, recover, unmark_durable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class QueueStart:
     relations: tuple[bytes, ...]
     close: Callable[[], None]
     damage: str | None = None
+    resumed: bool = False
+    """What an earlier process left is gone on with."""
 
     def check_slot(self, slot: SlotStatus) -> None:
         """Raises EngineFault(LOG_GAP) where the source has let go of something behind `resume`: it would skip it in silence."""
@@ -54,10 +56,10 @@ class QueueCheck:
 def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -> QueueStart:
     """Lock the queue for this process and find where to go on.
 
-    In `memory` mode the source still holds everything behind `applied`, so the folder is emptied; unless the mode was `persist` before
-    and the source has let go of something that the target has not got yet. Then, and in `persist` mode, what lies in the folder is
-    taken in up to the first damage, and read on from its end. A queue that was lost or damaged only matters where the source has
-    released more than target and queue hold.
+    Whether the queue is needed is a fact, and no setting decides it: it is where the source has released more than the target holds.
+    Where it is not, the source still has everything behind `applied`, and the folder is emptied, unless `persist` is set and what lies
+    in it is durable. What is taken in counts up to the first damage, and the log is read on from its end. A queue that was lost or
+    damaged only matters where the source has released more than target and queue hold.
 
     Raises EngineFault(SLOT_IN_USE) where another process works on this queue, LOG_GAP where neither queue nor source hold what the
     target needs next.
@@ -72,10 +74,12 @@ def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -
 
 def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, close: Callable[[], None]) -> QueueStart:
     confirmed = check.slot.confirmed
-    released = confirmed is not None and confirmed > applied
+    needed = confirmed is not None and confirmed > applied
+    durable = is_durable(folder)
     recovered = None
-    if not check.new_slot and (mode is QueueMode.PERSIST or released):
-        recovered = recover(folder, thorough=check.suspect)
+    if not check.new_slot and (needed or (durable and mode is QueueMode.PERSIST)):
+        # Without the mark nobody has vouched for what lies there: every block is read before it counts.
+        recovered = recover(folder, thorough=check.suspect or not durable)
     damage = _damage(recovered, check)
     if recovered is None or not recovered.begin <= applied <= recovered.end:
         start = QueueStart(folder, QueueCatalog(folder), [], Ordinal(0), applied, (), close, damage)
@@ -91,14 +95,12 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
         recovered.relations,
         close,
         damage,
+        resumed=True,
     )
     start.check_slot(check.slot)
     if recovered.end > check.current:
         detail = f"the queue ends at {recovered.end}, the source's log already at {check.current}: it was set back"
         raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
-    if mode is QueueMode.PERSIST:
-        # Written in `memory` mode it may lie in the page cache only, and from now on counts as durable.
-        sync_segments(folder)
     return start
 
 
@@ -115,7 +117,8 @@ def _gap(folder: Path, confirmed: Lsn, held: str, damage: str | None) -> EngineF
 
 
 def _empty(folder: Path) -> None:
-    """Remove the segments of an earlier process; the folder's locks stay."""
+    """Remove the segments of an earlier process; the folder's locks stay. The mark goes first: it vouches for all or nothing."""
+    unmark_durable(folder)
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -45,6 +45,11 @@ class EngineSettings(BaseSettings):
     guard_interval_s: float = Field(
         default=3.0, gt=0, description="How often the source's slot and publications are looked at."
     )
+    guard_patience_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="How long the log that a slot holds back must not have come down before the guard drops the slot.",
+    )
     position_write_s: float = Field(
         default=10.0, gt=0, description="How often a position without changes is written to the target at most."
     )

@@ -16,10 +16,11 @@ from typing import Any
 from engine.model.fault import EngineFault
 from engine.model.identity import Ordinal, TableId, TableName
 from engine.model.source import Landed
-from engine.model.subscription import ConnectionSpec, QueueMode, TableSpec
+from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.queue import QueueCatalog
 from engine.runtime.catalog import open_source
 from engine.runtime.log_reader import Confirm, Durable, Failed, Moved, ReaderConfig, ReaderEvent, Started
+from engine.runtime.queue_switch import KeepDurable
 from engine.runtime.reader_process import ReaderProcess
 
 APPLICATION = "penstock bench 1"
@@ -87,7 +88,7 @@ def _run() -> None:
         start,
         folder,
         Ordinal(0),
-        QueueMode.MEMORY,
+        KeepDurable(on=False, number=0),
     )
     account = Account(folder)
     reader = ReaderProcess(config, account.take)

@@ -16,8 +16,8 @@ from engine.link.messages import EventReport, ReloadReport
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
 from engine.model.subscription_state import DesiredState
-from engine.queue import sync_segments
-from engine.runtime import jobs, queue_start, run
+from engine.queue import is_durable
+from engine.runtime import jobs, run
 from engine.runtime.failpoints import Failpoint
 from engine.runtime.guard import Guard
 from engine.runtime.log_reader import Confirm, ReaderCommand
@@ -251,16 +251,9 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
     assert not events(replica, "log_gap")
 
 
-def test_what_was_written_in_memory_mode_is_made_durable_before_it_counts_as_that(
-    shop: Database, replicate: Replicate, job_stage: JobStage, monkeypatch: pytest.MonkeyPatch
+def test_what_nobody_has_made_durable_does_not_count_as_that_when_the_mode_changes(
+    shop: Database, replicate: Replicate, job_stage: JobStage
 ) -> None:
-    made_durable: list[Path] = []
-
-    def sync(folder: Path) -> None:
-        made_durable.append(folder)
-        sync_segments(folder)
-
-    monkeypatch.setattr(queue_start, "sync_segments", sync)
     replica = replicate(shop, [table("orders"), table("lines")])
     with job_stage.held():
         shop.execute(NEEDED)
@@ -268,12 +261,12 @@ def test_what_was_written_in_memory_mode_is_made_durable_before_it_counts_as_tha
         replica.desire(DesiredState.PAUSED)
         until(lambda: replica.pipeline.run is None or replica.pipeline.run._stop.is_set())
     replica.wait_state("paused")
-    assert not made_durable
+    assert not is_durable(queue_of(replica))
     replica.spec = replace(replica.spec, queue_mode=QueueMode.PERSIST)
     replica.pipeline.update(replica.spec)
     replica.wait_state("running")
     replica.assert_equal()
-    assert made_durable == [queue_of(replica)]
+    until(lambda: is_durable(queue_of(replica)))
     assert not events(replica, "queue_reread")
 
 
