@@ -23,6 +23,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
+from engine.sort.pace import SealPace
 from engine.sort.sorter import TransactionSorter
 
 IDLE_WAIT_S = 0.2
@@ -76,6 +77,9 @@ class Done:
     batch: SealedBatch
     kept: int | None
     written: bool
+    tables: int = 0
+    """How many it changed."""
+    commit_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,7 @@ class Intake:
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
         self._batcher = Batcher(policy, after)
+        self._pace = SealPace()
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room
@@ -306,10 +311,16 @@ class Intake:
 
     def _seal(self) -> None:
         # Sealed as late as possible: while the job stage is busy, transactions gather and net against each other.
-        while self._has_room():
-            batch = self._batcher.seal(self._now(), self._catalog.bytes_between)
+        while True:
+            now = self._now()
+            if not self._has_room():
+                if self._batcher.due_in_ms(now) == 0:
+                    self._pace.held_up(now)
+                return
+            batch = self._batcher.seal(now, self._catalog.bytes_between, self._pace.not_before_ms)
             if batch is None:
                 return
+            self._pace.sealed(now)
             self._in_flight.append(batch)
             self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us()))
 
@@ -327,6 +338,7 @@ class Intake:
         if not self._in_flight or self._in_flight[0] is not done.batch:
             raise EngineFault(FaultKind.INTERNAL, "intake", "batches were committed out of order")
         self._in_flight.popleft()
+        self._pace.committed(done.tables, done.commit_ms)
         self._kept = done.kept
         self._unwritten.append(done.batch)
         if done.written:

@@ -316,12 +316,15 @@ class ReplicationRun:
         planned = computed.planned
         if planned.handover:
             hit(Failpoint.HANDOVER_BEFORE)
+        began = self._parts.clock.monotonic_ms()
         times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(planned.handover, planned.batch.end)
         applied = self._commits.applied
-        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written=applied.written >= planned.batch.end))
+        written = applied.written >= planned.batch.end
+        tables = len({change.table for change in computed.changes})
+        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written, tables, times.committed_ms - began))
         for table in planned.handover | planned.resumed:
             entry = self._book.get(table)
             if entry is not None and entry.spec.paused:
