@@ -23,7 +23,7 @@ from pydantic import (
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SubscriptionSpec, TableSpec
+from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec, TableSpec
 
 PROTOCOL = 1
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
@@ -112,11 +112,22 @@ class TablePart(Message):
 class BatchPart(Message):
     """When a batch is sealed; fields and defaults as `engine.model.subscription.BatchPolicy`."""
 
-    max_transactions: int = 20_000
-    max_bytes: int = 32 * 1024 * 1024
+    max_transactions: int = 200_000
+    max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
     small_rows: int = 5_000
-    tasks: int = 2
+    tasks: int = 1
+
+
+class GuardPart(Message):
+    """Rungs of the guard's ladder; fields and defaults as `engine.model.subscription.GuardPolicy`."""
+
+    warn_share: float = 0.5
+    persist_share: float = 0.6
+    stop_copies_share: float = 0.7
+    name_transaction_share: float = 0.8
+    drop_slot_share: float = 0.95
+    drop_slot: bool = True
 
 
 class Problem(Message):
@@ -209,6 +220,7 @@ class Assign(Message):
     queue_mode: QueueMode = QueueMode.MEMORY
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
+    guard: GuardPart = Field(default_factory=GuardPart)
     batch: BatchPart = Field(default_factory=BatchPart)
 
     def to_spec(self) -> SubscriptionSpec:
@@ -223,6 +235,7 @@ class Assign(Message):
             queue_mode=self.queue_mode,
             queue_budget_bytes=self.queue_budget_bytes,
             slot_budget_bytes=self.slot_budget_bytes,
+            guard=GuardPolicy(**self.guard.model_dump()),
             batch=BatchPolicy(**self.batch.model_dump()),
         )
 

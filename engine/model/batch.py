@@ -82,11 +82,13 @@ class TablePart:
 
     `versions[0]` is in force where the task's ranges begin; each relation record of `versions[0].relation` that the scan meets
     moves to the next. Rows are lifted to the last version. Changes in transactions with end LSN <= `after` are not for this task.
+    `whole`: whole transactions must be netted together, since the table's key may be shared by rows until a commit.
     """
 
     table: TableId
     versions: tuple[TableSchema, ...]
     after: Lsn
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class TaskDescriptor:
     tables: tuple[TablePart, ...]
     staging: str
     """Folder for the result's Arrow files."""
+    piece: int = 0
+    """Which of the batch's pieces it works on: large batches are cut into pieces that follow each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class TableFault:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The net changes of one table in one bucket.
+    """The net changes of one table in one bucket of one piece.
 
     `deletes`, `inserts` and `partials` are None when empty, a pyarrow.Table in process, or the path (str) of an Arrow IPC file
     where the result crossed a process border.
@@ -127,7 +131,8 @@ class TableChanges:
     - `inserts`: `c0 … cn` of complete rows to insert;
     - `partials`: rows to insert whose unset columns take their value from the existing row with key `k0 … km` (read before the
       deletes, which name it too): `k0 … km`, `c0 … cn`, and for every column that is unset somewhere `u<i>` (bool, true = unset).
-    `truncated`: clear the table before anything else. Order: read partials, truncate or delete, insert.
+    `truncated`: clear the table before anything else. Order: read partials, truncate or delete, insert. All buckets of a `piece`
+    together, the pieces one after another.
     """
 
     table: TableId
@@ -139,6 +144,7 @@ class TableChanges:
     """Raw changes seen by operation: insert, update, delete, truncate."""
     net_rows: int = 0
     fault: TableFault | None = None
+    piece: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,8 @@ class TaskResult:
     tables: tuple[TableChanges, ...]
     records: int
     seconds: float
+    xids: frozenset[int] = frozenset()
+    """(Sub)transactions that have row changes in streamed ranges."""
 
 
 @dataclass(frozen=True, slots=True)

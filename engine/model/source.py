@@ -148,6 +148,8 @@ class ScannedChanges:
     old: Any
     old_kind: Any
     range_index: Any
+    xids: frozenset[int] = frozenset()
+    """(Sub)transactions that wrote records of streamed ranges."""
 
 
 class Scanner(Protocol):
@@ -212,6 +214,10 @@ class GuardReading:
     """For tables with parts below them: what those parts are at present, as text that only the source reads (see `remember`)."""
     oldest_open: str | None = None
     """The open source transaction that holds the log, as `pid 123, open for 45 s`."""
+    oldest_open_s: float = 0.0
+    """How long it has been open."""
+    copy_retained_bytes: int = 0
+    """Log that the slots of copies under way hold back."""
 
 
 class Source(Protocol):
@@ -279,6 +285,14 @@ class Source(Protocol):
 
     def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
         """One look, compared with the look before; the first one with what `remember` handed in, where it did."""
+        ...
+
+    def slot_reading(self, slot: str) -> GuardReading:
+        """One look at the slot and at what holds the log; tables and publications are left alone."""
+        ...
+
+    def drop_slot(self, slot: str) -> list[str]:
+        """Drop the slot and leave the publications; returns what could not be dropped, in words. Safe to repeat."""
         ...
 
     def remember(self, marks: Mapping[TableName, str]) -> None:

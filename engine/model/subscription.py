@@ -10,10 +10,14 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 
 
 class QueueMode(StrEnum):
-    """Where the queue's durable end is: with the target (`memory`) or in the queue's own files (`persist`)."""
+    """Where the queue's durable end is: with the target (`memory`) or in the queue's own files (`persist`).
+
+    `auto` is one or the other at any moment: `persist` while the source's log needs it.
+    """
 
     MEMORY = "memory"
     PERSIST = "persist"
+    AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,25 @@ class TableSpec:
 class BatchPolicy:
     """When a batch is sealed: at the first limit reached. Ages are in milliseconds."""
 
-    max_transactions: int = 20_000
-    max_bytes: int = 32 * 1024 * 1024
+    max_transactions: int = 200_000
+    max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
     small_rows: int = 5_000
     """Batches with fewer raw records run in the driver process; 0 = never."""
-    tasks: int = 2
+    tasks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPolicy:
+    """At which share of its budget the slot's retained log calls for each rung of the guard's ladder."""
+
+    warn_share: float = 0.5
+    persist_share: float = 0.6
+    stop_copies_share: float = 0.7
+    name_transaction_share: float = 0.8
+    drop_slot_share: float = 0.95
+    drop_slot: bool = True
+    """False: the slot is never dropped; the source's own `max_slot_wal_keep_size` is the last line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +85,6 @@ class SubscriptionSpec:
     queue_mode: QueueMode = QueueMode.MEMORY
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
-    """How much log the slot may hold back on the source before the guard speaks."""
+    """How much log the slot may hold back on the source; the guard's shares are of this."""
+    guard: GuardPolicy = field(default_factory=GuardPolicy)
     batch: BatchPolicy = field(default_factory=BatchPolicy)

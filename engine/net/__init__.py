@@ -3,7 +3,7 @@
 from engine.net.copy_text import decode_copy_text
 from engine.net.decode import ValueOutOfDomain, arrow_type
 from engine.net.plan import DecodePlan, plan_for
-from engine.net.staging import load_result, spill_result, staging_prefix
+from engine.net.staging import spill_result, staging_prefix
 from engine.net.task import run_task
 from engine.net.warm import warm
 
@@ -12,7 +12,6 @@ __all__ = [
     "ValueOutOfDomain",
     "arrow_type",
     "decode_copy_text",
-    "load_result",
     "plan_for",
     "run_task",
     "spill_result",

@@ -1,4 +1,4 @@
-"""Results on disk: Arrow IPC files that one process writes and another maps, under names that no other attempt uses."""
+"""Results on disk: Arrow IPC files that one process writes and the target maps, under names that no other attempt uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS = ("deletes", "inserts", "partials")
 
 def staging_prefix(descriptor: TaskDescriptor) -> str:
     """The part of staged names that tells the attempt: a task that went on after its job failed writes other files."""
-    return f"e{descriptor.epoch}-b{descriptor.batch}-a{descriptor.attempt}"
+    return f"e{descriptor.epoch}-b{descriptor.batch}-a{descriptor.attempt}-p{descriptor.piece}"
 
 
 def spill_result(result: TaskResult, staging_dir: str | Path, prefix: str) -> TaskResult:
@@ -37,27 +37,9 @@ def spill_result(result: TaskResult, staging_dir: str | Path, prefix: str) -> Ta
             raise EngineFault(FaultKind.QUEUE_DISK_FULL, str(folder), "a result could not be written") from error
         return str(path)
 
-    return _each(result, write)
+    return replace(result, tables=tuple(_spilled(table, write) for table in result.tables))
 
 
-def load_result(result: TaskResult) -> TaskResult:
-    """The inverse of `spill_result`: tables that lie in the mapped files, which must stay until the tables are dropped.
-
-    Raises EngineFault(SPARK_FAILED) where a file is missing or not what was written.
-    """
-
-    def read(_: TableChanges, __: str, path: Any) -> Any:
-        try:
-            return pa.ipc.open_file(pa.memory_map(path, "r")).read_all()
-        except (OSError, pa.ArrowInvalid) as error:
-            raise EngineFault(FaultKind.SPARK_FAILED, path, "a staged result cannot be read") from error
-
-    return _each(result, read)
-
-
-def _each(result: TaskResult, change: Callable[[TableChanges, str, Any], Any]) -> TaskResult:
-    tables = []
-    for table in result.tables:
-        held = {kind: getattr(table, kind) for kind in _KINDS}
-        tables.append(replace(table, **{k: change(table, k, v) for k, v in held.items() if v is not None}))
-    return replace(result, tables=tuple(tables))
+def _spilled(table: TableChanges, write: Callable[[TableChanges, str, Any], str]) -> TableChanges:
+    paths: dict[str, Any] = {k: write(table, k, rows) for k in _KINDS if (rows := getattr(table, k)) is not None}
+    return replace(table, **paths)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from engine.model.batch import BlockRef, TableChanges, TaskDescriptor, TaskResult
+from engine.model.batch import BlockRef, LogRange, TableChanges, TaskDescriptor, TaskResult
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import ScannedChanges, Scanner
 from engine.net.change_kernels import Changes
@@ -20,7 +20,7 @@ ReadBlock = Callable[[BlockRef], tuple[Any, Any]]
 
 
 def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner) -> TaskResult:
-    """Do the task's work in this process. Holds all its records in memory at once; calls `read_block` once per block.
+    """Do the task's work in this process. Holds all records of its ranges in memory at once; calls `read_block` once per block.
 
     Args:
         read_block: gives a block's records, `(data uint8, offsets int32 of count + 1 borders)`.
@@ -34,7 +34,7 @@ def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner
     """
     begin = time.perf_counter()
     fills, starts = _fills(descriptor)
-    data, offsets, first = _gather_blocks(descriptor.blocks, read_block, fills)
+    data, offsets, first = _gather(descriptor, read_block, fills)
     found = scanner.scan(data, offsets, first, descriptor.ranges, descriptor.tables)
     bucket = Bucket(descriptor.bucket, descriptor.buckets)
     fills_at = len(data) - len(fills)
@@ -43,7 +43,8 @@ def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner
         for t, changes in _by_table(found, descriptor)
     ]
     records = sum(r.stop - r.start for r in descriptor.ranges)
-    return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, seconds, found.xids)
 
 
 def _matters(table: TableChanges) -> bool:
@@ -60,33 +61,51 @@ def _fills(descriptor: TaskDescriptor) -> tuple[bytes, list[int]]:
     return bytes(texts), starts
 
 
-def _gather_blocks(blocks: tuple[BlockRef, ...], read_block: ReadBlock, tail: bytes) -> tuple[Array, Array, Array]:
-    """All records in one buffer in order of their ordinals, `tail` behind them; their borders and ordinals."""
-    pieces = []
-    for block in sorted(blocks, key=lambda b: b.first):
-        data, borders = read_block(block)
-        if len(borders) != block.count + 1:
+def _gather(descriptor: TaskDescriptor, read_block: ReadBlock, tail: bytes) -> tuple[Array, Array, Array]:
+    """The records of the ranges in one buffer in order of their ordinals, `tail` behind them; their borders and ordinals.
+
+    One block is mapped at a time, and no record of another range taken: blocks may be shared by thousands of open transactions.
+    """
+    blocks = sorted(descriptor.blocks, key=lambda b: b.first)
+    low, high = _spans(descriptor.ranges)
+    # Only what is written to takes memory.
+    buffer = np.empty(sum(block.length for block in blocks) + len(tail), np.uint8)
+    borders, ordinals = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
+    at = 0
+    for block in blocks:
+        data, found = read_block(block)
+        if len(found) != block.count + 1:
             raise EngineFault(
                 FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} has another number of records"
             )
-        pieces.append((block, data, np.asarray(borders, np.int64)))
-    size = sum(int(borders[-1] - borders[0]) for _, _, borders in pieces)
-    count = sum(block.count for block in blocks)
-    buffer, offsets, first = (
-        np.empty(size + len(tail), np.uint8),
-        np.zeros(count + 1, np.int64),
-        np.empty(count, np.int64),
-    )
-    at = record = 0
-    for block, data, borders in pieces:
-        taken = int(borders[-1] - borders[0])
-        buffer[at : at + taken] = data[borders[0] : borders[-1]]
-        offsets[record + 1 : record + 1 + block.count] = borders[1:] - borders[0] + at
-        first[record : record + block.count] = np.arange(block.first, block.first + block.count)
-        at += taken
-        record += block.count
-    buffer[size:] = np.frombuffer(tail, np.uint8)
-    return buffer, offsets, first
+        first, stop = block.first, block.first + block.count
+        touched = range(int(np.searchsorted(high, first, side="right")), int(np.searchsorted(low, stop)))
+        for span in touched:
+            begin, end = max(first, int(low[span])), min(stop, int(high[span]))
+            taken = np.asarray(found[begin - first : end - first + 1], np.int64)
+            size = int(taken[-1] - taken[0])
+            if at + size > len(buffer) - len(tail):
+                raise EngineFault(FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} is larger than noted")
+            buffer[at : at + size] = data[taken[0] : taken[-1]]
+            borders.append(taken[1:] - taken[0] + at)
+            ordinals.append(np.arange(begin, end))
+            at += size
+    buffer[at : at + len(tail)] = np.frombuffer(tail, np.uint8)
+    return buffer[: at + len(tail)], np.concatenate(borders), np.concatenate(ordinals)
+
+
+def _spans(ranges: Sequence[LogRange]) -> tuple[Array, Array]:
+    """Begin and end of the stretches of ordinals that the ranges cover, ascending, none touching the next."""
+    order = sorted((int(r.start), int(r.stop)) for r in ranges)
+    low: list[int] = []
+    high: list[int] = []
+    for start, stop in order:
+        if high and start <= high[-1]:
+            high[-1] = max(high[-1], stop)
+        else:
+            low.append(start)
+            high.append(stop)
+    return np.array(low, np.int64), np.array(high, np.int64)
 
 
 def _by_table(found: ScannedChanges, descriptor: TaskDescriptor) -> Iterator[tuple[int, Changes]]:

@@ -2,8 +2,22 @@
 
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
+from engine.queue.durable import Backlog, is_durable, mark_durable, unmark_durable
 from engine.queue.files import FolderLock, open_folder
 from engine.queue.recovery import Recovered, recover
 from engine.queue.writer import Landed, SegmentWriter
 
-__all__ = ["FolderLock", "Landed", "QueueCatalog", "Recovered", "SegmentWriter", "open_folder", "read_block", "recover"]
+__all__ = [
+    "Backlog",
+    "FolderLock",
+    "Landed",
+    "QueueCatalog",
+    "Recovered",
+    "SegmentWriter",
+    "is_durable",
+    "mark_durable",
+    "open_folder",
+    "read_block",
+    "recover",
+    "unmark_durable",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,19 +34,49 @@ class Recovered:
     damaged: bool
 
 
-def recover(folder: Path) -> Recovered:
+def recover(folder: Path, *, thorough: bool = False) -> Recovered:
     """Read the indexes of a queue that nobody has open, and cut it off at the first damage.
 
     Every block's place is checked against its file's length; the checksums of the last segment's blocks too, because only that one may
-    have been half written. Blocks of the others are checked when they are read. Raises EngineFault(QUEUE_CORRUPT) where the folder
-    cannot be read.
+    have been half written. Blocks of the others are checked when they are read, or here where `thorough`. Raises
+    EngineFault(QUEUE_CORRUPT) where the folder cannot be read.
     """
-    return _Recovery(folder).run()
+    return _Recovery(folder, thorough=thorough).run()
+
+
+def mend_last(folder: Path) -> None:
+    """Take away what a killed process began to write and did not end, so that what is written behind it counts.
+
+    For the one process that appends, before it does.
+    """
+    names = list_segments(folder)
+    if not names:
+        return
+    index, segment = names[-1].index(folder), names[-1].segment(folder)
+    try:
+        data = index.read_bytes() if index.exists() and segment.exists() else b""
+        whole = _whole(data, segment)
+        if whole == 0:
+            delete_segment(folder, names[-1])
+        elif whole < len(data):
+            os.truncate(index, whole)
+    except OSError as error:
+        raise fault_of(error, index) from error
+
+
+def _whole(data: bytes, segment: Path) -> int:
+    """Length of the index up to where its frames are whole."""
+    whole = 0
+    with suppress(DamagedFrameError):
+        for _, behind in read_frames(data, str(segment)):
+            whole = behind
+    return whole
 
 
 class _Recovery:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, thorough: bool) -> None:
         self._folder = folder
+        self._thorough = thorough
         self._landed: list[Landed] = []
         self._ledger = RelationLedger(())
         self._next = 0
@@ -58,7 +89,8 @@ class _Recovery:
         damaged = False
         for number, name in enumerate(names):
             try:
-                damaged = not self._take(name, previous if number else None, last=number == len(names) - 1)
+                verify = self._thorough or number == len(names) - 1
+                damaged = not self._take(name, previous if number else None, verify=verify)
             except OSError as error:
                 raise fault_of(error, name.segment(self._folder)) from error
             if damaged:
@@ -68,7 +100,7 @@ class _Recovery:
         begin = self._begin if self._begin is not None else self._end
         return Recovered(self._landed, Ordinal(self._next), self._ledger.known, begin, self._end, damaged)
 
-    def _take(self, name: SegmentName, previous: int | None, *, last: bool) -> bool:
+    def _take(self, name: SegmentName, previous: int | None, *, verify: bool) -> bool:
         """Take in one segment. False where it, or what should come before it, is damaged; it then ends at its last whole landing."""
         index, segment = name.index(self._folder), name.segment(self._folder)
         if not index.exists() or not segment.exists():
@@ -83,7 +115,7 @@ class _Recovery:
                     if isinstance(frame, Head):
                         if not self._head(frame, name, previous):
                             break
-                    elif not self._block_is_whole(frame, blocks.fileno(), size, verify=last):
+                    elif not self._block_is_whole(frame, blocks.fileno(), size, verify=verify):
                         break
                     else:
                         self._land(frame)

@@ -19,6 +19,7 @@ from engine.model.source import Landed, RecordChunk
 from engine.queue.block import END_OF_STREAM, encode_block, schema_message
 from engine.queue.files import SegmentName, fault_of, list_segments, lock_writer, sync_folder, write_all
 from engine.queue.index import CONTROL_DTYPE, NO_SEGMENT, Head, encode_head, encode_landed
+from engine.queue.recovery import mend_last
 from engine.queue.relations import RelationLedger
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -31,7 +32,7 @@ class SegmentWriter:
     `first_ordinal`: number of the next record; above every number used before. Where a segment of that number exists already, the
     number behind it is taken. `known_relations`: relation records (without a transaction id) that hold when the session begins.
     `begin`: everything committed up to here lies before what is appended. With `fsync` every finished segment is made durable, and
-    `sync` makes the open one so; without it `sync` does nothing.
+    `sync` makes the open one so; without it `sync` does nothing. `keep_durable` changes that while the writer is open.
 
     Raises EngineFault(SLOT_IN_USE) where another process appends, QUEUE_DISK_FULL and QUEUE_CORRUPT from every method. After
     QUEUE_DISK_FULL the queue is as it was before the call.
@@ -56,6 +57,7 @@ class SegmentWriter:
         self._segment_fd = self._index_fd = -1
         self._lock = lock_writer(folder)
         try:
+            mend_last(folder)
             existing = list_segments(folder)
             self._previous = existing[-1].first if existing else NO_SEGMENT
             self._next = int(first_ordinal)
@@ -71,6 +73,11 @@ class SegmentWriter:
     def next_ordinal(self) -> Ordinal:
         """Number of the next record."""
         return Ordinal(self._next)
+
+    @property
+    def wal_end(self) -> Lsn:
+        """Everything committed up to here lies in the queue, or before it."""
+        return self._wal_end
 
     @property
     def path(self) -> Path:
@@ -123,6 +130,19 @@ class SegmentWriter:
             self._write_index(encode_landed(Landed(None, np.empty(0, CONTROL_DTYPE), {}, self._wal_end)))
             self._indexed_end = self._wal_end
         self._sync_files()
+
+    def keep_durable(self, on: bool) -> None:
+        """From now on make what is landed durable, the open segment with what is in it already; or no longer.
+
+        Segments that were finished before are the caller's to sync (see `durable.Backlog`), and so is the mark.
+        """
+        self._fsync = on
+        if on:
+            try:
+                sync_folder(self._folder)
+            except OSError as error:
+                raise fault_of(error, self._folder) from error
+            self.sync()
 
     def close(self) -> None:
         """End the open segment and give the queue up. Safe to repeat."""

@@ -14,6 +14,7 @@ from engine.runtime.clock import SystemClock
 from engine.runtime.engine import Engine
 from engine.runtime.failpoints import arm_from_environment
 from engine.runtime.settings import EngineSettingsError, load_settings
+from engine.runtime.worker import settle
 from engine.spark.session import SparkRunner
 
 FORCED_EXIT_S = 4.5
@@ -42,10 +43,10 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    modules = ("engine.runtime.worker", "engine.copy.chunk_task")
-    runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", modules=modules)
+    runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", prepare=settle)
     engine = Engine(settings, runner, SystemClock())
     engine.start()
+    settle()
     stop.wait()
     timer = threading.Timer(FORCED_EXIT_S, os._exit, (3,))
     timer.daemon = True

@@ -63,6 +63,8 @@ class CopyDesk:
         self._end = end
         self._wake = threading.Event()
         self._stopped = threading.Event()
+        self._held = threading.Event()
+        """Set while the source's log has no room for copies."""
         self._coordinator: CopyCoordinator | None = None
         self._removals_written = removals_written
         self.reloads = parts.reloads
@@ -89,6 +91,30 @@ class CopyDesk:
         coordinator = self._coordinator
         if coordinator is not None:
             coordinator.cancel([table])
+
+    @property
+    def held(self) -> bool:
+        return self._held.is_set()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether tables are being copied, or wait for it."""
+        return bool(self._missing())
+
+    def hold(self) -> None:
+        """End the copy under way and begin no other until `release`: its snapshot and slot hold the source's log. Safe to repeat."""
+        if self._held.is_set():
+            return
+        self._held.set()
+        coordinator = self._coordinator
+        if coordinator is not None:
+            coordinator.cancel()
+
+    def release(self) -> None:
+        """There is room again: what was ended, and what waited, is copied from the beginning. Safe to repeat."""
+        if self._held.is_set():
+            self._held.clear()
+            self._wake.set()
 
     def committed(self, tables: Iterable[TableId], position: Lsn) -> None:
         """In the commit thread: these tables were handed over."""
@@ -121,7 +147,7 @@ class CopyDesk:
             self._wake.wait()
             self._wake.clear()
             try:
-                while not self._stopped.is_set() and (missing := self._missing()):
+                while not self._ended() and (missing := self._missing()):
                     self._copy(missing)
             except EngineFault as fault:
                 if not self._stopped.is_set():
@@ -131,6 +157,16 @@ class CopyDesk:
                 log.exception("copy_failed", error=type(error).__name__)
                 self._end(EngineFault(FaultKind.INTERNAL, "copy", type(error).__name__))
                 return
+
+    def _ended(self) -> bool:
+        return self._stopped.is_set() or self._held.is_set()
+
+    def _put_back(self, entries: list[TableEntry]) -> None:
+        """What the guard ended waits again, and what was kept for it up to now is of no use to a copy that begins later."""
+        open_still = {TableState.COPYING, TableState.RELOADING}
+        waiting = [e.table for e in entries if (now := self._parts.book.get(e.table)) and now.state in open_still]
+        if waiting and not self._stopped.is_set():
+            self._defer(TableEvent.COPY_LOST, waiting)
 
     def _missing(self) -> list[TableEntry]:
         waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
@@ -150,12 +186,15 @@ class CopyDesk:
         try:
             self._publish()
             with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
-                self._copy_under(snapshot, adopted)
+                if not self._ended():
+                    self._copy_under(snapshot, adopted)
         except EngineFault as fault:
             if fault.kind not in _WAITED_FOR and not (fault.kind in _NO_ROOM and self._others_live()):
                 raise
             self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
             self._stopped.wait(RETRY_S)
+        if self._held.is_set():
+            self._put_back(adopted)
 
     def _publish(self) -> None:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
@@ -217,7 +256,7 @@ class CopyDesk:
             return
         self._coordinator = CopyCoordinator(self._job(snapshot, tables), self._tools(), self)
         try:
-            if not self._stopped.is_set():
+            if not self._ended():
                 self._coordinator.run()
         finally:
             self._coordinator = None

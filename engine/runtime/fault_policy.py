@@ -56,7 +56,13 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.RETRY, "A long open transaction on the source holds this up; end it, or wait for it."
     ),
     FaultKind.LOG_GAP: Policy(Action.FAIL_SUBSCRIPTION, _RELOAD_ALL),
-    FaultKind.SLOT_DROPPED: Policy(Action.FAIL_SUBSCRIPTION, _RELOAD_ALL),
+    FaultKind.SLOT_DROPPED: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "The guard dropped the slot before it filled the source. "
+        + _RELOAD_ALL
+        + " Where desired_state is paused or stopped,"
+        " the reload begins once it is running again.",
+    ),
     FaultKind.SLOT_IN_USE: Policy(
         Action.RETRY, "Another client reads this slot; stop it. Replication resumes by itself when the slot is free."
     ),

@@ -1,6 +1,6 @@
 """The source's safety while a subscription runs: slot, publications and partitions are looked at every few seconds.
 
-First rung of the guard's ladder: a warning event when the slot holds back much of its budget.
+How much log the slot holds back is for `slot_care` to judge; what follows from it, the run does.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.runtime.parts import RunParts
+from engine.runtime.slot_care import Orders
 
-WARN_SHARE = 0.5
-CLEAR_SHARE = 0.4
-"""The warning is given again only after the share fell below this."""
+Care = Callable[[GuardReading], Orders]
 
 
 def _none_truncated(xid: int) -> Container[int]:
     del xid
     return ()
+
+
+def _no_care(reading: GuardReading) -> Orders:
+    del reading
+    return Orders(persist=False, hold_copies=False)
 
 
 def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
@@ -44,7 +48,8 @@ class Guard:
     """Watches one source for one run. `checked`: publications are known to have been right up to this position.
 
     `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log. `note` gets the marks
-    of live tables that are as they should be, and up to where the log had been read when the look at them began.
+    of live tables that are as they should be, and up to where the log had been read when the look at them began. `care` judges how much
+    log the slot holds back, and says whether it has to be dropped.
     """
 
     def __init__(
@@ -54,15 +59,16 @@ class Guard:
         confirm: Callable[[], None],
         truncated_by: Callable[[int], Container[int]] = _none_truncated,
         note: Callable[[Mapping[TableId, str], Lsn], None] = _not_noted,
+        care: Care = _no_care,
     ) -> None:
         self._parts = parts
         self._captured = captured
         self._confirm = confirm
         self._truncated_by = truncated_by
         self._note = note
+        self._care = care
         self._undecided: list[_Undecided] = []
         self._tables: tuple[TableSpec, ...] = parts.spec.tables
-        self._warned = False
         self.checked = ZERO
         self.source_end: Lsn | None = None
         self.retained_bytes: int | None = None
@@ -90,7 +96,9 @@ class Guard:
         self._note_marks(reading, captured)
         self.source_end = self._parts.source.current()
         self.retained_bytes = reading.slot.retained_bytes
-        self._warn(reading)
+        orders = self._care(reading)
+        if orders.drop is not None:
+            raise EngineFault(FaultKind.SLOT_DROPPED, self._parts.spec.slot, orders.drop)
         self._confirm()
 
     def _judge_slot(self, reading: GuardReading) -> None:
@@ -155,31 +163,6 @@ class Guard:
                 marks[entry.table] = mark
         if marks:
             self._note(marks, captured)
-
-    def _warn(self, reading: GuardReading) -> None:
-        budget = self._budget(reading)
-        share = reading.slot.retained_bytes / budget
-        if share >= WARN_SHARE and not self._warned:
-            self._warned = True
-            detail = (
-                f"the slot holds back {reading.slot.retained_bytes} bytes of log, {share:.0%} of the {budget} it may"
-                + (
-                    f"; the oldest open transaction on the source is {reading.oldest_open}"
-                    if reading.oldest_open
-                    else ""
-                )
-            )
-            self._parts.reporter.event("warning", "slot_retains_log", self._parts.spec.slot, detail)
-        elif share < CLEAR_SHARE:
-            self._warned = False
-
-    def _budget(self, reading: GuardReading) -> int:
-        """The smaller of the configured budget and what the source itself leaves."""
-        budget = self._parts.spec.slot_budget_bytes
-        safe = reading.slot.safe_wal_bytes
-        if safe is not None:
-            budget = min(budget, reading.slot.retained_bytes + max(safe, 0))
-        return max(1, budget)
 
 
 def _kind(reading: GuardReading, name: TableName) -> FaultKind:

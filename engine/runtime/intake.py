@@ -18,10 +18,12 @@ from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
+from engine.runtime.ahead import AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
-from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Moved, ReaderEvent, Started
+from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
+from engine.sort.pace import SealPace
 from engine.sort.sorter import TransactionSorter
 
 IDLE_WAIT_S = 0.2
@@ -75,6 +77,9 @@ class Done:
     batch: SealedBatch
     kept: int | None
     written: bool
+    tables: int = 0
+    """How many it changed."""
+    commit_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +159,15 @@ class Intake:
         has_room: Callable[[], bool],
         emit: Callable[[Sealed], None],
         budget_bytes: int,
+        ahead: AheadDesk,
+        piece_bytes: int,
+        holds: Callable[[Holds], None],
     ) -> None:
+        self._holds = holds
         self._sorter = TransactionSorter(after)
+        self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
         self._batcher = Batcher(policy, after)
+        self._pace = SealPace()
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room
@@ -176,7 +187,7 @@ class Intake:
         self._asked_ms = 0.0
         self._reader: ReaderProcess | None = None
         self.durable = after
-        """Everything up to here is durable in the queue (persist mode only)."""
+        """Everything up to here is durable in the queue; means nothing while the queue is kept in memory."""
 
     @property
     def captured(self) -> Lsn:
@@ -269,8 +280,13 @@ class Intake:
             self._batcher.advance(event.wal_end)
         elif isinstance(event, Durable):
             self.durable = max(self.durable, event.wal_end)
+        elif isinstance(event, Holds):
+            if event.order.on:
+                self.durable = max(self.durable, event.wal_end)
+            self._holds(event)
         elif isinstance(event, Started):
             self._sorter.begin_session()
+            self._ahead.begin_session()
             self._truncations.begin_session()
         elif self._reader_failed is not None:
             self._reader_failed(event)
@@ -280,6 +296,7 @@ class Intake:
             self._catalog.add(landed.block)
         self._truncations.note(landed)
         self._sorter.feed(landed.controls, landed.relations)
+        self._ahead.look(landed.controls)
         self._batcher.add(self._sorter.drain(), self._now())
         self._batcher.advance(landed.wal_end)
         self._throttle()
@@ -294,10 +311,16 @@ class Intake:
 
     def _seal(self) -> None:
         # Sealed as late as possible: while the job stage is busy, transactions gather and net against each other.
-        while self._has_room():
-            batch = self._batcher.seal(self._now(), self._catalog.bytes_between)
+        while True:
+            now = self._now()
+            if not self._has_room():
+                if self._batcher.due_in_ms(now) == 0:
+                    self._pace.held_up(now)
+                return
+            batch = self._batcher.seal(now, self._catalog.bytes_between, self._pace.not_before_ms)
             if batch is None:
                 return
+            self._pace.sealed(now)
             self._in_flight.append(batch)
             self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us()))
 
@@ -315,6 +338,7 @@ class Intake:
         if not self._in_flight or self._in_flight[0] is not done.batch:
             raise EngineFault(FaultKind.INTERNAL, "intake", "batches were committed out of order")
         self._in_flight.popleft()
+        self._pace.committed(done.tables, done.commit_ms)
         self._kept = done.kept
         self._unwritten.append(done.batch)
         if done.written:

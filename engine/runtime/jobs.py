@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from engine.model.batch import BlockRef, SealedBatch, TableChanges, TaskDescriptor, TaskResult
+from engine.model.batch import SealedBatch, TableChanges, TaskDescriptor, TaskResult
 from engine.model.subscription import SubscriptionSpec
 from engine.model.tasks import TaskRunner
 from engine.queue.catalog import QueueCatalog
+from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.clock import Clock
 from engine.runtime.failpoints import Failpoint, hit
+from engine.runtime.pieces import Piece, Sizes, Staged, compute
 from engine.runtime.planner import PlannedBatch, Planner
-from engine.runtime.worker import load, net_here, net_task
-
-BUCKET_BYTES = 256 * 1024 * 1024
-"""Raw bytes that one bucket may span before the batch is cut into more buckets."""
+from engine.runtime.worker import net_here, net_task
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A batch whose net changes are known; `changes` hold rows as pyarrow.Table."""
+    """A batch whose net changes are known: as pyarrow tables where it was computed here, else as paths of the staged files."""
 
     planned: PlannedBatch
     changes: tuple[TableChanges, ...]
@@ -44,6 +44,8 @@ class JobStage:
         runner: TaskRunner,
         staging: Path,
         clock: Clock,
+        ahead: AheadDesk,
+        piece_bytes: int,
     ) -> None:
         self._spec = spec
         self._planner = planner
@@ -51,6 +53,8 @@ class JobStage:
         self._runner = runner
         self._staging = staging
         self._clock = clock
+        self._ahead = ahead
+        self._piece_bytes = piece_bytes
 
     def compute(self, batch: SealedBatch, sealed_ms: float, sealed_us: int) -> Computed:
         """Plan and run one batch. Raises EngineFault: SPARK_FAILED, QUEUE_CORRUPT, and what resolving a structure raises."""
@@ -60,9 +64,9 @@ class JobStage:
         log_bytes = sum(block.length for block in blocks)
         small = 0 < planned.records < self._spec.batch.small_rows or not self._runner.ready
         path: Literal["driver", "spark"] = "driver" if small or not planned.records else "spark"
-        results = self._run(planned, blocks, log_bytes, path) if blocks and planned.records else []
+        ahead = self._ahead.take(planned.ranges)
+        changes = self._run(planned, path, ahead) if blocks and planned.records else ()
         hit(Failpoint.BATCH_AFTER_JOB)
-        changes = tuple(change for result in results for change in result.tables)
         return Computed(
             planned,
             changes,
@@ -71,33 +75,54 @@ class JobStage:
             sealed_ms,
             sealed_us,
             self._clock.monotonic_ms(),
-            tuple(self._files(planned)) if path == "spark" else (),
+            (
+                *(self._files(planned) if path == "spark" else ()),
+                *(file for staged in ahead for file in files_of(staged)),
+            ),
         )
 
     def _run(
-        self, planned: PlannedBatch, blocks: tuple[BlockRef, ...], log_bytes: int, path: Literal["driver", "spark"]
+        self, planned: PlannedBatch, path: Literal["driver", "spark"], ahead: Sequence[Staged]
+    ) -> tuple[TableChanges, ...]:
+        def run(found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
+            descriptors = [
+                self._descriptor(planned, number, piece, (bucket, buckets), attempt)
+                for number, piece in found
+                for bucket in range(buckets)
+            ]
+            results = self._work(planned, descriptors, path)
+            return tuple(
+                replace(table, piece=descriptor.piece)
+                for descriptor, result in zip(descriptors, results, strict=True)
+                for table in result.tables
+            )
+
+        sizes = Sizes(self._catalog.bytes_between, self._piece_bytes, 1 if path == "driver" else self._spec.batch.tasks)
+        return compute(planned.ranges, planned.relations, planned.parts, sizes, run, ahead)
+
+    def _work(
+        self, planned: PlannedBatch, descriptors: list[TaskDescriptor], path: Literal["driver", "spark"]
     ) -> list[TaskResult]:
         if path == "driver":
-            return [net_here(self._descriptor(planned, blocks, 0, 1))]
-        tasks = max(self._spec.batch.tasks, -(-log_bytes // BUCKET_BYTES))
-        descriptors = [self._descriptor(planned, blocks, bucket, tasks) for bucket in range(tasks)]
+            return [net_here(descriptor) for descriptor in descriptors]
         group = f"{self._spec.name}-{self._spec.epoch}-{planned.number}"
-        return [load(result) for result in self._runner.run(net_task, descriptors, group)]
+        return self._runner.run(net_task, descriptors, group)
 
     def _descriptor(
-        self, planned: PlannedBatch, blocks: tuple[BlockRef, ...], bucket: int, buckets: int
+        self, planned: PlannedBatch, number: int, piece: Piece, bucket: tuple[int, int], attempt: int
     ) -> TaskDescriptor:
         return TaskDescriptor(
             subscription=self._spec.name,
             epoch=self._spec.epoch,
             batch=planned.number,
-            attempt=0,
-            bucket=bucket,
-            buckets=buckets,
-            ranges=planned.ranges,
-            blocks=blocks,
-            tables=planned.parts,
+            attempt=attempt,
+            bucket=bucket[0],
+            buckets=bucket[1],
+            ranges=piece.ranges,
+            blocks=self._catalog.blocks_for(piece.ranges),
+            tables=piece.parts,
             staging=str(self._staging),
+            piece=number,
         )
 
     def _files(self, planned: PlannedBatch) -> list[str]:

@@ -18,10 +18,11 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
-from engine.model.subscription import ConnectionSpec, QueueMode
-from engine.queue import SegmentWriter
+from engine.model.subscription import ConnectionSpec
+from engine.queue import Backlog, SegmentWriter, mark_durable, unmark_durable
 from engine.runtime.children import die_with_parent
 from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
+from engine.runtime.queue_switch import KeepDurable
 
 if TYPE_CHECKING:
     from engine.model.source import LogStream
@@ -44,7 +45,7 @@ class ReaderConfig:
     start: Lsn
     queue: Path
     first_ordinal: Ordinal
-    mode: QueueMode
+    order: KeepDurable
     relations: tuple[bytes, ...] = ()
 
 
@@ -68,6 +69,14 @@ class Durable:
 
 
 @dataclass(frozen=True, slots=True)
+class Holds:
+    """The order holds: all of the queue, up to `wal_end`, is durable and stays so; or nothing is made durable any more."""
+
+    order: KeepDurable
+    wal_end: Lsn
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The reader ends with this fault."""
 
@@ -76,7 +85,7 @@ class Failed:
     detail: str
 
 
-ReaderEvent = Started | Landed | Moved | Durable | Failed
+ReaderEvent = Started | Landed | Moved | Durable | Holds | Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,7 @@ class Stop:
     """End the session and the process."""
 
 
-ReaderCommand = Confirm | AskPosition | Hold | Stop
+ReaderCommand = Confirm | AskPosition | Hold | KeepDurable | Stop
 
 
 class _Reader:
@@ -114,29 +123,45 @@ class _Reader:
         self._confirmed = ZERO
         self._stopped = False
         self._noted = 0.0
+        self._durable = config.order.on
+        self._making_durable: tuple[KeepDurable, Backlog] | None = None
 
     def run(self) -> None:
         config = self._config
+        self._prepare_queue()
         source = PostgresSource(config.source)
         stream = source.open_stream(config.slot, config.start, config.application)
         writer = SegmentWriter(
             config.queue,
             config.first_ordinal,
-            fsync=config.mode is QueueMode.PERSIST,
+            fsync=self._durable,
             known_relations=config.relations,
             begin=config.start,
         )
         try:
+            if self._durable:
+                mark_durable(config.queue)
             self._engine.send(Started())
+            self._engine.send(Holds(config.order, config.start))
             while not self._stopped:
-                self._take_commands(stream)
+                self._take_commands(stream, writer)
                 self._turn(stream, writer)
         finally:
             writer.close()
             stream.close()
             source.close()
 
+    def _prepare_queue(self) -> None:
+        """What lies in the folder is made durable, or counts as not durable, before anything is written behind it."""
+        if not self._durable:
+            unmark_durable(self._config.queue)
+            return
+        backlog = Backlog(self._config.queue)
+        while backlog.sync_next():
+            pass
+
     def _turn(self, stream: LogStream, writer: SegmentWriter) -> None:
+        self._make_durable(writer)
         if self._held:
             self._engine.poll(READ_TIMEOUT_S)
             stream.confirm(self._confirmed)
@@ -150,25 +175,49 @@ class _Reader:
             return
         hit(Failpoint.READER_BEFORE_APPEND)
         landed = writer.append(chunk)
-        if self._config.mode is QueueMode.PERSIST:
+        if self._durable:
             writer.sync()
         hit(Failpoint.READER_AFTER_APPEND)
         self._engine.send(landed)
-        if self._config.mode is QueueMode.PERSIST:
+        if self._durable:
             self._engine.send(Durable(chunk.wal_end))
 
     def _note_position(self, chunk: RecordChunk, writer: SegmentWriter) -> None:
         """Make a position without records durable, now and then, before the source may be told of it."""
-        if self._config.mode is not QueueMode.PERSIST:
-            return
         writer.append(chunk)
+        if not self._durable:
+            return
         now = time.monotonic()
         if now - self._noted >= NOTE_POSITION_S:
             self._noted = now
             writer.sync()
             self._engine.send(Durable(chunk.wal_end))
 
-    def _take_commands(self, stream: LogStream) -> None:
+    def _make_durable(self, writer: SegmentWriter) -> None:
+        """One step on the way to a durable queue; reading and keepalives go on between the steps."""
+        if self._making_durable is None:
+            return
+        order, backlog = self._making_durable
+        if backlog.sync_next(writer.path):
+            return
+        writer.keep_durable(on=True)
+        hit(Failpoint.READER_BEFORE_MARK)
+        mark_durable(self._config.queue)
+        hit(Failpoint.READER_AFTER_MARK)
+        self._durable, self._making_durable = True, None
+        self._engine.send(Holds(order, writer.wal_end))
+
+    def _keep(self, order: KeepDurable, writer: SegmentWriter) -> None:
+        if order.on:
+            self._making_durable = order, Backlog(self._config.queue)
+            return
+        unmark_durable(self._config.queue)
+        hit(Failpoint.READER_AFTER_UNMARK)
+        writer.keep_durable(on=False)
+        self._durable, self._making_durable = False, None
+        self._engine.send(Holds(order, writer.wal_end))
+
+    def _take_commands(self, stream: LogStream, writer: SegmentWriter) -> None:
         while not self._stopped and self._engine.poll(0):
             command = self._engine.recv()
             if isinstance(command, Confirm):
@@ -179,6 +228,8 @@ class _Reader:
                 stream.ask_position()
             elif isinstance(command, Hold):
                 self._held = command.on
+            elif isinstance(command, KeepDurable):
+                self._keep(command, writer)
             else:
                 self._stopped = True
 

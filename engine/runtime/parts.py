@@ -12,6 +12,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.reloads import ReloadBook
 from engine.runtime.reporting import Reporter
 from engine.runtime.settings import EngineSettings
+from engine.runtime.slot_care import SlotCare
 from engine.runtime.startup import StartPoint
 from engine.runtime.table_book import TableBook
 
@@ -30,5 +31,6 @@ class RunParts:
     reporter: Reporter
     book: TableBook
     reloads: ReloadBook
+    care: SlotCare
     suspect_queue: bool = False
     """A damaged place was met in the queue: what lies in it is read through before it counts."""

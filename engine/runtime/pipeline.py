@@ -25,13 +25,17 @@ from engine.model.subscription_state import (
 from engine.model.table_state import Refused, TableState
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
+from engine.queue import unmark_durable
 from engine.runtime.clock import Clock
+from engine.runtime.dropped_slot import DroppedSlot
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.parts import RunParts
 from engine.runtime.reloads import ReloadBook
 from engine.runtime.reporting import Reporter
+from engine.runtime.resting import RestingGuard, drop_slot
 from engine.runtime.run import ReplicationRun
 from engine.runtime.settings import EngineSettings
+from engine.runtime.slot_care import SlotCare
 from engine.runtime.slot_mark import SlotMark
 from engine.runtime.startup import StartPoint, known_marks, reset_point, start_point, why_not_described
 from engine.runtime.table_book import TableBook, TableEntry
@@ -80,6 +84,12 @@ class Pipeline:
         self._table_reloads: list[tuple[str, list[TableId]]] = []
         """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
+        settings = parts.settings
+        self._care = SlotCare(spec, reporter, parts.clock, settings.guard_patience_s)
+        self._dropped = DroppedSlot(settings.queue_folder, spec.slot)
+        self._resting = RestingGuard(
+            parts.open_source, self._care, self._dropped, parts.clock, settings.guard_interval_s
+        )
         self._thread = threading.Thread(target=self._live, name=f"{spec.name}-pipeline", daemon=True)
 
     @property
@@ -165,6 +175,7 @@ class Pipeline:
             after = {t.table: t for t in spec.tables}
             self._spec = spec
             run = self._run
+        self._care.configure(spec)
         self._report_again()
         for table in before.keys() - after.keys():
             self.remove(table)
@@ -173,6 +184,7 @@ class Pipeline:
             state = TableState.PAUSED if spec_added.paused else TableState.REGISTERED
             self._book.put(TableEntry(spec_added, state))
         if run is not None:
+            run.keep_queue(spec.queue_mode)
             for known in before.keys() & after.keys():
                 self._pause_or_resume(run, before[known], after[known])
             if added:
@@ -232,6 +244,7 @@ class Pipeline:
             left.append(f"the progress record on the target: {fault.detail}")
         shutil.rmtree(self._parts.settings.queue_folder / self._spec.slot, ignore_errors=True)
         SlotMark(self._parts.settings.queue_folder, self._spec.slot).forget()
+        self._dropped.forget()
         return left
 
     def _pause_or_resume(self, run: ReplicationRun, before: TableSpec, after: TableSpec) -> None:
@@ -244,16 +257,47 @@ class Pipeline:
     def _live(self) -> None:
         delay = FIRST_RETRY_S
         while True:
+            self._wait_for(self._has_work)
             with self._changed:
-                self._changed.wait_for(self._has_work)
                 if self._closed:
                     break
+                if not self._has_work():
+                    continue
                 desired = self._desired
+            self._resting.close()
             if desired is DesiredState.RUNNING:
                 delay = self._attempt(delay)
             else:
                 self._rest(desired)
         self._let_go()
+
+    def _wait_for(self, over: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Until `over` or the time is; meanwhile the guard looks at the slot. One that it drops fails the subscription."""
+        clock = self._parts.clock
+        deadline = None if timeout_s is None else clock.monotonic_ms() / 1000 + timeout_s
+        while True:
+            left = None if deadline is None else deadline - clock.monotonic_ms() / 1000
+            wait = self._resting.due_in_s if left is None else min(left, self._resting.due_in_s)
+            with self._changed:
+                if self._changed.wait_for(over, max(0.0, wait)) or (left is not None and left <= 0):
+                    return
+            if self._look_at_slot():
+                return
+
+    def _look_at_slot(self) -> bool:
+        """Whether the slot was just given up."""
+        fault = self._resting.look(self._spec, to_be_replaced=self._reset)
+        with self._changed:
+            # A new slot that was asked for during the look must not be forgotten over the end of the old one.
+            known = self._state is SubscriptionState.FAILED and self._gave_up
+            if fault is None or known or self._reset:
+                return False
+            self._fail(fault)
+        return True
+
+    @property
+    def _gave_up(self) -> bool:
+        return self._reason is not None and self._reason.code == FaultKind.SLOT_DROPPED.value
 
     def _has_work(self) -> bool:
         if self._closed:
@@ -261,7 +305,7 @@ class Pipeline:
         if self._desired is DesiredState.RUNNING:
             return self._state is not SubscriptionState.FAILED
         resting = {DesiredState.PAUSED: SubscriptionState.PAUSED, DesiredState.STOPPED: SubscriptionState.STOPPED}
-        return self._state is not resting[self._desired]
+        return self._state not in {resting[self._desired], SubscriptionState.FAILED}
 
     def _attempt(self, delay: float) -> float:
         """One start and run. Returns the back-off for the next try."""
@@ -291,7 +335,7 @@ class Pipeline:
         try:
             source = self._open_source()
             target = self._open_target()
-            point = reset_point(spec, source, target) if reset else start_point(spec, source, target)
+            point = self._new_slot(spec, source, target) if reset else self._known_slot(spec, source, target)
         except BaseException:
             self._reset |= reset
             raise
@@ -311,12 +355,14 @@ class Pipeline:
                 reporter=self._reporter,
                 book=self._book,
                 reloads=self._reloads,
+                care=self._care,
                 suspect_queue=self._suspect_queue,
             )
         )
         self._suspect_queue = False
         with self._changed:
             self._run = run
+            run.keep_queue(self._spec.queue_mode)
             overtaken = self._reset or self._spec.tables != spec.tables
             if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
                 run.stop()  # What was declared meanwhile needs another start.
@@ -330,6 +376,21 @@ class Pipeline:
             run.demand(position)
         self._move(SubscriptionEvent.STARTED)
         run.execute()
+
+    def _known_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
+        """Go on where the target is. Raises SLOT_DROPPED where our own guard made that impossible."""
+        fault = self._dropped.fault()
+        if fault is not None:
+            raise fault
+        return start_point(spec, source, target)
+
+    def _new_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
+        """Begin again. What was noted of the old slot, and what its queue holds, goes first: neither may be held against the new one."""
+        self._dropped.forget()
+        unmark_durable(self._parts.settings.queue_folder / spec.slot)
+        point = reset_point(spec, source, target)
+        self._care.begin_again()
+        return point
 
     def _fill_book(self, subscription: SubscriptionSpec, source: Source, point: StartPoint) -> None:
         """Every table as the target's own record has it; what is not ready there is copied.
@@ -379,6 +440,7 @@ class Pipeline:
         self._move(SubscriptionEvent.STOPPED)
 
     def _let_go(self) -> None:
+        self._resting.close()
         if self._source is not None:
             self._source.close()
             self._source = None
@@ -389,6 +451,8 @@ class Pipeline:
     def _after_fault(self, fault: EngineFault, delay: float) -> float:
         if policy(fault.kind).action is not Action.RETRY:
             self._fail(fault)
+            if fault.kind is FaultKind.SLOT_DROPPED:
+                self._give_up_slot(fault)
             with self._changed:
                 if self._reset:  # asked for while this try was under way: a new slot and new copies are the remedy
                     self._state = SubscriptionState.CREATED
@@ -401,8 +465,19 @@ class Pipeline:
             self._parts.targets.release(self._spec.target)
         with self._changed:
             self._state = SubscriptionState.STARTING
-            self._changed.wait_for(self._wait_is_over, delay)
+        self._wait_for(self._wait_is_over, delay)
         return min(delay * 2, LAST_RETRY_S)
+
+    def _give_up_slot(self, fault: EngineFault) -> None:
+        """The ladder's last rung, behind the end of the run that read the slot. Where it fails, the next look tries again."""
+        try:
+            source = self._parts.open_source(self._spec.source)
+            try:
+                drop_slot(source, self._dropped, fault)
+            finally:
+                source.close()
+        except EngineFault as left:
+            log.warning("slot_not_dropped", slot=fault.subject, code=left.kind.value)
 
     def _wait_is_over(self) -> bool:
         return self._closed or self._retry_now or self._desired is not DesiredState.RUNNING

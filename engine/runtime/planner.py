@@ -49,6 +49,8 @@ class PlannedBatch:
     """Tables whose changes are kept from this batch on, for later, instead of being applied."""
     parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
     """Tables that this batch parks: fault code and detail."""
+    relations: tuple[RelationSeen, ...] = ()
+    """All relation records in `ranges`, in scan order."""
 
     def part(self, table: TableId) -> TablePart | None:
         return next((part for part in self.parts if part.table == table), None)
@@ -113,6 +115,7 @@ class Planner:
             number=number,
             batch=batch,
             ranges=tuple(r for kept in span for r in kept.batch.ranges),
+            relations=tuple(seen for kept in span for seen in kept.batch.relations),
             parts=tuple(part for part in parts if part is not None),
             restructured=frozenset(
                 t for t, schema in resolved if isinstance(_verdict(schemas.get(t), schema), Followed)
@@ -192,7 +195,7 @@ class Planner:
             start = versions[0] if versions else entry.schema
         if start is None:
             return None
-        return TablePart(table, (start, *versions), after)
+        return TablePart(table, (start, *versions), after, whole=bool(entry.spec.key))
 
     def _copied_part(self, entry: TableEntry, span: list[History]) -> TablePart | Unsupported | None:
         """The part of a table whose copy is complete: what its changes since the copy do to the copy's structure.
@@ -212,7 +215,7 @@ class Planner:
         if isinstance(verdict, Unsupported):
             return verdict
         self._book.amend(entry.table, schema=versions[-1])
-        return TablePart(entry.table, tuple(versions), entry.after)
+        return TablePart(entry.table, tuple(versions), entry.after, whole=bool(entry.spec.key))
 
     def _prune(self, entries: list[TableEntry]) -> None:
         oldest = min((e.deferred_from for e in entries if e.deferred_from is not None), default=None)

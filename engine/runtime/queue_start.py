@@ -1,4 +1,4 @@
-"""Opening a subscription's queue: what an earlier process left durable is taken in (persist), or the queue begins anew (memory)."""
+"""Opening a subscription's queue: what an earlier process left is taken in where it is needed, or the queue begins anew."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.source import Landed, SlotStatus
 from engine.model.subscription import QueueMode
-from engine.queue import QueueCatalog, Recovered, open_folder, read_block, recover
+from engine.queue import QueueCatalog, Recovered, is_durable, open_folder, recover, unmark_durable
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStart:
-    """A queue ready for a run. `landed` is to be sorted first; the log reader starts at `resume` with ordinal `next_ordinal`."""
+    """A queue ready for a run. `landed` is to be sorted first; the log reader starts at `resume` with ordinal `next_ordinal`.
+
+    `damage`: what was wrong with the queue that was found; what lies behind `resume` is then read from the source again.
+    """
 
     folder: Path
     catalog: QueueCatalog
@@ -26,6 +29,14 @@ class QueueStart:
     resume: Lsn
     relations: tuple[bytes, ...]
     close: Callable[[], None]
+    damage: str | None = None
+    resumed: bool = False
+    """What an earlier process left is gone on with."""
+
+    def check_slot(self, slot: SlotStatus) -> None:
+        """Raises EngineFault(LOG_GAP) where the source has let go of something behind `resume`: it would skip it in silence."""
+        if slot.confirmed is not None and slot.confirmed > self.resume:
+            raise _gap(self.folder, slot.confirmed, f"target and queue end at {self.resume}", self.damage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,7 @@ class QueueCheck:
     """What a queue is judged by.
 
     `current`: where the source's log ends. `new_slot`: what lies in the queue is of an earlier slot, maybe of another history.
-    `suspect`: read every block before it counts.
+    `suspect`: a damaged place was met in it; every block is read before it counts.
     """
 
     slot: SlotStatus
@@ -45,62 +56,69 @@ class QueueCheck:
 def open_queue(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck) -> QueueStart:
     """Lock the queue for this process and find where to go on.
 
-    In `memory` mode the source still holds everything behind `applied`, so the folder is emptied. In `persist` mode what lies in it is
-    taken in, and read on from its durable end; a folder that was lost or damaged only matters where the source has released more than
-    the target holds.
+    Whether the queue is needed is a fact, and no setting decides it: it is where the source has released more than the target holds.
+    Where it is not, the source still has everything behind `applied`, and the folder is emptied, unless `persist` is set and what lies
+    in it is durable. What is taken in counts up to the first damage, and the log is read on from its end. A queue that was lost or
+    damaged only matters where the source has released more than target and queue hold.
 
     Raises EngineFault(SLOT_IN_USE) where another process works on this queue, LOG_GAP where neither queue nor source hold what the
     target needs next.
     """
     lock = open_folder(folder)
     try:
-        catalog = QueueCatalog(folder)
-        recovered = recover(folder) if mode is QueueMode.PERSIST and not check.new_slot else None
-        usable = recovered is not None and recovered.begin <= applied <= recovered.end
-        if recovered is not None and usable and check.suspect:
-            usable = _is_sound(recovered)
-        confirmed = check.slot.confirmed
-        if recovered is None or not usable:
-            if confirmed is not None and confirmed > applied:
-                detail = f"the slot was confirmed up to {confirmed}, target and queue end at {applied}: changes between are gone"
-                raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
-            _empty(folder)
-            return QueueStart(folder, catalog, [], Ordinal(0), applied, (), lock.close)
-        if confirmed is not None and confirmed > recovered.end:
-            detail = (
-                f"the slot was confirmed up to {confirmed}, the queue ends at {recovered.end}: changes between are gone"
-            )
-            raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
-        if recovered.end > check.current:
-            detail = f"the queue ends at {recovered.end}, the source's log already at {check.current}: it was set back"
-            raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
-        return _resumed(folder, catalog, recovered, lock.close)
+        return _opened(folder, mode, applied, check, lock.close)
     except BaseException:
         lock.close()
         raise
 
 
-def _is_sound(recovered: Recovered) -> bool:
-    """Whether every block is what was written; recovery itself reads only the last segment's."""
-    try:
-        for landed in recovered.landed:
-            if landed.block is not None:
-                read_block(landed.block)
-    except EngineFault as fault:
-        if fault.kind is not FaultKind.QUEUE_CORRUPT:
-            raise
-        return False
-    return True
-
-
-def _resumed(folder: Path, catalog: QueueCatalog, recovered: Recovered, close: Callable[[], None]) -> QueueStart:
-    return QueueStart(
-        folder, catalog, recovered.landed, recovered.next_ordinal, recovered.end, recovered.relations, close
+def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, close: Callable[[], None]) -> QueueStart:
+    confirmed = check.slot.confirmed
+    needed = confirmed is not None and confirmed > applied
+    durable = is_durable(folder)
+    recovered = None
+    if not check.new_slot and (needed or (durable and mode is QueueMode.PERSIST)):
+        # Without the mark nobody has vouched for what lies there: every block is read before it counts.
+        recovered = recover(folder, thorough=check.suspect or not durable)
+    damage = _damage(recovered, check)
+    if recovered is None or not recovered.begin <= applied <= recovered.end:
+        start = QueueStart(folder, QueueCatalog(folder), [], Ordinal(0), applied, (), close, damage)
+        start.check_slot(check.slot)
+        _empty(folder)
+        return start
+    start = QueueStart(
+        folder,
+        QueueCatalog(folder),
+        recovered.landed,
+        recovered.next_ordinal,
+        recovered.end,
+        recovered.relations,
+        close,
+        damage,
+        resumed=True,
     )
+    start.check_slot(check.slot)
+    if recovered.end > check.current:
+        detail = f"the queue ends at {recovered.end}, the source's log already at {check.current}: it was set back"
+        raise EngineFault(FaultKind.LOG_GAP, str(folder), detail)
+    return start
+
+
+def _damage(recovered: Recovered | None, check: QueueCheck) -> str | None:
+    """What was wrong with the queue, in words; None where nothing was, as far as anybody looked."""
+    if recovered is not None and recovered.damaged:
+        return f"the queue was damaged behind {recovered.end}"
+    return "a damaged place was met in the queue" if check.suspect and not check.new_slot else None
+
+
+def _gap(folder: Path, confirmed: Lsn, held: str, damage: str | None) -> EngineFault:
+    detail = f"the slot was confirmed up to {confirmed}, {held}: changes between are gone"
+    return EngineFault(FaultKind.LOG_GAP, str(folder), f"{detail} ({damage})" if damage else detail)
 
 
 def _empty(folder: Path) -> None:
-    """Remove the segments of an earlier process; the folder's locks stay."""
+    """Remove the segments of an earlier process; the folder's locks stay. The mark goes first: it vouches for all or nothing."""
+    unmark_durable(folder)
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -15,10 +15,12 @@ import structlog
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
+from engine.model.source import GuardReading
 from engine.model.subscription import QueueMode, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
+from engine.runtime.ahead import AheadDesk
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
@@ -26,12 +28,14 @@ from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.guard import Guard
 from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
-from engine.runtime.log_reader import Confirm, Failed, ReaderConfig
+from engine.runtime.log_reader import Confirm, Failed, Holds, ReaderConfig
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Planner
 from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
+from engine.runtime.queue_switch import Marks, QueueSwitch
 from engine.runtime.reader_process import ReaderProcess
 from engine.runtime.reporting import BatchTimes
+from engine.runtime.slot_care import Orders, UnderWay
 from engine.runtime.slot_mark import SlotMark
 from engine.runtime.worker import sweep
 
@@ -58,6 +62,8 @@ class ReplicationRun:
         self._to_commit: queue.Queue[Computed | None] = queue.Queue(maxsize=1)
         self._between: queue.SimpleQueue[Callable[[BatchId, Lsn], None]] = queue.SimpleQueue()
         self._reader: ReaderProcess | None = None
+        self._confirming = threading.Lock()
+        """What may be confirmed is decided and sent in one piece, so that no confirmation overtakes an order to the log reader."""
         self._reader_deaths = 0
         folder = parts.settings.queue_folder / parts.spec.slot
         slot = parts.source.slot_status(parts.spec.slot)
@@ -65,15 +71,23 @@ class ReplicationRun:
         if not parts.start.fresh:
             self._mark.check(slot)
         self._mark.note(slot, new_slot=parts.start.fresh)
+        self._released = slot.confirmed or ZERO
+        """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
+        there would get transactions without their beginnings."""
         found = QueueCheck(slot, parts.source.current(), parts.start.fresh, parts.suspect_queue)
-        self._wire(open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found))
+        opened = open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found)
+        self._wire(opened, slot.confirmed or ZERO)
 
-    def _wire(self, opened: QueueStart) -> None:
+    def _wire(self, opened: QueueStart, confirmed: Lsn) -> None:
         parts, end = self._parts, self._parts.start.progress.end
         self._opened = opened
+        if opened.damage is not None:
+            detail = f"{opened.damage}; the log behind {opened.resume} is read from the source again"
+            parts.reporter.event("warning", "queue_reread", parts.spec.slot, detail)
         self._staging = parts.settings.staging_folder / parts.spec.slot
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
+        self.ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging)
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -82,6 +96,12 @@ class ReplicationRun:
             lambda: not self._to_job.full(),
             self._to_job.put,
             parts.spec.queue_budget_bytes,
+            self.ahead,
+            parts.settings.piece_bytes,
+            self._queue_holds,
+        )
+        self._switch = QueueSwitch(
+            parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=parts.care.orders.persist
         )
         self._planner = Planner(
             parts.book,
@@ -89,7 +109,16 @@ class ReplicationRun:
             parts.source.relation_name,
             BatchId(parts.start.progress.batch + 1),
         )
-        self._jobs = JobStage(parts.spec, self._planner, self._catalog, parts.runner, self._staging, parts.clock)
+        self._jobs = JobStage(
+            parts.spec,
+            self._planner,
+            self._catalog,
+            parts.runner,
+            self._staging,
+            parts.clock,
+            self.ahead,
+            parts.settings.piece_bytes,
+        )
         self._commits = CommitStage(
             parts.spec,
             parts.target,
@@ -101,7 +130,7 @@ class ReplicationRun:
         )
         self._commits.begin(parts.start.progress)
         self._guard = Guard(
-            parts, lambda: self._intake.captured, self._confirm, self._intake.truncated_by, self._note_marks
+            parts, lambda: self._intake.captured, self._confirm, self._intake.truncated_by, self._note_marks, self._care
         )
         self.cuts = CutDesk(parts, self._intake, self._staging)
         self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end, self._removals_written)
@@ -122,13 +151,20 @@ class ReplicationRun:
             self._thread("intake", self._run_intake),
             self._thread("job", self._run_jobs),
             self._thread("commit", self._run_commits),
+            self._thread("ahead", lambda: self.ahead.run(self._stop)),
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
         try:
             self._free_slot()
+            # A reader of an earlier process may have confirmed something while the queue was looked at.
+            slot = self._parts.source.slot_status(self._spec.slot)
+            self._opened.check_slot(slot)
+            self._switch.learn_confirmed(slot.confirmed or ZERO)
             self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
             for stage in stages:
                 stage.start()
+            if self._parts.care.orders.hold_copies:
+                self.copies.hold()
             self.copies.begin_missing()
             self._stop.wait()
         finally:
@@ -200,6 +236,11 @@ class ReplicationRun:
         """Tables were added: publish and copy them. Those known already keep what they have."""
         self._guard.watch(tables)
         self.copies.begin_missing()
+
+    def keep_queue(self, mode: QueueMode) -> None:
+        """The user changed the queue's mode; it takes hold while the run goes on."""
+        self._switch.set(mode)
+        self._confirm()
 
     def _note_marks(self, marks: Mapping[TableId, str], as_of: Lsn) -> None:
         if self._commits.note(marks, as_of):
@@ -275,12 +316,15 @@ class ReplicationRun:
         planned = computed.planned
         if planned.handover:
             hit(Failpoint.HANDOVER_BEFORE)
+        began = self._parts.clock.monotonic_ms()
         times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(planned.handover, planned.batch.end)
         applied = self._commits.applied
-        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written=applied.written >= planned.batch.end))
+        written = applied.written >= planned.batch.end
+        tables = len({change.table for change in computed.changes})
+        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written, tables, times.committed_ms - began))
         for table in planned.handover | planned.resumed:
             entry = self._book.get(table)
             if entry is not None and entry.spec.paused:
@@ -304,26 +348,57 @@ class ReplicationRun:
 
     def _confirm(self) -> None:
         """Release the source's log up to what is durable on our side, and only where the publications were checked."""
-        durable = self._intake.durable if self._spec.queue_mode is QueueMode.PERSIST else self._commits.applied.written
-        position = min(durable, self._guard.checked)
-        if self._reader is not None:
-            hit(Failpoint.CONFIRM_BEFORE)
-            self._reader.send(Confirm(position))
+        marks = Marks(self._intake.durable, self._commits.applied.written, self._guard.checked)
+        with self._confirming:
+            position, order = self._switch.confirm(marks)
+            if self._reader is None:
+                return
+            if order is not None:
+                self._reader.send(order)
+                hit(Failpoint.QUEUE_SWITCH_TOLD)
+            if position >= self._released:
+                hit(Failpoint.CONFIRM_BEFORE)
+                self._reader.send(Confirm(position))
+
+    def _queue_holds(self, event: Holds) -> None:
+        """In the intake thread: the log reader did as it was told."""
+        if not self._switch.holds(event.order):
+            return
+        hit(Failpoint.QUEUE_SWITCHED)
+        if event.order.number:
+            now = (
+                f"persist: everything up to {event.wal_end} is on disk"
+                if event.order.on
+                else "memory: the target has passed all that was confirmed"
+            )
+            self._parts.reporter.event("info", "queue_mode_changed", self._spec.slot, now)
+        self._confirm()
+
+    def _care(self, reading: GuardReading) -> Orders:
+        """In the guard's thread: do what the ladder says."""
+        orders = self._parts.care.judge(reading, UnderWay(self._switch.may_persist, self.copies.wanted))
+        self._switch.press(orders.persist)
+        if orders.hold_copies:
+            self.copies.hold()
+        else:
+            self.copies.release()
+        return orders
 
     def _start_reader(self, first: Ordinal, start: Lsn, relations: tuple[bytes, ...]) -> None:
         spec = self._spec
-        config = ReaderConfig(
-            source=spec.source,
-            slot=spec.slot,
-            application=f"penstock-{spec.name}-{spec.epoch}"[:63],
-            start=start,
-            queue=self._opened.folder,
-            first_ordinal=first,
-            mode=spec.queue_mode,
-            relations=relations,
-        )
-        self._reader = ReaderProcess(config, self._intake.from_reader)
-        self._intake.attach(self._reader)
+        with self._confirming:
+            config = ReaderConfig(
+                source=spec.source,
+                slot=spec.slot,
+                application=f"penstock-{spec.name}-{spec.epoch}"[:63],
+                start=start,
+                queue=self._opened.folder,
+                first_ordinal=first,
+                order=self._switch.order,
+                relations=relations,
+            )
+            self._reader = ReaderProcess(config, self._intake.from_reader)
+            self._intake.attach(self._reader)
 
     def _free_slot(self) -> None:
         """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
@@ -340,7 +415,9 @@ class ReplicationRun:
         if self._planner.oldest_kept is None or self._catalog.size_bytes <= self._spec.queue_budget_bytes:
             return
         for entry in self._book.all():
-            if entry.deferred_from is not None:
+            if entry.state is TableState.RELOADING and self.copies.held:
+                self._book.move(entry.table, TableEvent.COPY_LOST, deferred_from=self._planner.next_number)
+            elif entry.deferred_from is not None:
                 self.copies.cancel(entry.table)
                 detail = f"changes kept for it fill the queue's budget of {self._spec.queue_budget_bytes} bytes"
                 self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)

@@ -31,6 +31,11 @@ class EngineSettings(BaseSettings):
         le=256,
         description="Queries that run at once on this engine; one above waits for a place, up to its own time limit.",
     )
+    piece_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=64 * 1024,
+        description="Bytes of log that one task works on; larger batches and open transactions are worked on in such pieces.",
+    )
     copy_chunk_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."
     )
@@ -39,6 +44,11 @@ class EngineSettings(BaseSettings):
     )
     guard_interval_s: float = Field(
         default=3.0, gt=0, description="How often the source's slot and publications are looked at."
+    )
+    guard_patience_s: float = Field(
+        default=60.0,
+        ge=0,
+        description="How long the log that a slot holds back must not have come down before the guard drops the slot.",
     )
     position_write_s: float = Field(
         default=10.0, gt=0, description="How often a position without changes is written to the target at most."

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import gc
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
+from engine import net
+from engine.capture.postgres_log import scan
 from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import TaskDescriptor, TaskResult
-from engine.net import load_result, run_task, spill_result, staging_prefix
+from engine.net import run_task, spill_result, staging_prefix
 from engine.queue import read_block
 from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
 
 _scanner = PgOutputScanner()
+
+
+@cache
+def settle() -> None:
+    """Load every kernel, once per process, and take what lives for good out of the garbage collector's sight.
+
+    Spark collects garbage after each task: over all that the libraries keep, that takes longer than a small task itself.
+    """
+    import_module("engine.copy.chunk_task")
+    scan.warm()
+    net.warm()
+    gc.collect()
+    gc.freeze()
 
 
 def net_here(descriptor: TaskDescriptor) -> TaskResult:
@@ -20,15 +38,11 @@ def net_here(descriptor: TaskDescriptor) -> TaskResult:
 
 def net_task(descriptor: TaskDescriptor) -> TaskResult:
     """The same in a Spark worker: rows go to Arrow files in the descriptor's staging folder."""
+    settle()
     arm_from_environment()
     hit(Failpoint.TASK_RUNNING)
     result = net_here(descriptor)
     return spill_result(result, descriptor.staging, staging_prefix(descriptor))
-
-
-def load(result: TaskResult) -> TaskResult:
-    """Map a spilled result's files into memory."""
-    return load_result(result)
 
 
 def sweep(staging: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -130,6 +130,12 @@ class TransactionSorter:
         firsts.extend(self._loose[:1])
         firsts.extend(self._first_closed())
         return Ordinal(min(firsts)) if firsts else None
+
+    def open_chunks(self, xid: int) -> tuple[Sequence[int], frozenset[int], Sequence[RelationSeen]] | None:
+        """What has come of an undecided streamed transaction: start and stop of each whole chunk in turn, in order, the
+        subtransactions that rolled back, and the relation records. None where it is not open."""
+        stream = self._streams.get(xid)
+        return None if stream is None else (stream.borders, frozenset(stream.aborted), stream.relations)
 
     def _first_closed(self) -> list[int]:
         return [first for closed in self._closed if (first := closed.first_ordinal) is not None]

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -73,7 +72,7 @@ def settings(master: str, app_name: str, logging: Path) -> dict[str, str]:
 class SparkRunner:
     """Fulfils engine.model.tasks.TaskRunner with classic Spark. One per process: Spark allows no second session.
 
-    `scratch`: a folder of ours for the Java wrapper, logging settings and Spark's own output (`spark.log`). `modules` are imported
+    `scratch`: a folder of ours for the Java wrapper, logging settings and Spark's own output (`spark.log`). `prepare` is called
     in the workers before the runner counts as ready. `overrides` are Spark settings that win over ours.
     """
 
@@ -83,13 +82,13 @@ class SparkRunner:
         app_name: str,
         scratch: Path,
         *,
-        modules: Sequence[str] = (),
+        prepare: Callable[[], None] | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
         self._master = master
         self._app_name = app_name
         self._scratch = scratch
-        self._modules = tuple(modules)
+        self._prepare = prepare or _nothing
         self._overrides = dict(overrides or {})
         self._lock = threading.Lock()
         self._settled = threading.Event()
@@ -226,10 +225,10 @@ class SparkRunner:
             self._use_if_idle(context)
 
     def _warm_up(self, context: Any) -> None:
-        """Import the modules in the workers. One that is lost meanwhile must not leave this process without Spark for good."""
+        """Prepare the workers. One that is lost meanwhile must not leave this process without Spark for good."""
         for left in reversed(range(WARM_TRIES)):
             try:
-                _warm(context, self._modules)
+                _warm(context, self._prepare)
             except Py4JJavaError:
                 if not left:
                     raise
@@ -274,15 +273,18 @@ def _touch(nothing: tuple[()]) -> None:
     """Nothing to do: the worker was used."""
 
 
-def _import_all(names: Sequence[str], parts: Iterable[int]) -> Iterator[int]:
-    for name in names:
-        import_module(name)
+def _nothing() -> None:
+    """Workers need no preparation."""
+
+
+def _prepare(prepare: Callable[[], None], parts: Iterable[int]) -> Iterator[int]:
+    prepare()
     return iter(list(parts))
 
 
-def _warm(context: Any, modules: Sequence[str]) -> None:
+def _warm(context: Any, prepare: Callable[[], None]) -> None:
     slots = context.defaultParallelism
-    context.parallelize(range(slots), slots).mapPartitions(partial(_import_all, tuple(modules))).collect()
+    context.parallelize(range(slots), slots).mapPartitions(partial(_prepare, prepare)).collect()
 
 
 def _shut_down(context: Any) -> None:

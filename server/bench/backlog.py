@@ -11,6 +11,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+import psutil
+
 from server.bench.errors import BenchError
 from server.bench.processes import Usage
 from server.bench.sides import NATIVE, PENSTOCK, Side
@@ -19,20 +21,30 @@ from server.bench.stage import Held, Stage, load_average, seen
 from server.bench.workload import Made
 
 Document = dict[str, Any]
+Behind = Callable[[Stage, Document], None]
 
 _WARM_UP_PART = 10
 
 
-def rounds(stage: Stage, amount: int, count: int, say: Callable[[str], None]) -> list[Document]:
-    """So many rounds, and the account of each. A small one comes before them, which is thrown away."""
+def rounds(
+    stage: Stage, amount: int, count: int, say: Callable[[str], None], behind: Behind | None = None
+) -> list[Document]:
+    """So many rounds, and the account of each. A small one comes before them, which is thrown away.
+
+    `behind` is called after each of them, the small one too, and may add to its account.
+    """
     say(f"{stage.workload.name}: warming up")
-    _round(stage, list(stage.sides.values()), max(1, amount // _WARM_UP_PART))
+    small = _round(stage, list(stage.sides.values()), max(1, amount // _WARM_UP_PART))
+    if behind is not None:
+        behind(stage, small)
     done: list[Document] = []
     for number in range(count):
         order = list(stage.sides.values())
         if number % 2:
             order.reverse()
         done.append(_round(stage, order, amount))
+        if behind is not None:
+            behind(stage, done[-1])
         say(f"{stage.workload.name}: round {number + 1} of {count}: {line(done[-1])}")
     return done
 
@@ -70,30 +82,41 @@ def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: 
     awaited = side.arm(*marked)
     sampler = stage.sampler(side)
     sampler.start()
+    before = _cpu_times(side, held)
     began = held.release()
     try:
         seconds = seen(awaited) - began
     finally:
         usage = sampler.stop()
+    after = _cpu_times(side, held)
     stage.rest()
     return {
         **account(seconds, made, log, usage),
+        # What the source pays, in two: in user mode it reads and decodes, in the kernel it mostly sends.
+        "walsender_cpu_s": {
+            "user": round(after.user - before.user, 3),
+            "system": round(after.system - before.system, 3),
+        },
         "source_spilled_mb": round((stage.spilled_bytes(side) - spilled) / 1e6, 1),
     }
 
 
+def _cpu_times(side: Side, held: Held) -> Any:
+    try:
+        return held.process.cpu_times()
+    except psutil.NoSuchProcess:
+        raise BenchError(f"{side.name} has connected anew in the middle") from None
+
+
 def account(seconds: float, made: Made, log: LogVolume, usage: Usage) -> Document:
     """The figures of one drain. A GB is 10**9 bytes; full-page images are not counted."""
-    million = made.row_changes / 1e6
-    document = usage.document()
     return {
         "seconds": round(seconds, 3),
         "transactions_per_s": round(made.transactions / seconds, 1),
         "rows_per_s": round(made.row_changes / seconds, 1),
         "log_gb_per_h": round(log.changes / 1e9 / seconds * 3600, 2),
-        "cpu_s_per_million_rows": {role: round(value / million, 3) for role, value in usage.cpu_s.items()},
-        "cpu_s_per_million_rows_total": round(document["cpu_s_total"] / million, 3),
-        **document,
+        **usage.per_million(made.row_changes),
+        **usage.document(),
     }
 
 

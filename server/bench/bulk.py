@@ -18,7 +18,7 @@ class NightBatch(Workload):
     description = "UPDATE statements of 50,000 rows each, one a transaction, over a big table"
     unit = "statements"
     modes: ClassVar[tuple[Mode, ...]] = (Mode.BACKLOG, Mode.LIVE)
-    full = Size(100, 20)
+    full = Size(40, 20)
     quick = Size(4, 2, rounds=1)
     step: ClassVar[int] = 50_000
 
@@ -53,7 +53,7 @@ class Tables500(PgbenchWorkload):
     changes = 200
     clients = 4
     protocol = "simple"
-    full = Size(20_000, 500, rate=650)
+    full = Size(10_000, 500, rate=650)
     quick = Size(500, 500, rounds=1, seconds=10, rate=100)
     count: ClassVar[int] = 500
     rows: ClassVar[int] = 1000

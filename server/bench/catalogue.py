@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from server.bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
-from server.bench.small_transactions import Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
+from server.bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
+from server.bench.techniques import Techniques
 from server.bench.tpcc.suite import Tpcc
 from server.bench.workload import Mode, Workload
+
+ONE_SIDED = frozenset({Mode.IDLE, Mode.TECHNIQUES})
+"""Modes in which `run all` measures us only: a second one would take its time and tell nothing."""
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
@@ -22,6 +26,8 @@ WORKLOADS: dict[str, Workload] = {
         HugeAborted(),
         Freshness(),
         Idle(),
+        CaptureOnly(),
+        Techniques(),
     )
 }
 

@@ -37,6 +37,7 @@ def our_role(command: Sequence[str]) -> str:
         "server.cli.main": "server",
         "engine.runtime": "engine",
         "engine.runtime.reader_main": "log reader",
+        "engine.runtime.alone.capture": "intake",
         "pyspark.daemon": "spark workers",
     }
     return known.get(module, "other")
@@ -119,6 +120,16 @@ class Usage:
             "peak_pss_mb_total": _mb(self.peak_pss_total),
             "written_mb": {role: _mb(value) for role, value in self.written.items()},
             "memory_mb": [[round(at, 1), _mb(value)] for at, value in self.memory],
+        }
+
+    def per_million(self, row_changes: float) -> dict[str, Any]:
+        """CPU seconds for each million of row changes, by role and in total; {} where there were none."""
+        million = row_changes / 1e6
+        if not million:
+            return {}
+        return {
+            "cpu_s_per_million_rows": {role: round(value / million, 3) for role, value in self.cpu_s.items()},
+            "cpu_s_per_million_rows_total": round(self.document()["cpu_s_total"] / million, 3),
         }
 
 

@@ -1,24 +1,25 @@
-"""Makes one page out of results: a Markdown table for each mode, and plots."""
+"""Makes one page out of results: what could not be measured first, then a Markdown table for each mode, and plots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from server.bench import svg
+from server.bench.catalogue import WORKLOADS
+from server.bench.report_tables import Document, Row, by_mode, of_processes, of_techniques
 from server.bench.sides import NATIVE, PENSTOCK
+from server.bench.suite import late
 from server.bench.workload import Mode
 
-Document = dict[str, Any]
-Cell = Callable[[Document], Any]
-
-_LEGEND = "blue: Penstock, grey: PostgreSQL"
-_NAMES = {PENSTOCK: "Penstock", NATIVE: "PostgreSQL"}
+_MEASURED = "measured in the same run, median of the rounds"
 
 
 def write(folder: Path, documents: Sequence[Document]) -> list[Path]:
-    """Write `report.md` and its plots into a folder; returns the files."""
+    """Write `report.md` and its plots into a folder; returns the files. Workloads stand in the order of the catalogue."""
+    known = list(WORKLOADS)
+    documents = sorted(documents, key=lambda d: known.index(d["workload"]) if d["workload"] in known else len(known))
     files = {"report.md": markdown(documents, list(plots(documents))), **plots(documents)}
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -27,11 +28,11 @@ def write(folder: Path, documents: Sequence[Document]) -> list[Path]:
 
 def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> str:
     """The page; `plot_files` are shown behind the tables."""
-    parts = ["# Benchmark", "", *_machine(documents[0]), *_load(documents), ""]
-    for mode, title, columns in _TABLES:
-        chosen = [document for document in documents if document["mode"] == mode.value]
-        if chosen:
-            parts += [f"## {title}", "", *_table(columns, chosen), "", *_notes(chosen)]
+    parts = ["# Benchmark", "", *_machine(documents), *_load(documents), ""]
+    parts += _failures(documents)
+    measured = [document for document in documents if "failed" not in document]
+    for title, chosen, rows in (*by_mode(measured), *of_techniques(measured), *of_processes(measured)):
+        parts += [f"## {title}", "", *_lines(rows), "", *_notes(chosen)]
     for file in plot_files:
         parts += [f"![{file.removesuffix('.svg')}]({file})", ""]
     return "\n".join(parts).rstrip() + "\n"
@@ -39,11 +40,21 @@ def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> s
 
 def plots(documents: Sequence[Document]) -> dict[str, str]:
     """File names and SVG texts of every plot that the results are enough for."""
-    result: dict[str, str] = {}
-    ratios = [(d["workload"], d["summary"]["ratio"]["median"]) for d in documents if "ratio" in d["summary"]]
+    return dict(_plots([document for document in documents if "failed" not in document]))
+
+
+def _plots(documents: Sequence[Document]) -> Iterator[tuple[str, str]]:
+    drained = [document for document in documents if document["mode"] == Mode.BACKLOG.value]
+    ratios = [(d["workload"], d["summary"]["ratio"]["median"]) for d in drained if "ratio" in d["summary"]]
     if ratios:
         title = "Draining a backlog: how many times PostgreSQL's own logical replication"
-        result["ratios.svg"] = svg.bars(title, "row changes a second, median of the rounds", ratios, rule=1.0, unit="×")
+        note = f"row changes a second until the last one can be read; {_MEASURED}"
+        yield "ratios.svg", svg.bars(title, note, ratios, rule=1.0, unit="×")
+    costs = [(d["workload"], _by_side(d, "cpu_s_per_million_rows_total")) for d in drained]
+    if any(len(sides) > 1 for _, sides in costs):
+        title = "CPU seconds for a million row changes"
+        note = f"the source's sender and all that receive and apply; {_MEASURED}"
+        yield "cpu.svg", svg.pairs(title, note, costs, unit="s")
     waits = [
         (f"{d['workload']} {key}", {name: d["summary"][name]["waits"][f"{key}_ms"] for name in d["sides"]})
         for d in documents
@@ -51,45 +62,73 @@ def plots(documents: Sequence[Document]) -> dict[str, str]:
         for key in ("p50", "p95", "p99")
     ]
     if waits:
-        note = f"from the acknowledgement of a commit until it can be read; {_LEGEND}"
-        result["waits.svg"] = svg.pairs("Waits for a commit of one's own", note, waits, unit="ms")
+        note = "from the acknowledgement of a commit until it can be read"
+        yield "waits.svg", svg.pairs("Waits for a commit of one's own", note, waits, unit="ms")
     for document in documents:
         if document["mode"] == Mode.LIVE.value and document["rounds"]:
             sides = document["rounds"][-1]["sides"]
             curves = [(name, [(at, mb) for at, mb in side["memory_mb"]]) for name, side in sides.items()]
-            title = f"{document['workload']}: memory"
-            note = f"sum of the proportional set sizes of all processes; {_LEGEND}"
-            result[f"{document['workload']}-memory.svg"] = svg.lines(title, note, curves, unit="MB")
-    return result
+            title, note = f"{document['workload']}: memory", "sum of the proportional set sizes of all processes"
+            yield f"{document['workload']}-memory.svg", svg.lines(title, note, curves, unit="MB")
+        if document["mode"] == Mode.TECHNIQUES.value:
+            points = [(_technique(one), one["rows_per_s"]) for one in document["techniques"]]
+            title = "The same changes brought into DuckDB in different ways"
+            note = "row changes a second on a scale of powers of ten; in brackets: source transactions in a commit"
+            yield "techniques.svg", svg.powers(title, note, points)
 
 
-def _machine(document: Document) -> list[str]:
-    machine, source = document["machine"], document["clusters"]["source"]
+def _technique(one: Document) -> str:
+    return f"{one['technique']}{', netted' if one['netted'] else ''} ({one['transactions_per_commit']:,})"
+
+
+def _by_side(document: Document, key: str) -> dict[str, float]:
+    found = {name: document["summary"].get(name, {}).get(key) for name in document["sides"]}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _machine(documents: Sequence[Document]) -> list[str]:
+    """Of the first result; a folder holds those of one machine."""
+    machine = documents[0]["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
-    settings = ", ".join(f"`{name}` {value}" for name, value in source.items() if name != "server_version")
-    subscriber = ", ".join(
-        f"`{k}` {v}" for k, v in document["clusters"]["subscriber"].items() if not isinstance(v, bool)
-    )
-    return [
+    lines = [
         f"{machine['cores']} cores of {machine['cpu']}, {machine['memory_gb']} GB, {machine['kernel']}; everything on one machine.",
         f"Python {machine['python']}, {packages}.",
-        f"Source: PostgreSQL {source['server_version']}, {settings}.",
-        f"PostgreSQL's own replication goes to a second cluster with the same settings and {subscriber}.",
     ]
+    clusters = [document["clusters"] for document in documents if document.get("clusters")]
+    source = clusters[0]["source"] if clusters else {}
+    if source:
+        settings = ", ".join(f"`{name}` {value}" for name, value in source.items() if name != "server_version")
+        lines.append(f"Source: PostgreSQL {source['server_version']}, {settings}.")
+    for cluster in clusters:
+        if cluster.get("subscriber"):
+            own = ", ".join(f"`{k}` {v}" for k, v in cluster["subscriber"].items() if not isinstance(v, bool))
+            lines.append(f"PostgreSQL's own replication goes to a second cluster with the same settings and {own}.")
+            break
+    return lines
 
 
 def _load(documents: Sequence[Document]) -> list[str]:
     """A machine that was busy with other things shows in its load before the runs; each workload adds to that of the next."""
     loads = [document["machine"]["load_average"][0] for document in documents]
-    return [f"Load average over a minute before each run: {min(loads):g} to {max(loads):g}."]
-
-
-def _table(columns: Sequence[tuple[str, Cell]], documents: Sequence[Document]) -> list[str]:
-    lines = ["| " + " | ".join(name for name, _ in columns) + " |"]
-    lines.append("| --- |" + " ---: |" * (len(columns) - 1))
-    for document in documents:
-        lines.append("| " + " | ".join(_shown(cell(document)) for _, cell in columns) + " |")
+    lines = [f"Load average over a minute before each run: {min(loads):g} to {max(loads):g}."]
+    if any(document.get("quick") for document in documents):
+        lines.append("**Small sizes (`--quick`): to see that all of it runs, not for figures.**")
     return lines
+
+
+def _failures(documents: Sequence[Document]) -> list[str]:
+    failed = [document for document in documents if "failed" in document]
+    if not failed:
+        return []
+    lines = [f"- **{d['workload']} ({d['mode']}): {str(d['failed']).strip().splitlines()[-1]}**" for d in failed]
+    return ["## Could not be measured", "", *lines, ""]
+
+
+def _lines(rows: Sequence[Row]) -> list[str]:
+    """A Markdown table; the first row is its head."""
+    head, *body = rows
+    lines = ["| " + " | ".join(map(str, head)) + " |", "| --- |" + " ---: |" * (len(head) - 1)]
+    return [*lines, *("| " + " | ".join(map(_shown, row)) + " |" for row in body)]
 
 
 def _notes(documents: Sequence[Document]) -> list[str]:
@@ -98,11 +137,29 @@ def _notes(documents: Sequence[Document]) -> list[str]:
     for document in documents:
         checks = document.get("checks") or {}
         if checks.get("equal") is False:
-            notes.append(f"**{document['workload']}: the copy is not equal to its source.**")
+            notes.append(f"**{document['workload']}: {_UNEQUAL.get(document['mode'], _UNEQUAL_COPY)}**")
         notes += [f"**{document['workload']}: {text}**" for text in checks.get("wrong") or []]
         if not checks:
             notes.append(f"{document['workload']}: source and copy were not compared.")
+        notes += [
+            f"**{document['workload']}: a {key.removesuffix('_ms')} of ours was above its limit of {most:g} ms.**"
+            for key, most in late(document).items()
+        ]
+        failed = [
+            (name, document["summary"].get(name, {}).get("waits", {}).get("failed")) for name in document["sides"]
+        ]
+        notes += [
+            f"**{document['workload']}: waits failed, {_NAMES[name]}: {count:g}**" for name, count in failed if count
+        ]
     return [*notes, ""] if notes else []
+
+
+_NAMES = {PENSTOCK: "Penstock", NATIVE: "PostgreSQL"}
+_UNEQUAL_COPY = "the copy is not equal to its source."
+_UNEQUAL = {
+    Mode.CAPTURE.value: "what landed is not what the source has.",
+    Mode.TECHNIQUES.value: "the tables do not hold what they must.",
+}
 
 
 def _shown(value: Any) -> str:
@@ -113,88 +170,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return str(value)
-
-
-def _figure(side: str, *path: str) -> Cell:
-    """A median of one side; None where it was not measured."""
-
-    def cell(document: Document) -> Any:
-        value: Any = document["summary"].get(side)
-        for key in path:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value
-
-    return cell
-
-
-def _ratio(document: Document) -> str | None:
-    ratio = document["summary"].get("ratio")
-    if ratio is None:
-        return None
-    return f"{ratio['median']:.2f} ({min(ratio['rounds']):.2f} to {max(ratio['rounds']):.2f})"
-
-
-def _workload(document: Document) -> str:
-    return str(document["workload"])
-
-
-def _both(title: str, *path: str) -> list[tuple[str, Cell]]:
-    return [(f"{title}, {_NAMES[side]}", _figure(side, *path)) for side in (PENSTOCK, NATIVE)]
-
-
-_TABLES: tuple[tuple[Mode, str, list[tuple[str, Cell]]], ...] = (
-    (
-        Mode.BACKLOG,
-        "Draining a backlog",
-        [
-            ("workload", _workload),
-            ("row changes a round", lambda d: d["rounds"][0]["row_changes"]),
-            ("rounds", lambda d: len(d["rounds"])),
-            *_both("rows/s", "rows_per_s"),
-            ("ratio (all rounds)", _ratio),
-            *_both("CPU s per million rows", "cpu_s_per_million_rows_total"),
-            *_both("walsender CPU s per million rows", "cpu_s_per_million_rows", "walsender"),
-            ("log GB/h, Penstock", _figure(PENSTOCK, "log_gb_per_h")),
-            *_both("peak memory MB", "peak_pss_mb_total"),
-        ],
-    ),
-    (
-        Mode.SUSTAINED,
-        "At a steady rate",
-        [
-            ("workload", _workload),
-            *_both("transactions/s", "transactions_per_s"),
-            ("rows/s, Penstock", _figure(PENSTOCK, "rows_per_s")),
-            *[
-                column
-                for key in ("p50", "p95", "p99", "max")
-                for column in _both(f"wait {key} ms", "waits", f"{key}_ms")
-            ],
-            ("lag p99 ms, Penstock", _figure(PENSTOCK, "lag", "p99_ms")),
-            ("peak memory MB, Penstock", _figure(PENSTOCK, "peak_pss_mb_total")),
-        ],
-    ),
-    (
-        Mode.LIVE,
-        "Followed while it is written",
-        [
-            ("workload", _workload),
-            ("row changes", lambda d: d["rounds"][0]["sides"][PENSTOCK]["row_changes"]),
-            *_both("seconds to write", "generate_s"),
-            *_both("seconds from commit to visible", "commit_to_visible_s"),
-            *_both("peak memory MB", "peak_pss_mb_total"),
-            *_both("spilled on the source MB", "source_spilled_mb"),
-        ],
-    ),
-    (
-        Mode.IDLE,
-        "Nothing happens",
-        [
-            ("workload", _workload),
-            ("seconds", _figure(PENSTOCK, "seconds")),
-            *_both("CPU, % of a core", "cpu_percent_total"),
-            *_both("memory MB", "peak_pss_mb_total"),
-            *_both("growth MB", "memory_growth_mb"),
-        ],
-    ),
-)

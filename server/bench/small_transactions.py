@@ -1,4 +1,4 @@
-"""Workloads of many small transactions: `tpcb`, `inserts`, `hot-rows`, `hot-rows-many`, `wide-rows`, `freshness`, `idle`."""
+"""Workloads of many small transactions: `tpcb` and what else is made of its tables, `inserts`, `hot-rows` and others."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Tpcb(PgbenchWorkload):
     description = "pgbench's TPC-B-like transactions: three updates and an insert over four tables"
     script = ""
     changes = 4
-    full = Size(400_000, 20, rounds=5, rate=1000)
-    quick = Size(20_000, 2, rounds=1, seconds=10)
+    full = Size(200_000, 20, rounds=5, rate=1000)
+    quick = Size(10_000, 2, rounds=1, seconds=10)
 
     def tables(self) -> tuple[Table, ...]:
         keyed = ("pgbench_accounts", "pgbench_branches", "pgbench_tellers")
@@ -66,14 +66,24 @@ class Idle(Tpcb):
     quick = Size(0, 1, rounds=1, seconds=10)
 
 
+class CaptureOnly(Tpcb):
+    """The log reader in isolation."""
+
+    name = "capture-only"
+    description = "the log reader alone on a tpcb backlog: all of it landed in segments, nothing applied"
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.CAPTURE,)
+    full = Size(100_000, 20)
+    quick = Size(10_000, 2, rounds=1)
+
+
 class Inserts(PgbenchWorkload):
     """Growing tables, as event logs are."""
 
     name = "inserts"
     description = "transactions of four inserted rows into one growing table"
     changes = 4
-    full = Size(400_000, 1)
-    quick = Size(20_000, 1, rounds=1, seconds=10)
+    full = Size(100_000, 1)
+    quick = Size(10_000, 1, rounds=1, seconds=10)
     script = (
         "\\set device random(1, 100000)\n\\set kind random(1, 50)\n"
         "INSERT INTO readings (device, kind, taken, level, note) SELECT :device, :kind, now(), :kind * 0.25 + n,"
@@ -97,8 +107,8 @@ class HotRows(PgbenchWorkload):
     description = "transactions that all update the same few rows of one table"
     changes = 4
     clients = 4
-    full = Size(400_000, 1, rounds=5)
-    quick = Size(20_000, 1, rounds=1, seconds=10)
+    full = Size(100_000, 1, rounds=5)
+    quick = Size(10_000, 1, rounds=1, seconds=10)
     rows: ClassVar[int] = 10
     # In the order of their keys, so that two transactions never wait for each other.
     script = "\\set first random(1, 7)\nBEGIN;\n" + (
@@ -122,8 +132,8 @@ class HotRowsMany(PgbenchWorkload):
     clients = 4
     protocol = "simple"
     """A variable stands in for part of a table's name, which no parameter can."""
-    full = Size(400_000, 1, rounds=5)
-    quick = Size(20_000, 1, rounds=1, seconds=10)
+    full = Size(100_000, 1, rounds=5)
+    quick = Size(10_000, 1, rounds=1, seconds=10)
     script = "\\set row random(1, 4)\n" + "".join(f"\\set t{n} random({2 * n + 1}, {2 * n + 2})\n" for n in range(4))
     script += "BEGIN;\n"
     script += "".join(f"UPDATE hot_:t{n} SET hits = hits + 1, touched = now() WHERE id = :row;\n" for n in range(4))

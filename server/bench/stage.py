@@ -28,8 +28,8 @@ CLUSTER_SETTINGS = {
     "max_wal_size": "'8GB'",
     "checkpoint_timeout": "'30min'",
     "wal_compression": "off",
-    # A held sender does not notice that it is answered.
-    "wal_sender_timeout": "0",
+    # A held sender does not notice that it is answered. Without any timeout it would look for answers after each message.
+    "wal_sender_timeout": "'1d'",
 }
 SHOWN_SETTINGS = (
     *("shared_buffers", "wal_level", "fsync", "synchronous_commit", "full_page_writes", "wal_compression"),
@@ -37,8 +37,10 @@ SHOWN_SETTINGS = (
 )
 _MARKS = "CREATE TABLE marks (id bigint PRIMARY KEY, at timestamptz NOT NULL DEFAULT now())"
 _IDLE_SENDER = ("WalSenderMain", "WalSenderWaitForWal")
-_REST_S = 2.0
-"""How long a side may tidy up behind its drain before something else is measured."""
+
+
+SideOf = Callable[[str, EmbeddedPostgres], Side]
+"""Makes the side of a name that follows a source."""
 
 
 class Held:
@@ -62,12 +64,22 @@ class Held:
 class Stage:
     """Everything a measurement runs on, from `with` to its end. `say` gets a line for each step."""
 
-    def __init__(self, workload: Workload, scale: int, names: Sequence[str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        scale: int,
+        names: Sequence[str],
+        say: Callable[[str], None],
+        *,
+        side_of: SideOf | None = None,
+        rest_s: float = 2.0,
+    ) -> None:
+        self._rest_s = rest_s
         self.workload = workload
         self._scale = scale
         self._say = say
         self.source = EmbeddedPostgres(server_folder("penstock-bench-pg-"), durable=True, settings=CLUSTER_SETTINGS)
-        self.sides: dict[str, Side] = {name: self._side(name) for name in names}
+        self.sides: dict[str, Side] = {name: (side_of or _side)(name, self.source) for name in names}
         self._held: list[Held] = []
         self._marked = 0
         self._clients = 0
@@ -115,7 +127,7 @@ class Stage:
 
     def rest(self) -> None:
         """Leave a side the time to tidy up behind what it did."""
-        self._never.wait(_REST_S)
+        self._never.wait(self._rest_s)
 
     @contextmanager
     def held(self) -> Iterator[dict[str, Held]]:
@@ -168,9 +180,6 @@ class Stage:
             rows = {name: connection.execute(f"SHOW {name}".encode()).fetchone() for name in names}
         return {name: str(row[0]) for name, row in rows.items() if row is not None}
 
-    def _side(self, name: str) -> Side:
-        return PenstockSide(self.source) if name == PENSTOCK else NativeSide(self.source, CLUSTER_SETTINGS)
-
     def _start(self) -> None:
         self._say(f"{self.workload.name}: filling the source")
         self.source.start()
@@ -201,6 +210,10 @@ class Stage:
         for side in self.sides.values():
             side.stop()
         self.source.destroy()
+
+
+def _side(name: str, source: EmbeddedPostgres) -> Side:
+    return PenstockSide(source) if name == PENSTOCK else NativeSide(source, CLUSTER_SETTINGS)
 
 
 def seen(future: Future[float]) -> float:

@@ -141,7 +141,6 @@ def measure(stage: Stage, side: Side, *, rate: float, waits: float, warm_up: flo
     finally:
         client.close()
     rows_per_s = changed / took
-    million = changed / 1e6
     return {
         "seconds": round(took, 2),
         "rows_per_s": round(rows_per_s, 1),
@@ -150,6 +149,6 @@ def measure(stage: Stage, side: Side, *, rate: float, waits: float, warm_up: flo
         "client_late_most_ms": round(client.latest_s * 1000, 2),
         "lag": lag.times.summary(),
         "load_average": load_now,
-        "cpu_s_per_million_rows_total": round(sum(usage.cpu_s.values()) / million, 3) if million else None,
+        **usage.per_million(changed),
         **usage.document(),
     }

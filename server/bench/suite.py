@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from server.bench import backlog, steady, watching
+from server.bench import backlog, capture, steady, techniques, watching
 from server.bench.errors import BenchError
 from server.bench.facts import machine
 from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS
@@ -22,6 +23,7 @@ from server.demo.embedded import PostgresFailedError
 Document = dict[str, Any]
 
 FORMAT = 1
+_LOAD = "backlogs of pgbench are written with synchronous_commit = off, everything else as the source is set"
 FAILURES = (BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError)
 """What keeps a workload from being measured; anything else is a fault of the suite."""
 
@@ -41,6 +43,11 @@ class Order:
     rate: float | None = None
     warm_up: float = 8.0
     waits: float = 20.0
+
+    @property
+    def rest_s(self) -> float:
+        """How long a side may tidy up behind its drain before something else is measured."""
+        return 1.0 if self.quick else 2.0
 
     def mode_of(self, workload: Workload) -> Mode:
         """The mode to run; BenchError where the workload does not have it."""
@@ -68,25 +75,46 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
         BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError: it could not be measured.
     """
     mode, size = order.mode_of(workload), order.size(workload)
-    names = [PENSTOCK, NATIVE] if order.against else [PENSTOCK]
-    began = (clock or SystemClock()).now()
+    names = [PENSTOCK, NATIVE] if order.against and mode is not Mode.TECHNIQUES else [PENSTOCK]
     document: Document = {
+        **_head(workload, mode, (clock or SystemClock()).now()),
+        "quick": order.quick,
+        "size": _size(workload, mode, size, order),
+        "sides": names,
+        "limits_ms": dict(workload.limits_ms),
+    }
+    if mode is Mode.TECHNIQUES:
+        document |= techniques.measure(size, say)
+    elif mode is Mode.CAPTURE:
+        document |= _capture(workload, size, order, names, say)
+    elif mode is Mode.BACKLOG:
+        document |= _backlog(workload, size, order, names, say)
+    else:
+        document |= _apart(workload, mode, size, order, names, say)
+    document["summary"] = summary(document["rounds"])
+    return document
+
+
+def failure(workload: Workload, order: Order, text: str, clock: Clock | None = None) -> Document:
+    """The document of a run that came to nothing; `text` says why."""
+    return {
+        **_head(workload, order.mode_of(workload), (clock or SystemClock()).now()),
+        "failed": text,
+        "sides": [],
+        "rounds": [],
+        "summary": {},
+    }
+
+
+def _head(workload: Workload, mode: Mode, began: datetime) -> Document:
+    return {
         "format": FORMAT,
         "workload": workload.name,
         "description": workload.description,
         "mode": mode.value,
         "started_at": began.isoformat(timespec="seconds"),
         "machine": machine(),
-        "size": _size(workload, mode, size, order),
-        "sides": names,
-        "limits_ms": dict(workload.limits_ms),
     }
-    if mode is Mode.BACKLOG:
-        document |= _backlog(workload, size, order, names, say)
-    else:
-        document |= _apart(workload, mode, size, order, names, say)
-    document["summary"] = summary(document["rounds"])
-    return document
 
 
 def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
@@ -95,16 +123,32 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
     if mode is Mode.SUSTAINED:
         steady_ones = {"rate": size.rate, "waits_per_s": order.waits, "warm_up_s": order.warm_up}
         return {"scale": size.scale, "seconds": size.seconds, "rounds": size.rounds, **steady_ones}
+    if mode is Mode.TECHNIQUES:
+        return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "seconds_each": size.seconds}
     return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds}
 
 
 def _backlog(
     workload: Workload, size: Size, order: Order, names: Sequence[str], say: Callable[[str], None]
 ) -> Document:
-    with Stage(workload, size.scale, names, say) as stage:
+    with Stage(workload, size.scale, names, say, rest_s=order.rest_s) as stage:
         settings = _settings(stage)
         rounds = backlog.rounds(stage, size.amount, size.rounds, say)
         return {"clusters": settings, "rounds": rounds, "checks": _checks(stage, order, say)}
+
+
+def _capture(
+    workload: Workload, size: Size, order: Order, names: Sequence[str], say: Callable[[str], None]
+) -> Document:
+    with Stage(workload, size.scale, names, say, side_of=capture.side, rest_s=order.rest_s) as stage:
+        settings = {"source": stage.settings(), "load": _LOAD}
+        decoding = capture.Decoding(stage)
+        rounds = backlog.rounds(stage, size.amount, size.rounds, say, decoding.behind)
+    return {
+        "clusters": settings,
+        "rounds": rounds,
+        "checks": {"equal": not decoding.wrong, "wrong": decoding.wrong},
+    }
 
 
 def _apart(
@@ -115,7 +159,7 @@ def _apart(
     settings: Document = {}
     checks: Document = {}
     for name in names:
-        with Stage(workload, size.scale, [name], say) as stage:
+        with Stage(workload, size.scale, [name], say, rest_s=order.rest_s) as stage:
             settings = settings or _settings(stage)
             if mode is Mode.LIVE:
                 watching.warm_up(stage, size.amount)
@@ -139,7 +183,7 @@ def _settings(stage: Stage) -> Document:
     return {
         "source": stage.settings(),
         "subscriber": {**SUBSCRIBER_SETTINGS, "same_settings_as_source": True, "streaming": "on"},
-        "load": "backlogs of pgbench are written with synchronous_commit = off, everything else as the source is set",
+        "load": _LOAD,
     }
 
 
@@ -156,13 +200,19 @@ def _checks(stage: Stage, order: Order, say: Callable[[str], None]) -> Document:
 
 
 def good(document: Document) -> bool:
-    """Whether what was compared was equal, every wait was answered, and ours were within the workload's limits."""
+    """Whether it was measured, what was compared was equal, every wait was answered, and ours were within the workload's limits."""
     checks = document.get("checks") or {}
     sides = [side for round_ in document["rounds"] for side in round_["sides"].items() if "waits" in side[1]]
     failed = any(side["waits"]["failed"] or not side["waits"]["count"] for _, side in sides)
+    measured = "failed" not in document
+    return measured and checks.get("equal", True) and not checks.get("wrong") and not failed and not late(document)
+
+
+def late(document: Document) -> dict[str, float]:
+    """The limit of every percentile of our waits that was above it in any round, by name."""
+    ours = [round_["sides"][PENSTOCK] for round_ in document["rounds"] if PENSTOCK in round_["sides"]]
     limits = (document.get("limits_ms") or {}).items()
-    late = any(side["waits"][key] > most for name, side in sides if name == PENSTOCK for key, most in limits)
-    return checks.get("equal", True) and not checks.get("wrong") and not failed and not late
+    return {key: most for key, most in limits if any(side["waits"][key] > most for side in ours if "waits" in side)}
 
 
 def outline(side: Document) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-_OURS, _THEIRS, _INK, _RULE = "#2a78d6", "#898781", "#52514e", "#c3c2b7"
+_OURS, _THEIRS, _INK, _RULE, _PAPER = "#2a78d6", "#898781", "#52514e", "#c3c2b7", "#fcfcfb"
 _COLOURS = {"penstock": _OURS, "native": _THEIRS}
-_LABEL, _WIDTH, _ROW, _TOP, _VALUE = 150, 420, 28, 56, 70
+_NAMES = {"penstock": "Penstock", "native": "PostgreSQL"}
+_LABEL, _WIDTH, _ROW, _TOP, _VALUE = 150, 420, 28, 56, 90
+_WIDE_LABEL, _LOW_ROW = 350, 22
 
 
 def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: float, unit: str = "") -> str:
@@ -19,28 +22,31 @@ def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: fl
         y, length = _TOP + row * _ROW, value / most * _WIDTH
         parts.append(_text(_LABEL - 8, y + 15, name, anchor="end"))
         parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="20" rx="2" fill="{_OURS}"/>')
-        parts.append(_text(_LABEL + length + 6, y + 15, f"{value:.2f}{unit}"))
     at, bottom = _LABEL + rule / most * _WIDTH, _TOP + _ROW * len(values)
     parts.append(
         f'<line x1="{at:.1f}" y1="{_TOP - 6}" x2="{at:.1f}" y2="{bottom}" stroke="{_INK}" stroke-dasharray="3 3"/>'
     )
     parts.append(_text(at, bottom + 14, f"{rule:g}{unit}", anchor="middle"))
+    for row, (_, value) in enumerate(values):
+        text = f"{value:.2f}{unit}"
+        parts.append(_text(_LABEL + value / most * _WIDTH + 6, _TOP + row * _ROW + 15, text, halo=True))
     return _whole(parts)
 
 
 def pairs(title: str, note: str, rows: Sequence[tuple[str, Mapping[str, float]]], *, unit: str) -> str:
-    """Horizontal bars for each side below one label; all on one scale from zero."""
+    """Horizontal bars for each side below one label; all on one scale from zero. Small values keep three digits."""
     most = max((value for _, sides in rows for value in sides.values()), default=0.0) or 1.0
     count = sum(len(sides) for _, sides in rows)
-    parts = _head(title, note, _TOP + 18 * count + 10 * len(rows) + 12)
-    y = _TOP
+    parts = _head(title, note, _TOP + 16 + 18 * count + 10 * len(rows) + 4)
+    parts += _legend([name for _, sides in rows for name in sides])
+    y = _TOP + 16
     for label, sides in rows:
         parts.append(_text(_LABEL - 8, y + 12, label, anchor="end"))
         for name, value in sides.items():
             length = value / most * _WIDTH
             colour = _COLOURS.get(name, _RULE)
             parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="14" rx="2" fill="{colour}"/>')
-            parts.append(_text(_LABEL + length + 6, y + 12, f"{value:,.0f} {unit}"))
+            parts.append(_text(_LABEL + length + 6, y + 12, f"{_short(value)} {unit}"))
             y += 18
         y += 10
     return _whole(parts)
@@ -52,10 +58,11 @@ def lines(title: str, note: str, curves: Sequence[tuple[str, Sequence[tuple[floa
     right, top = max((x for x, _ in points), default=0.0) or 1.0, max((y for _, y in points), default=0.0) or 1.0
     left, height = 70, 180
     width = _LABEL + _WIDTH - left
-    parts = _head(title, note, _TOP + height + 30)
-    bottom = _TOP + height
-    parts.append(f'<path d="M{left} {_TOP}V{bottom}H{left + width}" fill="none" stroke="{_RULE}"/>')
-    parts.append(_text(left - 6, _TOP + 5, f"{top:,.0f} {unit}", anchor="end"))
+    begin = _TOP + 16
+    parts = [*_head(title, note, begin + height + 30), *_legend([name for name, _ in curves])]
+    bottom = begin + height
+    parts.append(f'<path d="M{left} {begin}V{bottom}H{left + width}" fill="none" stroke="{_RULE}"/>')
+    parts.append(_text(left - 6, begin + 5, f"{top:,.0f} {unit}", anchor="end"))
     parts.append(_text(left - 6, bottom, "0", anchor="end"))
     parts.append(_text(left + width, bottom + 16, f"{right:,.0f} s", anchor="end"))
     for name, curve in curves:
@@ -66,19 +73,59 @@ def lines(title: str, note: str, curves: Sequence[tuple[str, Sequence[tuple[floa
     return _whole(parts)
 
 
-def _head(title: str, note: str, height: float) -> list[str]:
-    width = _LABEL + _WIDTH + _VALUE
+def powers(title: str, note: str, values: Sequence[tuple[str, float]]) -> str:
+    """A dot for each value on a scale of powers of ten, from the one below the smallest to the one above the largest."""
+    known = [value for _, value in values if value > 0]
+    low = math.floor(math.log10(min(known, default=1.0)))
+    high = max(low + 1, math.ceil(math.log10(max(known, default=10.0))))
+    bottom = _TOP + _LOW_ROW * len(values)
+    parts = _head(title, note, bottom + 28, label=_WIDE_LABEL)
+
+    def across(value: float) -> float:
+        return _WIDE_LABEL + (math.log10(value) - low) / (high - low) * _WIDTH
+
+    for power in range(low, high + 1):
+        x = across(10.0**power)
+        parts.append(f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom}" stroke="{_RULE}"/>')
+        parts.append(_text(x, bottom + 16, f"{10**power:,}", anchor="middle"))
+    for row, (name, value) in enumerate(values):
+        y = _TOP + row * _LOW_ROW + 6
+        parts.append(_text(_WIDE_LABEL - 12, y + 4, name, anchor="end"))
+        if value > 0:
+            parts.append(f'<circle cx="{across(value):.1f}" cy="{y}" r="5" fill="{_OURS}"/>')
+            parts.append(_text(across(value) + 9, y + 4, _short(value), halo=True))
+    return _whole(parts)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _legend(names: Sequence[str]) -> list[str]:
+    """A square and a name for each side, in the order of their first appearance."""
+    parts, x = [], 12
+    for name in dict.fromkeys(names):
+        parts.append(f'<rect x="{x}" y="{_TOP - 8}" width="10" height="10" rx="2" fill="{_COLOURS.get(name, _RULE)}"/>')
+        parts.append(_text(x + 15, _TOP + 1, _NAMES.get(name, name)))
+        x += 90
+    return parts
+
+
+def _head(title: str, note: str, height: float, *, label: int = _LABEL) -> list[str]:
+    width = label + _WIDTH + _VALUE
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height:g}" width="{width}" height="{height:g}"'
         ' font-family="system-ui, sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height:g}" fill="#fcfcfb"/>',
+        f'<rect width="{width}" height="{height:g}" fill="{_PAPER}"/>',
         f'<text x="12" y="20" font-size="14" font-weight="600" fill="#0b0b0b">{escape(title)}</text>',
         _text(12, 38, note),
     ]
 
 
-def _text(x: float, y: float, text: str, *, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{_INK}">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, *, anchor: str = "start", halo: bool = False) -> str:
+    """`halo`: readable where it crosses a line."""
+    more = f' stroke="{_PAPER}" stroke-width="3" paint-order="stroke"' if halo else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{_INK}"{more}>{escape(text)}</text>'
 
 
 def _whole(parts: list[str]) -> str:

@@ -39,7 +39,6 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
     finally:
         usage = sampler.stop()
     log = volume(stage.source, before, reached)
-    million = made.row_changes / 1e6
     return {
         "transactions": made.transactions,
         "row_changes": made.row_changes,
@@ -49,7 +48,7 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
         "rows_per_s": round(made.row_changes / (visible - began), 1),
         "log": {"bytes": log.total, "full_page_image_bytes": log.images, "measured_with": "pg_waldump"},
         "source_spilled_mb": round((stage.spilled_bytes(side) - spilled) / 1e6, 1),
-        "cpu_s_per_million_rows_total": round(usage.document()["cpu_s_total"] / million, 3),
+        **usage.per_million(made.row_changes),
         "load_average": load_average(),
         **usage.document(),
     }

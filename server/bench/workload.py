@@ -30,6 +30,10 @@ class Mode(StrEnum):
     """Followed while it is written; the clock runs from the last commit."""
     IDLE = "idle"
     """Nothing is written at all."""
+    CAPTURE = "capture"
+    """A backlog is read and landed, and nothing applied."""
+    TECHNIQUES = "techniques"
+    """The target alone takes the same changes in different ways."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import traceback
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,6 +42,8 @@ class ModeName(StrEnum):
     SUSTAINED = "sustained"
     LIVE = "live"
     IDLE = "idle"
+    CAPTURE = "capture"
+    TECHNIQUES = "techniques"
 
 
 @bench.command("list")
@@ -73,7 +77,9 @@ def run(
     ] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="How often it is measured.")] = None,
     scale: Annotated[int | None, typer.Option("--scale", min=1, help="Size of the tables at the start.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", min=1, help="Sustained, idle: how long.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="Sustained, idle: how long. Techniques: each at most.")
+    ] = None,
     rate: Annotated[float | None, typer.Option("--rate", min=1, help="Sustained: transactions a second.")] = None,
     warm_up: Annotated[float, typer.Option("--warm-up", min=0, help="Sustained: seconds before.")] = 8.0,
     waits: Annotated[float, typer.Option("--waits", min=0.1, help="Sustained: waits a second.")] = 20.0,
@@ -124,11 +130,14 @@ def report(
 
 def _chosen(workload: str, order: Order) -> list[tuple[Workload, Order]]:
     """What to run; BadParameter where there is no such workload, or not in this mode."""
-    from server.bench.catalogue import WORKLOADS, everything  # noqa: PLC0415
+    from server.bench.catalogue import ONE_SIDED, WORKLOADS, everything  # noqa: PLC0415
     from server.bench.errors import BenchError  # noqa: PLC0415
 
     if workload == _ALL:
-        return [(one, replace(order, mode=mode)) for one, mode in everything(order.mode, quick=order.quick)]
+        chosen = everything(order.mode, quick=order.quick)
+        return [
+            (one, replace(order, mode=mode, against=order.against and mode not in ONE_SIDED)) for one, mode in chosen
+        ]
     if workload not in WORKLOADS:
         raise typer.BadParameter(f"there is no workload {workload}; there are {', '.join(WORKLOADS)} and {_ALL}")
     try:
@@ -139,31 +148,49 @@ def _chosen(workload: str, order: Order) -> list[tuple[Workload, Order]]:
 
 
 def _run_each(chosen: list[tuple[Workload, Order]], folder: Path) -> tuple[list[dict[str, Any]], bool]:
-    """Run one after the other; one that fails is told, and the next one runs."""
-    from server.bench import results, suite  # noqa: PLC0415
+    """Run one after the other. One that fails is told and leaves a document that says so, and the next one runs."""
+    from server.bench import budget, results, suite  # noqa: PLC0415
 
     documents: list[dict[str, Any]] = []
-    fine = True
-    for workload, order in chosen:
-        name = workload.name
-        try:
-            document = suite.run(workload, order, _say)
-        except suite.FAILURES as error:
-            told = "\n".join([str(error), *getattr(error, "__notes__", [])])
-            err.print(f"[bold red]{name} could not be measured[/]\n{escape(told)}")
-            fine = False
-            continue
+    fine, began = True, monotonic()
+    _say(budget.plan(chosen))
+    for number, (workload, order) in enumerate(chosen, start=1):
+        begins = monotonic()
+        document = _measured(workload, order)
+        document["took_s"] = round(monotonic() - begins, 1)
         documents.append(document)
         good = suite.good(document)
         fine = fine and good
-        err.print(
-            f"{name}: {'' if good else '[bold red]not good:[/] see '}{escape(str(results.write(folder, document)))}"
-        )
+        written = escape(str(results.write(folder, document)))
+        err.print(f"{workload.name}: {'' if good else '[bold red]not good:[/] see '}{written}")
+        rest = sum(budget.seconds(*one) for one in chosen[number:])
+        took, thought, so_far = document["took_s"], budget.seconds(workload, order), monotonic() - began
+        times = [budget.clock(each) for each in (took, thought, so_far, rest)]
+        _say("{}: took {} of about {}; {} since the start, about {} to go".format(workload.name, *times))
     return documents, fine
 
 
+def _measured(workload: Workload, order: Order) -> dict[str, Any]:
+    """The document of a run, or of its failure. What is not expected to fail is a fault of the suite, and told with its place."""
+    from server.bench import suite  # noqa: PLC0415
+
+    try:
+        return suite.run(workload, order, _say)
+    except suite.FAILURES as error:
+        told = "\n".join([str(error), *getattr(error, "__notes__", [])])
+    except Exception as error:  # the others are measured all the same
+        told = "".join(traceback.format_exception(error))
+    err.print(f"[bold red]{workload.name} could not be measured[/]\n{escape(told)}")
+    return suite.failure(workload, order, told)
+
+
+_BEGAN = monotonic()
+
+
 def _say(line: str) -> None:
-    err.print(f"[dim]{escape(line)}[/]")
+    from server.bench.budget import clock  # noqa: PLC0415
+
+    err.print(f"[dim]{clock(monotonic() - _BEGAN):>5} {escape(line)}[/]")
 
 
 def _mode(name: ModeName | None) -> Any:

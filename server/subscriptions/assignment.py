@@ -27,6 +27,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
     row = lookup.get(session, name)
     ends = connections.by_ids(session, [row.source_id, row.target_id])
     queue = QueuePolicy.model_validate(row.queue)
+    capture = CapturePolicy.model_validate(row.capture)
     return {
         "name": row.name,
         "epoch": row.epoch,
@@ -37,7 +38,8 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "desired": row.desired_state,
         "queue_mode": queue.mode.value,
         "queue_budget_bytes": queue.budget_bytes,
-        "slot_budget_bytes": CapturePolicy.model_validate(row.capture).slot_budget_bytes,
+        "slot_budget_bytes": capture.slot_budget_bytes,
+        "guard": capture.guard.model_dump(),
         "batch": BatchBody.model_validate(row.batch).model_dump(),
     }
 

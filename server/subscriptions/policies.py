@@ -3,19 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from engine.model.subscription import BatchPolicy, QueueMode, SubscriptionSpec
+from engine.model.subscription import BatchPolicy, GuardPolicy, QueueMode, SubscriptionSpec
 
 _BATCH = BatchPolicy()
+_GUARD = GuardPolicy()
 _SPEC: dict[str, Any] = {field.name: field.default for field in fields(SubscriptionSpec)}
 
 
 class _Policy(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class GuardBody(_Policy):
+    """From which share of its budget on the slot's log calls for what; in this order."""
+
+    warn_share: float = Field(default=_GUARD.warn_share, gt=0, le=1, description="An event warns.")
+    persist_share: float = Field(
+        default=_GUARD.persist_share, gt=0, le=1, description="A queue of mode `auto` is made durable."
+    )
+    stop_copies_share: float = Field(
+        default=_GUARD.stop_copies_share, gt=0, le=1, description="Copies and reloads are stopped until there is room."
+    )
+    name_transaction_share: float = Field(
+        default=_GUARD.name_transaction_share,
+        gt=0,
+        le=1,
+        description="An event names the open transaction on the source that holds the log.",
+    )
+    drop_slot_share: float = Field(
+        default=_GUARD.drop_slot_share,
+        gt=0,
+        le=1,
+        description="The slot is dropped where nothing else helped; all tables have to be reloaded.",
+    )
+    drop_slot: bool = Field(
+        default=_GUARD.drop_slot,
+        description="False: the slot is never dropped, and `max_slot_wal_keep_size` of the source is the last line.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> GuardBody:
+        shares = [
+            self.warn_share,
+            self.persist_share,
+            self.stop_copies_share,
+            self.name_transaction_share,
+            self.drop_slot_share,
+        ]
+        if shares != sorted(shares):
+            raise ValueError(
+                "warn, persist, stop_copies, name_transaction and drop_slot must not decrease in this order"
+            )
+        return self
 
 
 class CapturePolicy(_Policy):
@@ -25,8 +68,9 @@ class CapturePolicy(_Policy):
     slot_budget_bytes: int = Field(
         default=_SPEC["slot_budget_bytes"],
         ge=1024**2,
-        description="Log that may be held back on the source before it is told.",
+        description="Log that may be held back on the source; the shares of `guard` are of this.",
     )
+    guard: GuardBody = Field(default_factory=GuardBody)
 
 
 class BatchBody(_Policy):
@@ -48,20 +92,13 @@ class ApplyPolicy(_Policy):
     """How changes are applied. There is nothing to choose yet."""
 
 
-class QueueModeBody(StrEnum):
-    """Where the durable end of the queue is."""
-
-    MEMORY = QueueMode.MEMORY.value
-    PERSIST = QueueMode.PERSIST.value
-    AUTO = "auto"
-
-
 class QueuePolicy(_Policy):
     """How records wait between capture and target."""
 
-    mode: QueueModeBody = Field(
-        default=QueueModeBody(_SPEC["queue_mode"].value),
-        description="`memory`: the source is told what the target has; `persist`: what is safe in our files. `auto` comes later.",
+    mode: QueueMode = Field(
+        default=_SPEC["queue_mode"],
+        description="`memory`: the source is told what the target has; `persist`: what is safe in our files; `auto`: `persist` while"
+        " the slot's log needs it.",
     )
     budget_bytes: int = Field(
         default=_SPEC["queue_budget_bytes"], ge=64 * 1024**2, description="Disk space of the queue's files."

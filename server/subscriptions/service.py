@@ -15,12 +15,12 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.error_handlers import field_errors
-from server.errors import Conflict, FieldError, InvalidRequest, NotSupportedYet
+from server.errors import Conflict, FieldError, InvalidRequest
 from server.etags import check_if_match, new_stamp
 from server.events.service import record_event
 from server.subscriptions import lookup, repository
 from server.subscriptions.desire import declare_desired, slot_name
-from server.subscriptions.policies import POLICIES, QueueModeBody
+from server.subscriptions.policies import POLICIES
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
 from server.tables import service as tables
 from server.tables.body import TableBody, require_all_supported
@@ -46,7 +46,7 @@ def put(
     row = lookup.find_for_update(session, name)
     check_if_match(if_match, row)
     source, target = _endpoints(session, body.source, body.target)
-    policies = _supported(body.policies())
+    policies = body.policies()
     if row is None:
         return _create(session, name, body, source, target, policies, discovered), True
     row = lookup.get_changeable(session, name)
@@ -72,7 +72,7 @@ def patch(
         for policy in POLICIES
         if policy in body.model_fields_set
     }
-    redeclared = _set_policies(row, _supported(merged))
+    redeclared = _set_policies(row, merged)
     if body.tables is not None:
         target = connections.by_ids(session, [row.target_id])[row.target_id]
         redeclared |= _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
@@ -219,12 +219,6 @@ def _set_policies(row: SubscriptionRow, policies: Mapping[str, dict[str, Any]]) 
             setattr(row, policy, value)
             changed = True
     return changed
-
-
-def _supported(policies: Mapping[str, dict[str, Any]]) -> Mapping[str, dict[str, Any]]:
-    if policies.get("queue", {}).get("mode") == QueueModeBody.AUTO:
-        raise NotSupportedYet.at("/queue/mode", "The queue mode 'auto' is not supported yet.", "Use memory or persist.")
-    return policies
 
 
 def _merged_policy(policy: str, present: Mapping[str, Any], given: Mapping[str, JsonValue] | None) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from typing import Any
 import psycopg
 
 from server.cli.client import Document
+from tests.chaos import open_transactions
 
 ACCOUNTS = 200
 START_BALANCE = 1_000
-TABLES = ("checking", "savings", "entries", "labels", "scratch", "moves")
+TABLES = ("checking", "savings", "entries", "labels", "scratch", "moves", "vault")
 
 Connection = psycopg.Connection[Any]
 
@@ -44,13 +45,14 @@ INVARIANTS = (
     " coalesce((SELECT sum(amount) FROM entries), 0)::BIGINT,"
     " (SELECT count(*) FROM entries) - 2 * (SELECT count(DISTINCT move) FROM entries),"
     " (SELECT count(*) FROM labels), (SELECT count(*) FROM checking), (SELECT count(*) FROM savings),"
-    " (SELECT count(*) FROM checking) - (SELECT count(*) FROM checking WHERE length(statement) = 3200)"
+    " (SELECT count(*) FROM checking) - (SELECT count(*) FROM checking WHERE length(statement) = 3200),"
+    f" {open_transactions.INVARIANTS}"
 )
-EXPECTED = [2 * ACCOUNTS * START_BALANCE, 0, 0, ACCOUNTS, ACCOUNTS, ACCOUNTS, 0]
+EXPECTED = [2 * ACCOUNTS * START_BALANCE, 0, 0, ACCOUNTS, ACCOUNTS, ACCOUNTS, 0, *open_transactions.EXPECTED]
 
 
 def create(connection: Connection) -> None:
-    connection.execute(_DDL.encode())
+    connection.execute((_DDL + open_transactions.DDL).encode())
 
 
 def subscription_tables() -> list[Document]:

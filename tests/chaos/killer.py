@@ -1,4 +1,4 @@
-"""Kills one part at a time, and tells when the copy has gone on after it."""
+"""Kills one part at a time, or changes the queue's mode, and tells when the copy has gone on after it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
 import psutil
 
-from server.cli.client import Document
+from server.cli.client import Document, NoServerError, ProblemError
 from tests.chaos.failpoint_kills import FailpointKills, NothingToKillError
 from tests.fixtures.rig import Rig
 
-Kind = Literal["engine", "log_reader", "spark_worker", "server", "source", "failpoint"]
-KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "source", "failpoint")
+Kind = Literal["engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode"]
+KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode")
 
 _RECOVERY_S = 120.0
+_PAUSED_S = 60.0
 _READER_MODULE = "engine.runtime.reader_main"
 
 
@@ -38,6 +40,7 @@ class Killer:
             "server": lambda: self._child("server"),
             "source": self._source,
             "failpoint": self._failpoints.kill,
+            "queue_mode": self._queue_mode,
         }
         return act[kind]()
 
@@ -77,6 +80,35 @@ class Killer:
         else:
             self._rig.postgres.restart("fast" if how == "fast" else "immediate")
         return {"how": how}
+
+    def _queue_mode(self) -> Document:
+        """To the other mode. It takes hold at the next start of the run: in this engine after a pause, or in the next engine."""
+        try:
+            before = str(self._rig.api.get(self._rig.path)["queue"]["mode"])
+            mode = "memory" if before == "persist" else "persist"
+            self._rig.api.patch(self._rig.path, {"queue": {"mode": mode}})
+            how = self._rng.choice(["pause", "kill"])
+            if how == "kill":
+                with suppress(NothingToKillError):  # an engine that is just starting gets the new mode all the same
+                    self._child("engine")
+                return {"mode": mode, "how": how}
+            self._rig.api.patch(self._rig.path, {"desired_state": "paused"})
+        except NoServerError as error:
+            raise NothingToKillError("the server is away") from error
+        except ProblemError as problem:
+            if problem.status < 500:
+                raise
+            raise NothingToKillError(problem.code) from problem
+        self._rig.until(lambda: self._state() == "paused", _PAUSED_S, "the subscription was paused")
+        self._rig.until(self._resumed, _PAUSED_S, "the subscription was to run again")
+        return {"mode": mode, "how": how}
+
+    def _state(self) -> str:
+        return str(self._rig.api.get(self._rig.path)["state"])
+
+    def _resumed(self) -> bool:
+        self._rig.api.patch(self._rig.path, {"desired_state": "running"})
+        return True
 
     def _readers(self) -> list[psutil.Process]:
         return [process for process in self._family() if _READER_MODULE in _command(process)]

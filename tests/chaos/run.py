@@ -1,8 +1,10 @@
 """Kills everything there is, again and again, under load, and looks whether anybody can tell from the copy.
 
-A round kills each kind once, in a random order. A kill counts only if a batch has been committed since the one before.
+A round kills each kind once, in a random order, and once it changes the queue's mode. A kill counts only if a batch has
+been committed since the one before. The load is many small transactions, and beside them large, aborted, interleaved,
+prepared and long ones. Memory of all our processes is summed each second, and may neither pass a bound nor grow.
 Readers ask the copy for its sums all the time; at cuts in between and at the end every row of every table is compared
-with the source. Even seeds keep the queue in `persist` mode, odd ones in `memory`. Any three seeds in a row begin with
+with the source. Even seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three seeds in a row begin with
 failpoints that are all of them together. Prints a JSON summary; a failure leaves the seed and the list of events in a
 file and exits with 1.
 """
@@ -27,10 +29,20 @@ from engine.runtime.clock import SystemClock
 from tests.chaos import bank
 from tests.chaos.failpoint_kills import ENVIRONMENT, FailpointKills, NothingToKillError, Schedule
 from tests.chaos.killer import KINDS, Killer, Kind
+from tests.chaos.memory import Memory
+from tests.chaos.open_transactions import OpenTransactions
 from tests.chaos.reader import Readers
 from tests.fixtures.rig import Rig
 
-_SETTINGS = {"logical_decoding_work_mem": "'64kB'", "log_min_messages": "warning"}
+_SETTINGS = {
+    "logical_decoding_work_mem": "'64kB'",
+    "max_prepared_transactions": "50",
+    # A slot's snapshot has room for as many aborted and open (sub)transactions as there may be connections; else the source refuses it.
+    "max_connections": "1000",
+    "log_min_messages": "warning",
+}
+_MEMORY_MB = 2_500.0
+_STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replication_slots"
 _CUT_EVERY_S = 60.0
 _CUT_LATEST_S = 150.0
 """While tables are copied anew a cut would have to wait for them; kills go on in their stead, but not for longer than this."""
@@ -42,7 +54,7 @@ _RESTART_PAUSE_S = 1.0
 class Run:
     """One run of a seed. `summary` at any time."""
 
-    def __init__(self, rig: Rig, failpoints: Path, seed: int, seconds: float) -> None:
+    def __init__(self, rig: Rig, failpoints: Path, seed: int, seconds: float, memory_mb: float) -> None:
         self.kills: Counter[str] = Counter()
         self.recoveries: dict[str, list[float]] = {kind: [] for kind in KINDS}
         self.uncounted: Counter[str] = Counter()
@@ -54,6 +66,9 @@ class Run:
         self._seconds = seconds
         self._rig = rig
         self._bank = bank.Bank(rig.connect, seed)
+        self._transactions = OpenTransactions(rig.connect, seed)
+        self._memory = Memory(self._pids, memory_mb)
+        self._streamed = 0
         self._readers = Readers(rig)
         self._schedule = Schedule(seed, self._rng)
         self._failpoints = FailpointKills(rig, failpoints, self._schedule, self._rng, lambda: self._readers.sums)
@@ -67,19 +82,32 @@ class Run:
         with self._rig.connect() as connection:
             bank.create(connection)
         self._bank.start()
-        self._rig.declare(bank.subscription_tables(), batch={"small_rows": 40}, queue={"mode": self._queue_mode})
-        self._rig.wait_live(len(bank.TABLES))
-        self._note("live")
-        self._readers.start()
-        self._began = monotonic()
+        with self._transactions.calm():
+            self._transactions.start()
+            self._begin()
         try:
             self._kill_for(self._seconds)
         finally:
             self._bank.stop()
+            self._transactions.stop()
             self._readers.stop()
         self._look()
         self._cut()
+        self._memory.stop()
         self._look()
+
+    def _begin(self) -> None:
+        """Everything is copied under the load, without the long transaction, which copies would wait for."""
+        self._rig.declare(bank.subscription_tables(), batch={"small_rows": 40}, queue={"mode": self._queue_mode})
+        self._rig.wait_live(len(bank.TABLES))
+        self._note("live")
+        self._readers.start()
+        self._memory.start()
+        self._began = monotonic()
+
+    def _pids(self) -> list[int]:
+        found = [self._rig.running.supervisor.pid(name) for name in ("server", "engine")]
+        return [pid for pid in found if pid is not None]
 
     @property
     def _queue_mode(self) -> str:
@@ -98,6 +126,9 @@ class Run:
             "cuts": self.cuts,
             "unequal_cuts": len(self.unequal),
             "moves": self._bank.moves,
+            "transactions": self._transactions.counts.document(),
+            "streamed_transactions": self._streamed,
+            "memory": self._memory.summary(),
             "sum_checks": self._readers.checks,
             "own_writes_seen": self._readers.waits,
             "unanswered": self._readers.unanswered,
@@ -144,8 +175,15 @@ class Run:
         return age > _CUT_LATEST_S or (age > _CUT_EVERY_S and self._failpoints.settled(len(bank.TABLES)))
 
     def _cut(self) -> None:
+        with self._transactions.calm():
+            self._failpoints.settle(len(bank.TABLES))
+            self._compare()
+        with self._rig.connect() as connection:
+            row = connection.execute(_STREAMED).fetchone()
+        self._streamed = max(self._streamed, int(row[0]) if row else 0)
+
+    def _compare(self) -> None:
         answers: list[dict[str, Any]] = []
-        self._failpoints.settle(len(bank.TABLES))
 
         def compared() -> bool:
             _, answer = self._rig.verify()
@@ -164,12 +202,14 @@ class Run:
         assert not self.unequal, "source and copy differ at a cut"
 
     def _look(self) -> None:
-        for failure in (self._bank.failure, self._readers.failure):
+        for failure in (part.failure for part in (self._bank, self._transactions, self._readers, self._memory)):
             if failure is not None:
                 raise AssertionError(f"a thread ended: {failure!r}") from failure
         if self._readers.violations:
             self._note("violations", found=self._readers.violations[:20])
         assert not self._readers.violations, f"seen on the copy: {self._readers.violations[0]}"
+        too_much = self._memory.found()
+        assert too_much is None, too_much
 
     @staticmethod
     def _now() -> datetime:
@@ -201,6 +241,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
     parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and transactions (1)")
+    parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()
     run: Run | None = None
@@ -210,7 +251,7 @@ def main() -> int:
             patch("server.cli.supervisor._PAUSE_MOST_S", _RESTART_PAUSE_S),
             Rig(durable=False, settings=_SETTINGS, extra={ENVIRONMENT: folder}) as rig,
         ):
-            run = Run(rig, Path(folder), options.seed, options.seconds)
+            run = Run(rig, Path(folder), options.seed, options.seconds, options.memory_mb)
             run.go()
     except Exception as error:
         notes = "; ".join(getattr(error, "__notes__", []))

@@ -114,7 +114,7 @@ class RoundTrip:
         seen = sum(record[:1] == b"R" for record in records)
         part = TablePart(_id(schema, "logged"), (schema,) * (1 + seen), ZERO)
         whole = LogRange(Ordinal(0), Ordinal(len(records)), Lsn(1))
-        block = BlockRef("memory", 0, 0, 0, Ordinal(0), len(records))
+        block = BlockRef("memory", 0, sum(map(len, records)), 0, Ordinal(0), len(records))
         task = TaskDescriptor(
             SUBSCRIPTION, Epoch(1), BatchId(1), 1, 0, 1, (whole,), (block,), (part,), staging="unused"
         )

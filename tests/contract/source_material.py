@@ -235,7 +235,7 @@ class Tail:
         assert chunk.wal_end >= self.wal_end
         self.wal_end = chunk.wal_end
         first, count = self.records, len(chunk.offsets) - 1
-        block = BlockRef(f"chunk {first}", 0, 0, 0, Ordinal(first), count)
+        block = BlockRef(f"chunk {first}", 0, len(chunk.data), 0, Ordinal(first), count)
         if count:
             self._blocks[block.path] = (block, np.array(chunk.data), np.array(chunk.offsets))
         controls = np.array(chunk.controls)

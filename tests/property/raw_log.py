@@ -83,7 +83,7 @@ class RawLog:
         data, offsets = pgoutput.pack(new)
         controls, self._stream = find_controls(data, offsets, self._stream)
         controls["ordinal"] += first
-        block = BlockRef(f"block{first}", 0, 0, 0, Ordinal(first), len(new))
+        block = BlockRef(f"block{first}", 0, len(data), 0, Ordinal(first), len(new))
         self.blocks.append(block)
         self.held[block.path] = (data, offsets)
         self.borders += list(accumulate(map(len, new), initial=self.borders[-1]))[1:]

@@ -11,6 +11,7 @@ from sqlmodel import select
 
 from engine.link.messages import Assign
 from engine.model.position import Lsn
+from engine.model.subscription import QueueMode
 from engine.model.subscription_state import SubscriptionState
 from server.db.models.outbox import OutboxRow
 from server.engines.gateway import EngineUnavailable
@@ -98,7 +99,8 @@ def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> No
         ({"desired_state": "asleep"}, ["/desired_state"]),
         ({"batch": {"max_age": 5}}, ["/batch/max_age"]),
         ({"batch": {"max_age_ms": 0}}, ["/batch/max_age_ms"]),
-        ({"queue": {"mode": "auto"}}, ["/queue/mode"]),
+        ({"capture": {"guard": {"warn_share": 0.9}}}, ["/capture/guard"]),
+        ({"capture": {"guard": {"drop_slot_share": 1.5}}}, ["/capture/guard/drop_slot_share"]),
         ({"queue": {"mode": "tape"}}, ["/queue/mode"]),
         ({"capture": {"kind": "trigger"}}, ["/capture/kind"]),
         ({"apply": {"x": 1}}, ["/apply/x"]),
@@ -141,8 +143,17 @@ def test_what_the_engine_does_not_follow_is_refused(
         assert [row["name"] for row in client.get(f"{URL}/s/tables").json()["items"]] == ["orders"]
 
 
-def test_queue_mode_auto_comes_later(client: TestClient) -> None:
-    assert client.put(f"{URL}/s", json={**BODY, "queue": {"mode": "auto"}}).json()["code"] == "not_supported_yet"
+def test_queue_mode_auto_and_the_guards_shares_reach_the_engine(client: TestClient, app: FastAPI) -> None:
+    guard = {"warn_share": 0.1, "drop_slot": False}
+    changed = {**BODY, "queue": {"mode": "auto"}, "capture": {"guard": guard}}
+    assert client.put(f"{URL}/s", json=changed).status_code == 201
+    shown = client.get(f"{URL}/s").json()
+    assert (shown["queue"]["mode"], shown["capture"]["guard"]["persist_share"]) == ("auto", 0.6)
+    assert client.patch(f"{URL}/s", json={"capture": {"guard": {"warn_share": 0.9}}}).status_code == 422
+    with app.state.database.read() as session:
+        spec = Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
+    assert spec.queue_mode is QueueMode.AUTO
+    assert (spec.guard.warn_share, spec.guard.drop_slot, spec.guard.drop_slot_share) == (0.1, False, 0.95)
 
 
 def found(*tables: tuple[str, str, list[str], str]) -> dict[str, Any]:
@@ -246,7 +257,7 @@ def test_patch_merges_policies(client: TestClient) -> None:
     assert (body["batch"]["max_age_ms"], body["batch"]["tasks"], body["batch"]["max_bytes"]) == (200, 4, 1048576)
     wrong = client.patch(f"{URL}/s", json={"batch": {"max_bites": 1}})
     assert [error["pointer"] for error in wrong.json()["errors"]] == ["/batch/max_bites"]
-    assert client.patch(f"{URL}/s", json={"batch": None}).json()["batch"]["tasks"] == 2
+    assert client.patch(f"{URL}/s", json={"batch": None}).json()["batch"]["tasks"] == 1
 
 
 def test_etag_follows_the_declaration_only(client: TestClient, app: FastAPI) -> None:

@@ -28,7 +28,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRunner]:
-    made = SparkRunner("local[2]", "runner-test", tmp_path_factory.mktemp("spark"), modules=("numpy",))
+    made = SparkRunner("local[2]", "runner-test", tmp_path_factory.mktemp("spark"))
     made.start()
     assert made.wait_ready(180)
     yield made

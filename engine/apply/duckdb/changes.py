@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from engine.apply.duckdb.identifiers import folded, quoted
+from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.types import equal_means_identical, fits, staged_as
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
@@ -17,7 +17,6 @@ from engine.model.identity import TableId
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind, ValueType, value_type
 
-_STAGED = "__penstock_staged"
 _COMPLETED = "__penstock_completed"
 _ASIDE = "__penstock_aside"
 
@@ -45,13 +44,19 @@ class Place:
         return [names.index(name) for name in self.schema.key]
 
 
-def apply_changes(connection: Any, place: Place, changes: Sequence[TableChanges]) -> int:
-    """Apply every bucket's changes; returns the number of rows inserted and deleted.
+def apply_changes(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> int:
+    """Apply every piece's changes, one piece after another; returns the number of rows inserted and deleted.
 
-    Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
-    they are from. Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
+    Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
     """
     _refuse_faults(place, changes)
+    pieces = sorted({c.piece for c in changes})
+    return sum(_apply_piece(connection, place, [c for c in changes if c.piece == piece]) for piece in pieces)
+
+
+def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> int:
+    """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
+    they are from."""
     partials = _joined([c.partials for c in changes])
     deletes = _joined([c.deletes for c in changes])
     inserts = _joined([c.inserts for c in changes])
@@ -73,7 +78,7 @@ def apply_changes(connection: Any, place: Place, changes: Sequence[TableChanges]
     return touched
 
 
-def check_key(connection: Any, place: Place) -> None:
+def check_key(connection: StagingConnection, place: Place) -> None:
     """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) where the key does not tell the table's rows apart. Reads the whole key."""
     keys = [place.columns[i] for i in place.key]
     if not keys:
@@ -93,24 +98,14 @@ def check_key(connection: Any, place: Place) -> None:
         raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, place.table, detail)
 
 
-def insert_rows(connection: Any, place: Place, rows: Any) -> int:
+def insert_rows(connection: StagingConnection, place: Place, rows: Any) -> int:
     """Insert staged rows with columns c0 … cn; returns their number."""
     names = [f"c{i}" for i in range(len(place.columns))]
     _require_form(place, rows, names, place.values)
     staged = ", ".join(staged_as(f"s.{name}", value) for name, value in zip(names, place.values, strict=True))
-    with staging(connection, rows) as source:
+    with connection.staged(rows) as source:
         sql = f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) SELECT {staged} FROM {source} AS s"
         return int(connection.execute(sql).fetchall()[0][0])
-
-
-@contextmanager
-def staging(connection: Any, rows: Any) -> Iterator[str]:
-    """Let the connection, and only it, see Arrow rows under the name that this yields."""
-    connection.register(_STAGED, rows)
-    try:
-        yield _STAGED
-    finally:
-        connection.unregister(_STAGED)
 
 
 def identical(left: str, right: str, value: ValueType) -> str:
@@ -123,7 +118,7 @@ def identical(left: str, right: str, value: ValueType) -> str:
     return f"{equal} AND signbit({left}) IS NOT DISTINCT FROM signbit({right})"
 
 
-def _complete(connection: Any, place: Place, partials: Any) -> None:
+def _complete(connection: StagingConnection, place: Place, partials: Any) -> None:
     """Make the temporary table of rows whose unset columns hold what the existing row holds."""
     columns = [f"c{i}" for i in range(len(place.columns))]
     keys = [f"k{j}" for j in range(len(place.key))]
@@ -134,7 +129,7 @@ def _complete(connection: Any, place: Place, partials: Any) -> None:
         given = staged_as(f"s.c{i}", value)
         expression = f"CASE WHEN s.u{i} THEN t.{name} ELSE {given} END" if f"u{i}" in present else given
         parts.append(f"{expression} AS c{i}")
-    with staging(connection, partials) as source:
+    with connection.staged(partials) as source:
         sql = (
             f"CREATE TEMP TABLE {_COMPLETED} AS SELECT {', '.join(parts)}"
             f" FROM {source} AS s JOIN {place.qualified} AS t ON {_on_key(place)}"
@@ -144,14 +139,14 @@ def _complete(connection: Any, place: Place, partials: Any) -> None:
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
 
-def _delete(connection: Any, place: Place, deletes: Any) -> int:
+def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
     if place.schema.mode is KeyMode.BAG:
         return _delete_copies(connection, place, deletes)
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
     keys = [f"k{j}" for j in range(len(place.key))]
     _require_form(place, deletes, keys, [place.values[i] for i in place.key])
-    with staging(connection, deletes) as source:
+    with connection.staged(deletes) as source:
         sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {_on_key(place)}"
         found = int(connection.execute(sql).fetchall()[0][0])
     if found != deletes.num_rows:
@@ -159,7 +154,7 @@ def _delete(connection: Any, place: Place, deletes: Any) -> int:
     return found
 
 
-def _delete_copies(connection: Any, place: Place, deletes: Any) -> int:
+def _delete_copies(connection: StagingConnection, place: Place, deletes: Any) -> int:
     """Delete n of the rows that are identical to each image; which of them makes no difference."""
     columns = [f"c{i}" for i in range(len(place.columns))]
     _require_form(place, deletes, columns, place.values)
@@ -172,7 +167,7 @@ def _delete_copies(connection: Any, place: Place, deletes: Any) -> int:
         identical(f"t.{name}", staged_as(f"s.c{i}", value), value)
         for i, (name, value) in enumerate(zip(names, place.values, strict=True))
     )
-    with staging(connection, deletes.append_column("image", pa.array(range(deletes.num_rows), pa.int64()))) as source:
+    with connection.staged(deletes.append_column("image", pa.array(range(deletes.num_rows), pa.int64()))) as source:
         sql = (
             f"DELETE FROM {place.qualified} WHERE rowid IN (SELECT r FROM ("
             f"SELECT t.rowid AS r, s.n AS n, row_number() OVER (PARTITION BY s.image ORDER BY t.rowid) AS nth"
@@ -194,10 +189,21 @@ def _on_key(place: Place) -> str:
 
 def _joined(tables: Sequence[Any | None]) -> Any | None:
     """All buckets' rows as one table, without copying them; None where there are none. Missing `u` columns become NULL."""
-    filled = [table for table in tables if table is not None and table.num_rows > 0]
+    filled = [rows for table in tables if table is not None and (rows := _rows(table)).num_rows > 0]
     if not filled:
         return None
     return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
+
+
+def _rows(table: Any) -> Any:
+    """Rows as they are, or mapped from the file that they lie in: its pages are held only for as long as the rows are."""
+    if not isinstance(table, str):
+        return table
+    try:
+        with pa.memory_map(table, "r") as file:
+            return pa.ipc.open_file(file).read_all()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise EngineFault(FaultKind.SPARK_FAILED, table, "a staged result cannot be read") from error
 
 
 def _refuse_faults(place: Place, changes: Sequence[TableChanges]) -> None:

@@ -16,6 +16,7 @@ from engine.apply.duckdb import probe
 from engine.apply.duckdb.errors import fault_of, is_disk_full
 from engine.apply.duckdb.identifiers import literal
 from engine.apply.duckdb.settings import DuckDbSettings
+from engine.apply.duckdb.staging import StagingConnection
 from engine.model.fault import EngineFault, FaultKind
 
 _PROBE_SECONDS = 10.0
@@ -40,7 +41,7 @@ class Database:
         self._readers: set[Any] = set()
         self._closed = False
         self._root = _connect(path, settings)
-        self.writer = self._root.cursor()
+        self.writer = StagingConnection(self._root.cursor())
         self.catalog = str(self.writer.execute("SELECT current_database()").fetchall()[0][0])
 
     @contextmanager

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from engine.apply.duckdb.changes import Place, identical, insert_rows
 from engine.apply.duckdb.identifiers import qualified, quoted
+from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.types import duckdb_type, equal_means_identical
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
@@ -65,8 +66,9 @@ class DuckDbReader:
         schema = record.schema
         place = _Staging(record)
         total = 0
+        connection = StagingConnection(self._connection)
         for table in _in_chunks(source):
-            total += insert_rows(self._connection, place, table)
+            total += insert_rows(connection, place, table)
         return total if schema.columns else 0
 
 

@@ -8,6 +8,7 @@ are places in the buffer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -377,7 +378,9 @@ class PgOutputScanner:
         found, bad = _scan_all(data, offsets, places, targets, out)
         if bad >= 0:
             raise _unreadable(int(first[bad]))
-        return ScannedChanges(data, *(column[:found] for column in out))
+        columns: list[Any] = [column[:found] for column in out]
+        writers = _writers(data, offsets, places)
+        return replace(ScannedChanges(data, *columns), xids=writers)
 
 
 def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
@@ -405,6 +408,29 @@ def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
     )
 
 
+@_kernel
+def _note_writers(data: Array, offsets: Array, low: int, high: int, found: Array) -> int:
+    """Write the transaction ids of row changes, each once per stretch; returns their number."""
+    count = 0
+    for i in range(low, high):
+        if data[offsets[i]] in (_T_INSERT, _T_UPDATE, _T_DELETE, _T_TRUNCATE):
+            xid = _be32(data, offsets[i] + 1)
+            if count == 0 or found[count - 1] != xid:
+                found[count] = xid
+                count += 1
+    return count
+
+
+def _writers(data: Array, offsets: Array, ranges: _Ranges) -> frozenset[int]:
+    """Who wrote what lies in the streamed ranges; their records have been found readable."""
+    writers: set[int] = set()
+    for r in np.flatnonzero(ranges.xid != 0).tolist():
+        low, high = int(ranges.low[r]), int(ranges.high[r])
+        found = np.empty(high - low, np.int64)
+        writers.update(np.unique(found[: _note_writers(data, offsets, low, high, found)]).tolist())
+    return frozenset(writers)
+
+
 def _unreadable(record: int) -> EngineFault:
     return EngineFault(FaultKind.LOG_UNREADABLE, "log", f"record {record} is not a message of the expected form")
 
@@ -416,3 +442,4 @@ def warm() -> None:
         for width in (np.int32, np.int64):
             find_controls(buffer, np.array([0, 1], width), 0)
         scanner.scan(buffer, np.array([0, 1], np.int64), np.zeros(1, np.int64), (), ())
+        _note_writers(buffer, np.array([0, 1], np.int64), 0, 1, np.empty(1, np.int64))

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -41,7 +41,8 @@ FROM pg_replication_slots s LEFT JOIN pg_stat_replication_slots t ON t.slot_name
 WHERE s.slot_name = %s
 """
 _OLDEST_OPEN = """
-SELECT who || ', open for ' || greatest(0, extract(epoch FROM clock_timestamp() - since))::bigint || ' s'
+SELECT who || ', open for ' || greatest(0, extract(epoch FROM clock_timestamp() - since))::bigint || ' s',
+       greatest(0, extract(epoch FROM clock_timestamp() - since))::float8
 FROM (
     SELECT 'pid ' || pid AS who, xact_start AS since
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
@@ -49,6 +50,12 @@ FROM (
     SELECT 'prepared transaction of ' || owner, prepared FROM pg_prepared_xacts
 ) AS open_transactions
 ORDER BY since LIMIT 1
+"""
+_RETAINED = """
+SELECT greatest(0, coalesce(max(pg_wal_lsn_diff(
+    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, restart_lsn
+)), 0))::bigint
+FROM pg_replication_slots WHERE slot_name = ANY(%s)
 """
 _READER = """
 SELECT s.active_pid, a.application_name, a.usename = current_user
@@ -65,11 +72,18 @@ def lasting(connector: Connector, slot: str) -> Iterator[ExportedSnapshot]:
 
 
 @contextmanager
-def temporary(connector: Connector, timeout_s: float) -> Iterator[ExportedSnapshot]:
-    """A slot for its snapshot only; both end with the block. Raises SOURCE_TIMEOUT where open transactions hold it up."""
+def temporary(connector: Connector, timeout_s: float, open_slots: set[str]) -> Iterator[ExportedSnapshot]:
+    """A slot for its snapshot only; both end with the block, in which `open_slots` names it.
+
+    Raises SOURCE_TIMEOUT where open transactions hold it up.
+    """
     with connector.open(replication=True) as connection:
         slot = f"penstock_tmp_{secrets.token_hex(8)}"
-        yield _create(connector, connection, slot, temporary=True, timeout_s=timeout_s)
+        open_slots.add(slot)
+        try:
+            yield _create(connector, connection, slot, temporary=True, timeout_s=timeout_s)
+        finally:
+            open_slots.discard(slot)
 
 
 def status(connector: Connector, slot: str) -> SlotStatus:
@@ -93,11 +107,20 @@ def status(connector: Connector, slot: str) -> SlotStatus:
     )
 
 
-def oldest_open(connector: Connector) -> str | None:
-    """The oldest transaction that has written and is still open: as `pid 123, open for 45 s`."""
+def oldest_open(connector: Connector) -> tuple[str, float] | None:
+    """The oldest transaction that has written and is still open: as `pid 123, open for 45 s`, and its age in seconds."""
     with connector.session() as connection:
         row = connection.execute(_OLDEST_OPEN).fetchone()
-    return str(row[0]) if row is not None else None
+    return (str(row[0]), float(row[1])) if row is not None else None
+
+
+def retained_by(connector: Connector, slots: Collection[str]) -> int:
+    """The most log in bytes that one of these slots holds back; 0 where there is none of them."""
+    if not slots:
+        return 0
+    with connector.session() as connection:
+        row = connection.execute(_RETAINED, [list(slots)]).fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def drop(connector: Connector, slot: str) -> list[str]:
@@ -214,7 +237,8 @@ def _cancel(pgconn: pq.abc.PGconn) -> None:
 
 def _who(connector: Connector) -> str:
     with contextlib.suppress(EngineFault):
-        return oldest_open(connector) or "none that can be seen"
+        found = oldest_open(connector)
+        return found[0] if found else "none that can be seen"
     return "the source does not say which"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from engine.capture.postgres_log import chunks, position, preflight, publications, slots
 from engine.capture.postgres_log.catalog import load_table, load_tables, schema_of
@@ -39,6 +40,8 @@ class PostgresSource:
         self._watch = TableWatch()
         self._publishing = threading.Lock()
         self._published: dict[TableName, int] | None = None
+        self._open_slots: set[str] = set()
+        """Temporary slots of snapshots that are open now."""
 
     def preflight(self, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
         """Findings; a database that cannot be reached is one as well."""
@@ -91,7 +94,7 @@ class PostgresSource:
         return slots.lasting(self._connector, slot)
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
-        return slots.temporary(self._connector, timeout_s)
+        return slots.temporary(self._connector, timeout_s, self._open_slots)
 
     def slot_status(self, slot: str) -> SlotStatus:
         return slots.status(self._connector, slot)
@@ -115,15 +118,26 @@ class PostgresSource:
                 # A table may have gone between the two looks; then it is the table's trouble and not the publication's.
                 changed = changed.joined(self._watch.examine(self._connector, tables))
                 faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
-        return GuardReading(
-            slot=slots.status(self._connector, slot),
+        return replace(
+            self.slot_reading(slot),
             publication_faults=faults,
             partition_faults=changed.faults,
             partition_rewrites=changed.rewrites,
             replaced=changed.replaced,
             marks=changed.marks,
-            oldest_open=slots.oldest_open(self._connector),
         )
+
+    def slot_reading(self, slot: str) -> GuardReading:
+        holder = slots.oldest_open(self._connector)
+        return GuardReading(
+            slot=slots.status(self._connector, slot),
+            oldest_open=holder[0] if holder else None,
+            oldest_open_s=holder[1] if holder else 0.0,
+            copy_retained_bytes=slots.retained_by(self._connector, tuple(self._open_slots)),
+        )
+
+    def drop_slot(self, slot: str) -> list[str]:
+        return slots.drop(self._connector, slot)
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
         self._watch.remember(marks)

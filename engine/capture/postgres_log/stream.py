@@ -26,6 +26,10 @@ _POUR_NAP_S = 0.010
 _POUR_BYTES = 16 * 1024
 """A read that brings this much tells that changes pour. The source sends, and wakes its reader, once per change: reading less often
 is what lets it go fast, and keeps chunks few. The first change after a pause is read at once, the rest of its transaction soon."""
+_FLOOD_NAP_S = 0.020
+_FLOOD_BYTES = 192 * 1024
+"""A read that brings this much tells that the source sends as fast as it can, a backlog for example."""
+_NAPS = ((_FLOOD_BYTES, _FLOOD_NAP_S), (_POUR_BYTES, _POUR_NAP_S), (0, _TRICKLE_NAP_S))
 
 _MOVED_STATUS_S = 1.0
 _IDLE_STATUS_S = 5.0
@@ -168,7 +172,7 @@ class PostgresLogStream:
             time.sleep(rest)
         self._last_read = time.monotonic()
         count = self._inbox.fill(self._transport)
-        self._nap = _POUR_NAP_S if count >= _POUR_BYTES else _TRICKLE_NAP_S
+        self._nap = next(nap for least, nap in _NAPS if count >= least)
         if count == 0:
             # A pause: whatever comes next is read as soon as it is there.
             self._nap = 0.0

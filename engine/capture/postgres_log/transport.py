@@ -24,6 +24,9 @@ from engine.capture.postgres_log.frames import MESSAGE_HEADER
 from engine.model.fault import EngineFault, FaultKind
 
 RECEIVE_BUFFER_BYTES = 8 * 1024 * 1024
+_LOCAL_BUFFER_BYTES = 128 * 1024
+"""The receive buffer towards a server on this machine. The source sends once per change. Where the buffer is full its kernel joins
+what it sends into large pieces; where there is room each change travels alone, which costs the source three times as much."""
 _SMALLEST_USEFUL = 4 * 1024 * 1024
 _RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 _SEND_TIMEOUT_S = 10.0
@@ -113,12 +116,14 @@ class RawSocket:
             except OSError as error:
                 raise _lost(error.strerror or "connection lost") from error
 
-    def enlarge(self) -> None:
-        """A fixed size ends the kernel's own growing of the buffer, so it is only set where it is larger than that would get."""
+    def size_buffer(self) -> None:
+        """A fixed size ends the kernel's own growing of the buffer, so a large one is only set where it is larger than that would get."""
         if self._socket.family == socket.AF_UNIX:
             return
         with contextlib.suppress(OSError, ValueError):
-            if int(_RMEM_MAX.read_text()) >= _SMALLEST_USEFUL:
+            if self._socket.getpeername()[0] == self._socket.getsockname()[0]:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LOCAL_BUFFER_BYTES)
+            elif int(_RMEM_MAX.read_text()) >= _SMALLEST_USEFUL:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     def release(self) -> None:
@@ -138,7 +143,7 @@ class _SocketTransport:
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
         self._raw = RawSocket(connection)
-        self._raw.enlarge()
+        self._raw.size_buffer()
         self.wait = self._raw.wait
         self.receive = self._raw.receive
 

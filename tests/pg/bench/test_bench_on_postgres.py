@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from server.bench import backlog
+from server.bench import backlog, suite
+from server.bench.capture import ReaderSide, ReceiverSide
 from server.bench.catalogue import WORKLOADS
-from server.bench.sides import NATIVE, until
+from server.bench.errors import BenchError
+from server.bench.sides import NATIVE, PENSTOCK, until
 from server.bench.source_log import position, volume
 from server.bench.stage import Stage
-from server.bench.workload import DATABASE
+from server.bench.workload import DATABASE, Table
 from server.demo.embedded import EmbeddedPostgres, server_folder
 
 pytestmark = pytest.mark.pg
@@ -98,3 +100,55 @@ def test_a_tiny_backlog_is_drained_and_everything_is_removed() -> None:
     assert said
     assert not folder.exists()
     assert not psutil.pid_exists(source)
+
+
+def test_the_log_reader_alone_lands_what_the_source_has_beside_pg_recvlogical() -> None:
+    said: list[str] = []
+    workload = WORKLOADS["capture-only"]
+    order = suite.Order(quick=True, against=True, amount=400, scale=1)
+    document = suite.run(workload, order, said.append)
+    (done,) = document["rounds"]
+    assert suite.good(document)
+    assert document["checks"] == {"equal": True, "wrong": []}
+    assert done["sides"][PENSTOCK]["landed"]["rows"] >= done["row_changes"] == 1600
+    assert done["decoding_alone"]["rows"] == done["sides"][PENSTOCK]["landed"]["rows"]
+    assert {"walsender", "log reader", "intake"} <= set(done["sides"][PENSTOCK]["cpu_s"])
+    assert set(done["sides"][NATIVE]["cpu_s"]) == {"walsender", "receiver"}
+    assert done["sides"][PENSTOCK]["sent_mb"] > 0
+    assert document["summary"]["ratio"]["median"] > 0
+
+
+def test_a_reader_that_cannot_start_says_why() -> None:
+    with pytest.raises(BenchError, match="the log reader did not start"):
+        side_at_a_closed_port()
+
+
+def side_at_a_closed_port() -> None:
+    folder = server_folder("penstock-test-pg-")
+    nobody = ReaderSide(EmbeddedPostgres(folder))  # never started: nothing listens at its port
+    try:
+        nobody.start([Table("marks")])
+    finally:
+        nobody.stop()
+        folder.rmdir()
+
+
+def test_a_receiver_that_ended_says_what_it_said(source: EmbeddedPostgres) -> None:
+    with source.connect(DATABASE) as connection:
+        connection.execute("CREATE TABLE marks (id bigint PRIMARY KEY)")
+    side = ReceiverSide(source)
+    try:
+        side.start([Table("marks")])
+        until(lambda: _active(source), 30, "it reads")
+        (member,) = [process for _, process in side.members()]
+        member.terminate()
+        with pytest.raises(BenchError, match="pg_recvlogical has ended"):
+            side.arm(1, "FFFFFFFF/0").result(30)
+    finally:
+        side.stop()
+        until(lambda: not _active(source), 30, "it has gone")
+        source.execute("SELECT pg_drop_replication_slot('native')", database=DATABASE)
+
+
+def _active(source: EmbeddedPostgres) -> bool:
+    return source.execute("SELECT active FROM pg_replication_slots WHERE slot_name = 'native'") == [(True,)]

@@ -36,9 +36,23 @@ def _drained(seconds: float, cpu: float) -> dict[str, Any]:
         "seconds": seconds,
         "rows_per_s": 1_600_000 / seconds,
         "log_gb_per_h": 144.0,
-        "cpu_s_per_million_rows": {"walsender": 1.5},
+        "transactions_per_s": 400_000 / seconds,
+        "cpu_s_per_million_rows": {"walsender": 1.5, "engine": cpu - 1.5},
         "cpu_s_per_million_rows_total": cpu,
+        "peak_pss_mb": {"walsender": 5.0, "engine": 900.0},
+        "written_mb": {"walsender": 0.0, "engine": 310.5},
         "peak_pss_mb_total": 900.0,
+    }
+
+
+def _read(seconds: float, cpu: float, reader: str) -> dict[str, Any]:
+    return {
+        **_drained(seconds, cpu),
+        "cpu_s_per_million_rows": {"walsender": 1.5, reader: cpu - 1.5},
+        "peak_pss_mb": {"walsender": 5.0, reader: 160.0},
+        "peak_pss_mb_total": 160.0,
+        "walsender_cpu_s": {"user": 1.6, "system": 0.8},
+        "sent_mb": 264.0,
     }
 
 
@@ -73,9 +87,29 @@ def _documents() -> list[dict[str, Any]]:
         {
             "row_changes": 1_600_000,
             "ratio": ratio,
+            "cpu_ratio": 6 / 11,
             "sides": {"penstock": _drained(10, 6), "native": _drained(10 * ratio, 11)},
         }
         for ratio in (2.25, 2.5, 2.0)
+    ]
+    reads = {
+        "row_changes": 1_600_000,
+        "ratio": 3.0,
+        "cpu_ratio": 0.5,
+        "sides": {"penstock": _read(2, 2, "log reader"), "native": _read(6, 4, "receiver")},
+        "decoding_alone": {"cpu_s_per_million_rows": 0.9},
+    }
+    ways = [
+        {
+            "technique": name,
+            "netted": netted,
+            "transactions_per_commit": 1000,
+            "row_changes": 4000,
+            "seconds": 4000 / rate,
+            "rows_per_s": rate,
+            "equal": True,
+        }
+        for name, netted, rate in (("a statement a change", False, 900.0), ("bulk delete and insert", True, 310_000.0))
     ]
     idle = {"seconds": 600.0, "cpu_percent_total": 2.5, "peak_pss_mb_total": 650.0, "memory_growth_mb": 0.5}
     return [
@@ -83,18 +117,51 @@ def _documents() -> list[dict[str, Any]]:
         _document("idle", "idle", [{"sides": {"penstock": idle}}], checks={}),
         _document("freshness", "sustained", [{"sides": {"penstock": _waits(60.0), "native": _waits(5.0)}}]),
         _document("tpcb", "backlog", drains, checks={"equal": False, "wrong": ["a sum differs"]}),
+        _document("capture-only", "capture", [reads], clusters={"source": CLUSTERS["source"]}),
+        _without_rounds("techniques", "techniques", techniques=ways, checks={"equal": True, "wrong": []}),
+        _without_rounds("tpcc", "backlog", failed="Traceback\nRuntimeError: the last line"),
     ]
+
+
+def _without_rounds(workload: str, mode: str, **more: Any) -> dict[str, Any]:
+    whole = _document(workload, mode, [{"sides": {}}], **more)
+    return {name: value for name, value in whole.items() if name != "clusters"} | {"rounds": [], "summary": {}}
 
 
 def test_the_page_and_its_plots_are_as_they_were(tmp_path: Path) -> None:
     files = report.write(tmp_path, _documents())
-    assert [f.name for f in files] == ["report.md", "ratios.svg", "waits.svg", "huge-transaction-memory.svg"]
+    plots = ["ratios.svg", "cpu.svg", "waits.svg", "huge-transaction-memory.svg", "techniques.svg"]
+    assert [f.name for f in files] == ["report.md", *plots]
     for file in files:
         golden = GOLDEN / f"{file.name}.txt"
         if os.environ.get("UPDATE_GOLDEN") == "1":
             golden.parent.mkdir(parents=True, exist_ok=True)
             golden.write_text(file.read_text())
         assert file.read_text() == golden.read_text()
+
+
+def test_what_could_not_be_measured_stands_before_all_tables() -> None:
+    page = report.markdown(_documents())
+    assert "- **tpcc (backlog): RuntimeError: the last line**" in page
+    assert page.index("Could not be measured") < page.index("Draining a backlog")
+
+
+def test_waits_above_their_limits_are_named() -> None:
+    late = _documents()[2] | {"limits_ms": {"p50_ms": 50.0, "p99_ms": 1000.0}}
+    page = report.markdown([late])
+    assert "**freshness: a p50 of ours was above its limit of 50 ms.**" in page
+    assert "p99 of ours" not in page
+
+
+def test_small_sizes_are_named_as_such() -> None:
+    assert "--quick" not in report.markdown(_documents())
+    assert "not for figures" in report.markdown([_documents()[0] | {"quick": True}])
+
+
+def test_a_folder_of_failures_makes_a_page_too() -> None:
+    page = report.markdown([document for document in _documents() if "failed" in document])
+    assert "RuntimeError: the last line" in page
+    assert "|" not in page
 
 
 def test_plots_are_well_formed() -> None:

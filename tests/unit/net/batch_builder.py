@@ -57,7 +57,8 @@ def task(
     borders = sorted({0, len(records), *cuts})
     blocks, held = [], {}
     for low, high in pairwise(borders):
-        blocks.append(BlockRef(f"block{low}", 0, 0, 0, Ordinal(FIRST + low), high - low))
+        size = sum(map(len, records[low:high]))
+        blocks.append(BlockRef(f"block{low}", 0, size, 0, Ordinal(FIRST + low), high - low))
         held[f"block{low}"] = pack(records[low:high])
     descriptor = TaskDescriptor(
         SubscriptionName("s"),

@@ -202,6 +202,21 @@ def test_a_half_written_block_of_the_last_segment_is_found(tmp_path: Path) -> No
     assert found.end == Lsn(2)
 
 
+def test_a_damaged_block_in_the_middle_is_found_by_a_thorough_recovery_only(tmp_path: Path) -> None:
+    landed = _three_segments(tmp_path)
+    assert landed[1].block is not None
+    _flip(Path(landed[1].block.path))
+    assert recover(tmp_path).damaged is False
+    found = recover(tmp_path, thorough=True)
+    assert (found.damaged, found.next_ordinal, found.end) == (True, 2, Lsn(1))
+    assert [one.block for one in found.landed if one.block] == [landed[0].block]
+    assert recover(tmp_path, thorough=True).damaged is False
+    queue = writer(tmp_path, found.next_ordinal)
+    assert records_of(queue.append(chunk([b"again"], 2))) == [b"again"]
+    queue.close()
+    assert [one.block is None for one in recover(tmp_path, thorough=True).landed].count(False) == 2
+
+
 def test_a_missing_segment_in_the_middle_ends_the_queue_before_it(tmp_path: Path) -> None:
     _three_segments(tmp_path)
     name = files.list_segments(tmp_path)[1]

@@ -1,0 +1,260 @@
+"""Work on large open transactions before they end: what the source streams of them is netted and staged piece by piece.
+
+Nothing of it is visible before the commit; a rollback costs only what was staged, and so does anything else that makes a piece
+worthless: a savepoint rolled back later, a new structure, a new session. The batch then works on it as if nothing were staged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from engine.model.batch import LogRange, TablePart, TaskDescriptor
+from engine.model.control import ControlKind
+from engine.model.fault import EngineFault
+from engine.model.identity import BatchId, Ordinal
+from engine.model.position import ZERO, Lsn
+from engine.model.subscription import SubscriptionSpec
+from engine.model.table_state import TableState
+from engine.model.tasks import TaskRunner
+from engine.queue.catalog import QueueCatalog
+from engine.runtime.pieces import BytesOf, Staged, cut
+from engine.runtime.table_book import TableBook
+from engine.runtime.worker import net_task
+from engine.sort.closed import Controls
+from engine.sort.sorter import TransactionSorter
+
+_ANY_END = Lsn(2**64 - 1)
+"""Where the transaction will commit nobody knows yet: behind everything that its tables have."""
+
+
+@dataclass(slots=True)
+class _Growing:
+    """An open transaction: how many of its borders were looked at, and how many bytes since the last piece."""
+
+    taken: int = 0
+    seen: int = 0
+    bytes: int = 0
+
+
+class AheadCutter:
+    """Cuts what has come of large open transactions into pieces. Used by the thread that feeds the sorter, after each feed."""
+
+    def __init__(self, sorter: TransactionSorter, bytes_of: BytesOf, most_bytes: int, desk: AheadDesk) -> None:
+        self._sorter = sorter
+        self._bytes_of = bytes_of
+        self._most_bytes = most_bytes
+        self._desk = desk
+        self._open: dict[int, _Growing] = {}
+
+    def look(self, controls: Controls) -> None:
+        """These control records were fed."""
+        kinds = controls["kind"]
+        if (kinds == ControlKind.SESSION).any():
+            self.begin_session()
+        for xid in np.unique(controls["xid"][kinds == ControlKind.STREAM_START]).tolist():
+            self._grow(xid)
+        for xid, subxid in controls[["xid", "subxid"]][kinds == ControlKind.STREAM_ABORT].tolist():
+            if xid == subxid and self._open.pop(xid, None) is not None:
+                self._desk.drop(xid)
+        for xid in controls["xid"][kinds == ControlKind.STREAM_COMMIT].tolist():
+            if self._open.pop(xid, None) is not None:
+                self._desk.close(xid)
+
+    def begin_session(self) -> None:
+        """What was open is void."""
+        for xid in self._open:
+            self._desk.drop(xid)
+        self._open = {}
+
+    def _grow(self, xid: int) -> None:
+        found = self._sorter.open_chunks(xid)
+        if found is None:
+            return
+        borders, aborted, relations = found
+        growing = self._open.setdefault(xid, _Growing())
+        for at in range(growing.seen, len(borders), 2):
+            growing.bytes += self._bytes_of(Ordinal(borders[at]), Ordinal(borders[at + 1]))
+        growing.seen = len(borders)
+        if growing.bytes < self._most_bytes:
+            return
+        ranges = [
+            LogRange(Ordinal(borders[at]), Ordinal(borders[at + 1]), _ANY_END, xid, aborted)
+            for at in range(growing.taken, growing.seen, 2)
+        ]
+        growing.taken, growing.bytes = growing.seen, 0
+        for piece in cut(ranges, self._bytes_of, self._most_bytes):
+            inside = [seen for seen in relations if any(r.start <= seen.ordinal < r.stop for r in piece)]
+            self._desk.put(xid, Work(piece, Counter(int(seen.relation) for seen in inside)))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A piece to stage, and how often it announces each relation."""
+
+    ranges: tuple[LogRange, ...]
+    announced: Mapping[int, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Transaction:
+    waiting: deque[Work] = field(default_factory=deque)
+    staged: list[Staged] = field(default_factory=list)
+    dropped: bool = False
+
+
+@dataclass(slots=True)
+class AheadCounts:
+    """Pieces since the run began: staged, used by a batch, and thrown away with their transaction."""
+
+    staged: int = 0
+    used: int = 0
+    dropped: int = 0
+
+
+class AheadDesk:
+    """Stages pieces of open transactions, one at a time. `run` is one thread's; everything else may be called from any."""
+
+    def __init__(
+        self,
+        spec: SubscriptionSpec,
+        book: TableBook,
+        catalog: QueueCatalog,
+        runner: TaskRunner,
+        staging: Path,
+    ) -> None:
+        self._spec = spec
+        self._book = book
+        self._catalog = catalog
+        self._runner = runner
+        self._staging = staging
+        self._changed = threading.Condition()
+        self._open: dict[int, _Transaction] = {}
+        self._closed: deque[_Transaction] = deque()
+        """Committed ones in the order of their commits, until a batch takes them."""
+        self._working: _Transaction | None = None
+        self._number = 0
+        self.counts = AheadCounts()
+
+    def put(self, xid: int, work: Work) -> None:
+        """Another piece of an open transaction has come."""
+        with self._changed:
+            self._open.setdefault(xid, _Transaction()).waiting.append(work)
+            self._changed.notify_all()
+
+    def close(self, xid: int) -> None:
+        """The transaction committed: what is staged waits for its batch, the rest is the batch's own work."""
+        with self._changed:
+            transaction = self._open.pop(xid, None)
+            if transaction is not None:
+                transaction.waiting.clear()
+                self._closed.append(transaction)
+
+    def drop(self, xid: int) -> None:
+        """The transaction rolled back, or is void."""
+        with self._changed:
+            transaction = self._open.pop(xid, None)
+            if transaction is not None:
+                transaction.waiting.clear()
+                transaction.dropped = True
+                self._remove(transaction.staged)
+
+    def take(self, ranges: Sequence[LogRange]) -> list[Staged]:
+        """What is staged of committed transactions in these ranges, which a batch works on now; their files are the caller's.
+
+        Waits for the piece of such a transaction that is being staged.
+        """
+        streamed = [one for one in ranges if one.xid]
+        if not streamed:
+            return []
+        with self._changed:
+            while any(transaction is self._working for transaction in self._closed):
+                self._changed.wait()
+            mine = [t for t in self._closed if t.staged and _within(t.staged[0], streamed)]
+            while mine and (passed := self._closed.popleft()) is not mine[-1]:
+                # Batches come in the order of commits: what was passed over will not be asked for any more.
+                if passed not in mine:
+                    self._remove(passed.staged)
+            taken = [staged for transaction in mine for staged in transaction.staged]
+            self.counts.used += len(taken)
+            return taken
+
+    def run(self, stop: threading.Event) -> None:
+        """Stage piece after piece until `stop`."""
+        while not stop.is_set():
+            found = self._next()
+            if found is None:
+                continue
+            transaction, work = found
+            staged = self._stage(work)
+            with self._changed:
+                self._working = None
+                if staged is not None:
+                    self.counts.staged += 1
+                    transaction.staged.append(staged)
+                    if transaction.dropped:
+                        self._remove([staged])
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[_Transaction, Work] | None:
+        with self._changed:
+            for transaction in self._open.values():
+                if transaction.waiting and self._runner.ready:
+                    self._working = transaction
+                    return transaction, transaction.waiting.popleft()
+            self._changed.wait(0.2)
+            return None
+
+    def _stage(self, work: Work) -> Staged | None:
+        """None where it cannot be done: the batch that holds the transaction then finds out what is wrong."""
+        live = self._book.in_state(TableState.LIVE)
+        schemas = {e.table: e.schema for e in live if e.schema is not None and not e.spec.key}
+        if not schemas:
+            return None
+        self._number += 1
+        descriptor = TaskDescriptor(
+            subscription=self._spec.name,
+            epoch=self._spec.epoch,
+            batch=BatchId(0),
+            attempt=0,
+            bucket=0,
+            buckets=1,
+            ranges=work.ranges,
+            blocks=self._catalog.blocks_for(work.ranges),
+            tables=tuple(
+                TablePart(table, (schema,) * (1 + work.announced.get(schema.relation, 0)), ZERO)
+                for table, schema in schemas.items()
+            ),
+            staging=str(self._staging),
+            piece=self._number,
+        )
+        try:
+            result = self._runner.run(net_task, [descriptor], f"{self._spec.name}-ahead")[0]
+        except EngineFault:
+            return None
+        return Staged(work.ranges, result.xids, schemas, result.tables)
+
+    def _remove(self, staged: Sequence[Staged]) -> None:
+        self.counts.dropped += len(staged)
+        for path in (path for one in staged for path in files_of(one)):
+            Path(path).unlink(missing_ok=True)
+
+
+def _within(staged: Staged, ranges: Sequence[LogRange]) -> bool:
+    start = staged.ranges[0].start
+    return any(one.start <= start < one.stop for one in ranges)
+
+
+def files_of(staged: Staged) -> list[str]:
+    """Paths of its rows."""
+    return [
+        part
+        for change in staged.changes
+        for part in (change.deletes, change.inserts, change.partials)
+        if isinstance(part, str)
+    ]

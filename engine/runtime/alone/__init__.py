@@ -1,0 +1,1 @@
+"""Parts of the engine by themselves, as processes that the benchmark starts. Nothing else uses them."""

@@ -1,0 +1,115 @@
+"""The log reader without the rest of an engine, for measuring it: `python -m engine.runtime.alone.capture`.
+
+Reads one JSON object as the first line of standard input: `source` (a connection's settings), `tables`, `slot` and `folder`. Makes the
+publications and the slot, starts the engine's own log reader process, and prints a JSON object for everything that it reports: what
+landed so far, and up to where. A further line of input lets go of what has landed; the end of the input ends it all.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from engine.model.fault import EngineFault
+from engine.model.identity import Ordinal, TableId, TableName
+from engine.model.source import Landed
+from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.queue import QueueCatalog
+from engine.runtime.catalog import open_source
+from engine.runtime.log_reader import Confirm, Durable, Failed, Moved, ReaderConfig, ReaderEvent, Started
+from engine.runtime.queue_switch import KeepDurable
+from engine.runtime.reader_process import ReaderProcess
+
+APPLICATION = "penstock bench 1"
+
+
+class Account:
+    """Takes the place of the engine's intake: counts what landed, remembers its blocks, sorts nothing. Any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._catalog = QueueCatalog(folder)
+        self._lock = threading.Lock()
+        self._counts = {"records": 0, "controls": 0, "bytes": 0}
+        self._end: Any = None
+
+    def take(self, reader: ReaderProcess, event: ReaderEvent) -> None:
+        """Count one report of the reader and print what there is by now."""
+        del reader
+        with self._lock:
+            if isinstance(event, Failed):
+                _tell({"failed": str(EngineFault(event.kind, event.subject, event.detail))})
+            elif isinstance(event, Started):
+                _tell({"started": True})
+            elif isinstance(event, Landed | Moved | Durable):
+                if isinstance(event, Landed):
+                    self._add(event)
+                self._end = event.wal_end
+                _tell({"wal_end": str(event.wal_end), **self._counts})
+
+    def release(self) -> Confirm | None:
+        """Forget everything that landed, and delete the segments that are full; what the source may be told of it."""
+        with self._lock:
+            self._catalog.retain(self._catalog.next_ordinal)
+            return Confirm(self._end) if self._end is not None else None
+
+    def _add(self, landed: Landed) -> None:
+        self._counts["controls"] += len(landed.controls)
+        if landed.block is not None:
+            self._catalog.add(landed.block)
+            self._counts["records"] += landed.block.count
+            self._counts["bytes"] += landed.block.length
+
+
+def main() -> int:
+    """Run until the input ends; 1 where the source cannot be read, which is told as the reader's own faults are."""
+    try:
+        _run()
+    except EngineFault as fault:
+        _tell({"failed": str(fault)})
+        return 1
+    return 0
+
+
+def _run() -> None:
+    order: dict[str, Any] = json.loads(sys.stdin.readline())
+    source = open_source(ConnectionSpec("source", "postgres", order["source"]))
+    slot, folder = str(order["slot"]), Path(order["folder"])
+    tables = [_table(number, one) for number, one in enumerate(order["tables"])]
+    source.prepare(tables, slot)
+    with source.create_slot(slot) as snapshot:
+        start = snapshot.position
+    config = ReaderConfig(
+        ConnectionSpec("source", "postgres", order["source"]),
+        slot,
+        APPLICATION,
+        start,
+        folder,
+        Ordinal(0),
+        KeepDurable(on=False, number=0),
+    )
+    account = Account(folder)
+    reader = ReaderProcess(config, account.take)
+    try:
+        for _ in sys.stdin:
+            confirm = account.release()
+            if confirm is not None:
+                reader.send(confirm)
+    finally:
+        reader.stop()
+        source.close()
+
+
+def _table(number: int, one: dict[str, Any]) -> TableSpec:
+    name = TableName(one["schema"], one["name"])
+    return TableSpec(TableId(f"t{number:x}"), name, name, insert_only=bool(one.get("insert_only")))
+
+
+def _tell(document: dict[str, Any]) -> None:
+    print(json.dumps(document), flush=True)  # noqa: T201 - this is what it is there for
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Made-up changes of the shape that a pgbench log has, and what three tables must hold after any number of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+ACCOUNTS, TELLERS, BRANCHES = 100_000, 10, 1
+"""Rows for each step of the scale."""
+CHANGES = 4
+"""Of a transaction: an update in each of the keyed tables, and one inserted row."""
+FILLER = "x" * 84
+KEYED = ("accounts", "tellers", "branches")
+COLUMNS = {
+    **dict.fromkeys(KEYED, (("id", "INTEGER"), ("balance", "BIGINT"), ("filler", "VARCHAR"))),
+    "history": (("account", "INTEGER"), ("teller", "INTEGER"), ("branch", "INTEGER"), ("delta", "BIGINT")),
+}
+
+Array = Any
+_SEED = 20
+
+
+def sizes(scale: int) -> dict[str, int]:
+    """Rows of each keyed table at the start; their ids count from 0 and their balances are 0."""
+    return {"accounts": ACCOUNTS * scale, "tellers": TELLERS * scale, "branches": BRANCHES * scale}
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """`keys[t]` and `balances[t]`: of each transaction, which row of table `t` it updated and to which balance; and its delta."""
+
+    keys: Mapping[str, Array]
+    balances: Mapping[str, Array]
+    delta: Array
+
+    @property
+    def transactions(self) -> int:
+        return len(self.delta)
+
+    def until(self, table: str, count: int, rows: int) -> Array:
+        """The balances of a table of so many rows after the first `count` transactions."""
+        result = np.zeros(rows, np.int64)
+        np.add.at(result, self.keys[table][:count], self.delta[:count])
+        return result
+
+
+def make(transactions: int, scale: int) -> Changes:
+    """The same ones at every call."""
+    random = np.random.default_rng(_SEED)
+    delta = random.integers(-5000, 5001, transactions)
+    keys = {table: random.integers(0, rows, transactions, np.int32) for table, rows in sizes(scale).items()}
+    return Changes(keys, {table: _running(keys[table], delta) for table in KEYED}, delta)
+
+
+def _running(keys: Array, delta: Array) -> Array:
+    """The balance of each change's row behind it."""
+    order = np.argsort(keys, kind="stable")
+    total = np.cumsum(delta[order])
+    sorted_keys = keys[order]
+    first = np.r_[True, sorted_keys[1:] != sorted_keys[:-1]]
+    before = (total - delta[order])[first]
+    result = np.empty_like(total)
+    result[order] = total - before[np.cumsum(first) - 1]
+    return result
+
+
+def groups(changes: Changes, size: int) -> Iterator[slice]:
+    """Slices of so many transactions, in order; the last one may be smaller."""
+    for start in range(0, changes.transactions, size):
+        yield slice(start, min(start + size, changes.transactions))
+
+
+def net(changes: Changes, table: str, part: slice) -> slice | Array:
+    """Which transactions of a slice hold the last change of a row of the table: that is its net change."""
+    keys = changes.keys[table][part]
+    _, last = np.unique(keys[::-1], return_index=True)
+    return part.start + len(keys) - 1 - last
+
+
+def runs(changes: Changes, table: str, part: slice) -> Iterator[slice]:
+    """A slice in pieces within which no row of the table changes twice: as far as one set of rows can go without net change."""
+    keys = changes.keys[table][part].tolist()
+    seen: set[int] = set()
+    begin = 0
+    for at, key in enumerate(keys):
+        if key in seen:
+            yield slice(part.start + begin, part.start + at)
+            begin = at
+            seen.clear()
+        seen.add(key)
+    yield slice(part.start + begin, part.stop)
+
+
+def rows(changes: Changes, table: str, which: slice | Array) -> Any:
+    """Full images of these changes of a keyed table, in the form in which the engine stages rows: c0, c1, c2."""
+    keys = changes.keys[table][which]
+    fillers = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(keys), np.int32)), pa.array([FILLER]))
+    return pa.table(
+        {"c0": pa.array(keys), "c1": pa.array(changes.balances[table][which]), "c2": fillers.cast(pa.string())}
+    )
+
+
+def history_rows(changes: Changes, part: slice) -> Any:
+    """The inserted rows of a slice, as the engine stages them."""
+    columns = [*(changes.keys[table][part] for table in KEYED), changes.delta[part]]
+    return pa.table({f"c{number}": pa.array(column) for number, column in enumerate(columns)})

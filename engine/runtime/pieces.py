@@ -1,0 +1,207 @@
+"""Large batches are worked on in pieces that follow each other: a task holds one of them, whatever the size of the batch.
+
+Each piece is netted by itself, and the target applies them in order within the batch's one transaction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from engine.model.batch import LogRange, RelationSeen, TableChanges, TablePart
+from engine.model.identity import Ordinal, TableId
+from engine.model.schema import TableSchema
+
+BytesOf = Callable[[Ordinal, Ordinal], int]
+"""About how many bytes the raw records `[start, stop)` have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Ranges that one task works on, and the tables with the structures that are in force from its begin on."""
+
+    ranges: tuple[LogRange, ...]
+    parts: tuple[TablePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What was worked on before its transaction ended, each table with one structure throughout.
+
+    `ranges` are of one streamed transaction and know the subtransactions that had rolled back by then; `xids` wrote in them.
+    """
+
+    ranges: tuple[LogRange, ...]
+    xids: frozenset[int]
+    schemas: Mapping[TableId, TableSchema]
+    changes: tuple[TableChanges, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Ranges that one task works on, or has."""
+
+    ranges: tuple[LogRange, ...]
+    staged: Staged | None = None
+
+
+def cut(ranges: Sequence[LogRange], bytes_of: BytesOf, most_bytes: int) -> list[tuple[LogRange, ...]]:
+    """The same ranges in the same order in groups of about `most_bytes`.
+
+    A chunk of a streamed transaction may be cut anywhere; a run of plain transactions is never cut, since what it holds can be
+    dated only from its begin on.
+    """
+    return [group.ranges for group in _groups(ranges, bytes_of, most_bytes, ())]
+
+
+def _groups(ranges: Sequence[LogRange], bytes_of: BytesOf, most_bytes: int, ahead: Sequence[Staged]) -> list[_Group]:
+    groups: list[_Group] = []
+    group: list[LogRange] = []
+    size = 0
+    for part, staged in _apart(ranges, ahead):
+        if staged is not None:
+            if group:
+                groups.append(_Group(tuple(group)))
+                group, size = [], 0
+            if groups and groups[-1].staged is staged:
+                groups[-1] = _Group((*groups[-1].ranges, part), staged)
+            else:
+                groups.append(_Group((part,), staged))
+            continue
+        for small, bytes_ in _small(part, bytes_of, most_bytes):
+            if group and size + bytes_ > most_bytes:
+                groups.append(_Group(tuple(group)))
+                group, size = [], 0
+            group.append(small)
+            size += bytes_
+    return [*groups, _Group(tuple(group))] if group else groups
+
+
+def _apart(ranges: Sequence[LogRange], ahead: Sequence[Staged]) -> Iterator[tuple[LogRange, Staged | None]]:
+    """The ranges, cut where something that is staged begins or ends."""
+    done = sorted(((int(r.start), int(r.stop), staged) for staged in ahead for r in staged.ranges), key=lambda d: d[0])
+    starts = [start for start, _, _ in done]
+    for one in ranges:
+        at = int(one.start)
+        while at < one.stop:
+            next_ = bisect_left(starts, at) if one.xid else len(done)
+            begin = min(done[next_][0], int(one.stop)) if next_ < len(done) else int(one.stop)
+            if at < begin:
+                yield replace(one, start=Ordinal(at), stop=Ordinal(begin)), None
+            else:
+                begin = done[next_][1]
+                yield replace(one, start=Ordinal(at), stop=Ordinal(begin)), done[next_][2]
+            at = begin
+
+
+def _small(one: LogRange, bytes_of: BytesOf, most_bytes: int) -> Iterator[tuple[LogRange, int]]:
+    """The range with its bytes, a larger one of a streamed transaction in equal parts."""
+    size = bytes_of(one.start, one.stop)
+    records = one.stop - one.start
+    parts = min(records, -(-size // most_bytes)) if one.xid and size > most_bytes else 1
+    for part in range(parts):
+        start, stop = one.start + records * part // parts, one.start + records * (part + 1) // parts
+        yield replace(one, start=Ordinal(start), stop=Ordinal(stop)), size // parts
+
+
+def pieces(
+    groups: Sequence[tuple[LogRange, ...]], relations: Sequence[RelationSeen], parts: Sequence[TablePart]
+) -> list[Piece]:
+    """A piece for each group. `relations`: all relation records in the groups; `parts`: the tables as for all groups together.
+
+    A table's relation records in earlier groups move it on before a later group begins; rows of every group are lifted to the
+    last version.
+    """
+    seen = _by_group(groups, relations)
+    before: dict[int, int] = {}
+    found = []
+    for group, records in zip(groups, seen, strict=True):
+        found.append(Piece(group, tuple(_from(part, before.get(part.versions[0].relation, 0)) for part in parts)))
+        for relation in records:
+            before[relation] = before.get(relation, 0) + 1
+    return found
+
+
+def _from(part: TablePart, skipped: int) -> TablePart:
+    # Where fewer structures are known than were announced, the last one stays: the task tells of it.
+    return part if skipped == 0 else replace(part, versions=part.versions[min(skipped, len(part.versions) - 1) :])
+
+
+def _by_group(groups: Sequence[tuple[LogRange, ...]], relations: Sequence[RelationSeen]) -> list[list[int]]:
+    """The relations announced in each group."""
+    found: list[list[int]] = [[] for _ in groups]
+    if not relations:
+        return found
+    order = sorted((int(r.start), int(r.stop), g) for g, group in enumerate(groups) for r in group)
+    starts = [start for start, _, _ in order]
+    for one in relations:
+        at = bisect_right(starts, int(one.ordinal)) - 1
+        if at >= 0 and one.ordinal < order[at][1]:
+            found[order[at][2]].append(int(one.relation))
+    return found
+
+
+Run = Callable[[Sequence[tuple[int, Piece]], int, int], tuple[TableChanges, ...]]
+"""Runs the tasks of numbered pieces, each in so many buckets, as attempt so many; the changes name their piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large a piece may be, and in how many buckets its keys are dealt out."""
+
+    bytes_of: BytesOf
+    most_bytes: int
+    buckets: int = 1
+
+
+def compute(
+    ranges: Sequence[LogRange],
+    relations: Sequence[RelationSeen],
+    parts: Sequence[TablePart],
+    sizes: Sizes,
+    run: Run,
+    ahead: Sequence[Staged] = (),
+) -> tuple[TableChanges, ...]:
+    """The net changes of the ranges, in pieces where they are large. Of `ahead`, what still holds is not worked on again.
+
+    Tables whose key is unique at commits only are worked on as a whole, in as many buckets: between two pieces, which may lie in
+    the middle of a transaction, one of their keys may stand for two rows.
+    """
+    groups = _groups(ranges, sizes.bytes_of, sizes.most_bytes, ahead)
+    whole = [part for part in parts if part.whole] if len(groups) > 1 else []
+    rest = [part for part in parts if part not in whole]
+    found = pieces([group.ranges for group in groups], relations, rest)
+    known = [_known(group, piece, relations) for group, piece in zip(groups, found, strict=True)]
+    todo = [(number, piece) for number, piece in enumerate(found) if known[number] is None]
+    changes = run(todo, sizes.buckets, 0) if rest and todo else ()
+    changes += tuple(replace(c, piece=n) for n, those in enumerate(known) for c in those or ())
+    if whole:
+        changes += run([(0, Piece(tuple(ranges), tuple(whole)))], max(sizes.buckets, len(groups)), 1)
+    return changes
+
+
+def _known(group: _Group, piece: Piece, relations: Sequence[RelationSeen]) -> tuple[TableChanges, ...] | None:
+    """What was staged of the group, where it is what working on it now would give."""
+    staged = group.staged
+    if staged is None or any(change.fault for change in staged.changes):
+        return None
+    first = group.ranges[0]
+    late = first.aborted - staged.ranges[0].aborted
+    if late & staged.xids or not all(
+        _same(part, staged, group, relations) and part.after < first.end for part in piece.parts
+    ):
+        return None
+    tables = {part.table for part in piece.parts}
+    return tuple(change for change in staged.changes if change.table in tables)
+
+
+def _same(part: TablePart, staged: Staged, group: _Group, relations: Sequence[RelationSeen]) -> bool:
+    """Whether the table has, in this group and at the batch's end, the structure that it was staged with."""
+    schema = staged.schemas.get(part.table)
+    announced = sum(
+        one.relation == part.versions[0].relation and any(r.start <= one.ordinal < r.stop for r in group.ranges)
+        for one in relations
+    )
+    used = [*part.versions[: 1 + announced], part.versions[-1]]
+    return schema is not None and all(replace(one, relfilenode=0) == replace(schema, relfilenode=0) for one in used)

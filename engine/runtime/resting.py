@@ -1,0 +1,87 @@
+"""The slot while nobody reads it: the subscription is paused, stopped, failed, or waits for its next try. The guard goes on looking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.source import Source
+from engine.model.subscription import ConnectionSpec, SubscriptionSpec
+from engine.runtime.clock import Clock
+from engine.runtime.dropped_slot import DroppedSlot
+from engine.runtime.failpoints import Failpoint, hit
+from engine.runtime.slot_care import SlotCare
+
+log = structlog.get_logger(__name__)
+
+_UNSEEN_MOST_S = 60.0
+"""A source that cannot be reached is asked again after pauses that grow up to this."""
+
+
+class RestingGuard:
+    """Used by the pipeline's thread, so that it never looks while a run does."""
+
+    def __init__(
+        self,
+        open_source: Callable[[ConnectionSpec], Source],
+        care: SlotCare,
+        dropped: DroppedSlot,
+        clock: Clock,
+        interval_s: float,
+    ) -> None:
+        self._open_source = open_source
+        self._care = care
+        self._dropped = dropped
+        self._clock = clock
+        self._interval_s = interval_s
+        self._pause_s = interval_s
+        self._next_ms = 0.0
+        self._source: Source | None = None
+
+    @property
+    def due_in_s(self) -> float:
+        """Until the next look."""
+        return max(0.0, (self._next_ms - self._clock.monotonic_ms()) / 1000)
+
+    def look(self, spec: SubscriptionSpec, *, to_be_replaced: bool) -> EngineFault | None:
+        """One look, if it is time. Returns SLOT_DROPPED where the slot was given up, now or before.
+
+        `to_be_replaced`: a new slot was asked for, so what became of the last one matters no more.
+        """
+        if self.due_in_s > 0:
+            return None
+        fault = None if to_be_replaced else self._dropped.fault()
+        try:
+            if self._source is None:
+                self._source = self._open_source(spec.source)
+            reading = self._source.slot_reading(spec.slot)
+            if fault is None and reading.slot.exists:
+                orders = self._care.judge(reading)
+                fault = EngineFault(FaultKind.SLOT_DROPPED, spec.slot, orders.drop) if orders.drop else None
+            if fault is not None and reading.slot.exists:
+                drop_slot(self._source, self._dropped, fault)
+            self._pause_s = self._interval_s
+        except EngineFault as unseen:
+            log.info("slot_not_seen", slot=spec.slot, code=unseen.kind.value)
+            self.close()
+            self._pause_s = min(self._pause_s * 2, max(_UNSEEN_MOST_S, self._interval_s))
+        self._next_ms = self._clock.monotonic_ms() + self._pause_s * 1000
+        return fault
+
+    def close(self) -> None:
+        """Let go of the source. Safe to repeat."""
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+
+def drop_slot(source: Source, dropped: DroppedSlot, fault: EngineFault) -> None:
+    """The last rung: note it, then drop. What cannot be dropped now, since somebody reads it, is tried again by the next look."""
+    dropped.note(fault.detail)
+    hit(Failpoint.SLOT_DROP_NOTED)
+    left = source.drop_slot(fault.subject)
+    if left:
+        log.warning("slot_not_dropped", slot=fault.subject, left=left)
+    hit(Failpoint.SLOT_DROPPED)

@@ -1,0 +1,121 @@
+"""What the guard's ladder leads to, for one slot: events with their figures, and what others have to do.
+
+It outlives runs, so that a rung is told once however often a run begins anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from engine.model.source import GuardReading
+from engine.model.subscription import SubscriptionSpec
+from engine.runtime.clock import Clock
+from engine.runtime.ladder import Growth, Look, Rung, Standing, budget_of, climb
+from engine.runtime.reporting import Reporter
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """What a run could do about the log: `may_persist` its queue, end its `copying`. Without a run there is nothing."""
+
+    may_persist: bool = False
+    copying: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What has to hold from now on. `drop`: why the slot has to go, None where it stays."""
+
+    persist: bool
+    hold_copies: bool
+    drop: str | None = None
+
+
+_STANDING_STILL = UnderWay()
+
+
+class SlotCare:
+    """Looks at one slot's figures, whoever read them: its run, or its pipeline while there is none."""
+
+    def __init__(self, spec: SubscriptionSpec, reporter: Reporter, clock: Clock, patience_s: float) -> None:
+        self._spec = spec
+        self._reporter = reporter
+        self._clock = clock
+        self._patience_s = patience_s
+        self._lock = threading.Lock()
+        self._standing = Standing()
+        self._growth = Growth()
+
+    def configure(self, spec: SubscriptionSpec) -> None:
+        """Budget and shares may have changed."""
+        with self._lock:
+            self._spec = spec
+
+    def begin_again(self) -> None:
+        """There is a new slot, which holds nothing yet."""
+        with self._lock:
+            self._standing, self._growth = Standing(), Growth()
+
+    @property
+    def orders(self) -> Orders:
+        """What holds since the last look."""
+        return self._orders(None)
+
+    def judge(self, reading: GuardReading, under_way: UnderWay = _STANDING_STILL) -> Orders:
+        """Take in one look; events are sent from here. The one who asked sees to the orders."""
+        slot = reading.slot
+        with self._lock:
+            look = Look(
+                at_s=self._clock.monotonic_ms() / 1000,
+                retained_bytes=slot.retained_bytes,
+                budget_bytes=budget_of(self._spec.slot_budget_bytes, slot.retained_bytes, slot.safe_wal_bytes),
+                copy_retained_bytes=reading.copy_retained_bytes,
+                may_persist=under_way.may_persist,
+                copying=under_way.copying,
+                open_s=reading.oldest_open_s if reading.oldest_open else None,
+            )
+            self._growth.add(look.at_s, look.retained_bytes)
+            step = climb(self._standing, look, self._spec.guard, self._patience_s)
+            self._standing = step.standing
+            figures = self._figures(look)
+        for rung in step.reached:
+            self._tell(rung, figures, reading)
+        if Rung.STOP_COPIES in step.left:
+            self._reporter.event("info", "slot_lets_copies_go_on", self._spec.slot, f"{figures}; copies begin again")
+        dropped = f"{figures}, and nothing else helped{_from(reading)}" if Rung.DROP_SLOT in step.reached else None
+        return self._orders(dropped)
+
+    def _orders(self, drop: str | None) -> Orders:
+        reached = self._standing.reached
+        return Orders(Rung.PERSIST_QUEUE in reached, Rung.STOP_COPIES in reached, drop)
+
+    def _figures(self, look: Look) -> str:
+        text = f"the slot holds back {look.retained_bytes} bytes of log, {look.share:.0%} of the {look.budget_bytes} it may"
+        if look.share_for(Rung.STOP_COPIES) > look.share:
+            text += f"; slots of copies hold back {look.copy_retained_bytes}"
+        rate, full = self._growth.bytes_per_s, self._growth.full_in_s(look.budget_bytes)
+        if rate is None:
+            return text
+        if full is None:
+            return f"{text}; it does not grow"
+        return f"{text}; it grows by {rate:.0f} bytes/s and is full in {full:.0f} s"
+
+    def _tell(self, rung: Rung, figures: str, reading: GuardReading) -> None:
+        slot = self._spec.slot
+        holder = f"; the oldest open transaction on the source is {reading.oldest_open}" if reading.oldest_open else ""
+        if rung is Rung.WARN:
+            self._reporter.event("warning", "slot_retains_log", slot, figures + holder)
+        elif rung is Rung.PERSIST_QUEUE:
+            self._reporter.event("warning", "slot_persists_queue", slot, f"{figures}; the queue is made durable")
+        elif rung is Rung.STOP_COPIES:
+            detail = f"{figures}; copies and reloads are stopped, and begin again when there is room"
+            self._reporter.event("warning", "slot_stops_copies", slot, detail)
+        elif rung is Rung.NAME_TRANSACTION:
+            detail = f"{figures}; {reading.oldest_open} on the source holds it: only its end lets the log go"
+            self._reporter.event("warning", "slot_held_by_transaction", slot, detail)
+
+
+def _from(reading: GuardReading) -> str:
+    confirmed = reading.slot.confirmed
+    return "" if confirmed is None else f"; changes behind {confirmed} are no longer held for this subscription"

@@ -1,0 +1,90 @@
+"""How long a measurement takes on two cores, before it is made: from paces measured once, rounded to the slow side. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from server.bench.catalogue import ONE_SIDED
+from server.bench.suite import Order
+from server.bench.workload import Mode, Size, Workload
+
+_SOURCE_S, _OURS_S, _NATIVE_S = 3.0, 13.0, 2.0
+"""To set up and take down a source, and each side of it."""
+_VERIFY_S, _VERIFIED_ROWS_S = 3.0, 400_000.0
+_MARK_S = 0.5
+"""Of a round: what comes beside its rests."""
+_OUR_ROWS_S, _NATIVE_ROWS_S = 160_000.0, 80_000.0
+_WARM_UP_PART = 0.1
+_SMALL_PART = 0.05
+_WAYS = 18
+"""Techniques."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Units that the source writes in a second, row changes of each, and seconds that each step of the scale takes to fill."""
+
+    written: float
+    changes: float
+    filling_s: float = 0.0
+
+
+_PACES = {
+    "tpcb": Pace(3_000, 4, 0.5),
+    "capture-only": Pace(3_000, 4, 0.5),
+    "tpcc": Pace(900, 15, 6),
+    "inserts": Pace(4_000, 4),
+    "night-batch": Pace(1.5, 50_000, 0.5),
+    "hot-rows": Pace(2_500, 4),
+    "hot-rows-many": Pace(2_500, 4),
+    "wide-rows": Pace(1_200, 4, 0.2),
+    "tables-500": Pace(300, 200, 0.04),
+    "huge-transaction": Pace(200_000, 1),
+    "huge-aborted": Pace(200_000, 0),
+}
+
+
+def seconds(workload: Workload, order: Order) -> float:
+    """About how long this run takes."""
+    mode, size = order.mode_of(workload), order.size(workload)
+    if mode is Mode.TECHNIQUES:
+        return _WAYS * (size.seconds + 1)
+    pace = _PACES.get(workload.name, Pace(1_000, 4))
+    both = order.against and mode not in ONE_SIDED
+    ours = _NATIVE_S if mode is Mode.CAPTURE else _OURS_S
+    started = (ours, _NATIVE_S) if both else (ours,)
+    filled = _SOURCE_S + pace.filling_s * size.scale
+    verify = _VERIFY_S + size.rounds * size.amount * pace.changes / _VERIFIED_ROWS_S if order.verify else 0.0
+    if mode in {Mode.BACKLOG, Mode.CAPTURE}:
+        return filled + sum(started) + verify + _drains(pace, size, order.rest_s, both=both)
+    return sum(filled + side + _measured(mode, pace, size, order) for side in started) + verify
+
+
+def _drains(pace: Pace, size: Size, rest_s: float, *, both: bool) -> float:
+    rows = size.amount * pace.changes
+    read = rows / _OUR_ROWS_S + (rows / _NATIVE_ROWS_S if both else 0.0)
+    rests = (3 if both else 2) * rest_s + _MARK_S
+    return (size.rounds + _WARM_UP_PART) * (size.amount / pace.written + read) + (size.rounds + 1) * rests
+
+
+def _measured(mode: Mode, pace: Pace, size: Size, order: Order) -> float:
+    if mode is Mode.SUSTAINED:
+        return size.rounds * (size.seconds + order.warm_up + 1)
+    if mode is Mode.IDLE:
+        return size.rounds * (size.seconds + min(60.0, size.seconds / 4) + order.rest_s)
+    once = size.amount / pace.written + size.amount * pace.changes / _NATIVE_ROWS_S
+    return (size.rounds + _SMALL_PART) * once + (size.rounds + 2) * order.rest_s
+
+
+def plan(chosen: Sequence[tuple[Workload, Order]]) -> str:
+    """What is going to be run and how long it is thought to take, for people."""
+    parts = [(f"{one.name} {order.mode_of(one).value}", seconds(one, order)) for one, order in chosen]
+    listed = ", ".join(f"{name} {clock(took)}" for name, took in parts)
+    return f"about {clock(sum(took for _, took in parts))} on two quiet cores: {listed}"
+
+
+def clock(took: float) -> str:
+    """Minutes and seconds."""
+    minutes, rest = divmod(round(took), 60)
+    return f"{minutes}:{rest:02d}"

@@ -1,0 +1,193 @@
+"""The tables of the report: which figures of which results stand in them, and in which order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from server.bench.processes import SENDER
+from server.bench.sides import NATIVE, PENSTOCK
+from server.bench.workload import Mode
+
+Document = dict[str, Any]
+Row = Sequence[Any]
+Table = tuple[str, Sequence[Document], Sequence[Row]]
+"""Title, the results in it, and rows, the head first."""
+Cell = Callable[[Document], Any]
+Columns = Sequence[tuple[str, Cell]]
+
+_NAMES = {PENSTOCK: "Penstock", NATIVE: "PostgreSQL"}
+_ROLES = ("walsender", "log reader", "intake", "engine", "jvm", "spark workers", "server", "other")
+_NATIVE_ROLES = ("walsender", "apply", "receiver", "background")
+_CPU, _MEMORY, _WRITTEN = "CPU seconds for a million row changes", "peak memory, MB", "written in a round, MB"
+
+
+def by_mode(documents: Sequence[Document]) -> Iterator[Table]:
+    """One table for each mode that was run."""
+    for mode, title, columns in _TABLES:
+        chosen = [document for document in documents if document["mode"] == mode.value]
+        if chosen:
+            yield title, chosen, _rows(columns, chosen)
+
+
+def of_techniques(documents: Sequence[Document]) -> Iterator[Table]:
+    """What each way of applying does, for every run of them."""
+    for document in documents:
+        if document["mode"] == Mode.TECHNIQUES.value:
+            head = ("into DuckDB", "netted", "transactions in a commit", "row changes", "seconds", "rows/s")
+            keys = ("technique", "netted", "transactions_per_commit", "row_changes", "seconds", "rows_per_s")
+            rows = [[one[key] for key in keys] for one in document["techniques"]]
+            yield "Ways to apply", [document], [head, *rows]
+
+
+def of_processes(documents: Sequence[Document]) -> Iterator[Table]:
+    """CPU time and memory by the part that each process plays, a table for each side."""
+    for side, roles in ((PENSTOCK, _ROLES), (NATIVE, _NATIVE_ROLES)):
+        for title, key, total in (
+            (_CPU, "cpu_s_per_million_rows", "cpu_s_per_million_rows_total"),
+            (_MEMORY, "peak_pss_mb", "peak_pss_mb_total"),
+            (_WRITTEN, "written_mb", None),
+        ):
+            found = [(document, _figure(side, key)(document) or {}) for document in documents]
+            found = [(document, figures) for document, figures in found if figures]
+            # Memory is that of a side alone: most of what a sender of the source has is shared with the source.
+            counted = [role for role in roles if title is _CPU or role != SENDER]
+            present = [role for role in counted if any(role in figures for _, figures in found)]
+            if found:
+                rows = [
+                    [_run(document), *(figures.get(role) for role in present), *_total(side, total, document)]
+                    for document, figures in found
+                ]
+                head = ("workload", *present, *(["total"] if total else []))
+                yield f"{_NAMES[side]}, by process: {title}", [], [head, *rows]
+
+
+def _total(side: str, key: str | None, document: Document) -> list[Any]:
+    return [] if key is None else [_figure(side, key)(document)]
+
+
+def _rows(columns: Columns, documents: Sequence[Document]) -> list[Row]:
+    """The head, and a row for each result, without columns in which nothing stands."""
+    cells = [(name, [cell(document) for document in documents]) for name, cell in columns]
+    filled = [(name, values) for name, values in cells if any(value is not None for value in values)]
+    return [[name for name, _ in filled], *zip(*(values for _, values in filled), strict=True)]
+
+
+def _figure(side: str, *path: str) -> Cell:
+    """A median of one side; None where it was not measured."""
+
+    def cell(document: Document) -> Any:
+        value: Any = document["summary"].get(side)
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    return cell
+
+
+def _both(title: str, *path: str) -> list[tuple[str, Cell]]:
+    return [(f"{title}, {_NAMES[side]}", _figure(side, *path)) for side in (PENSTOCK, NATIVE)]
+
+
+def _sender(side: str, part: str) -> Cell:
+    """CPU seconds of the sending process in one mode of the processor, for a million row changes."""
+
+    def cell(document: Document) -> Any:
+        seconds = _figure(side, "walsender_cpu_s", part)(document)
+        return None if seconds is None else seconds / document["rounds"][0]["row_changes"] * 1e6
+
+    return cell
+
+
+def _decoding(document: Document) -> float:
+    values = sorted(round_["decoding_alone"]["cpu_s_per_million_rows"] for round_ in document["rounds"])
+    return float(values[len(values) // 2])
+
+
+def _ratio(document: Document) -> str | None:
+    ratio = document["summary"].get("ratio")
+    if ratio is None:
+        return None
+    spread = f" ({min(ratio['rounds']):.2f} to {max(ratio['rounds']):.2f})" if len(ratio["rounds"]) > 1 else ""
+    return f"{ratio['median']:.2f}{spread}"
+
+
+def _cpu_ratio(document: Document) -> float | None:
+    found = document["summary"].get("cpu_ratio")
+    return None if found is None else float(found["median"])
+
+
+def _workload(document: Document) -> str:
+    return str(document["workload"])
+
+
+def _run(document: Document) -> str:
+    return f"{document['workload']}, {document['mode']}"
+
+
+def _first_side(key: str) -> Cell:
+    return lambda document: document["rounds"][0]["sides"][PENSTOCK].get(key)
+
+
+_DRAINED: Columns = (
+    ("workload", _workload),
+    ("row changes a round", lambda d: d["rounds"][0]["row_changes"]),
+    ("rounds", lambda d: len(d["rounds"])),
+    *_both("rows/s", "rows_per_s"),
+    ("times PostgreSQL's rate (all rounds)", _ratio),
+    ("share of its CPU time", _cpu_ratio),
+    *_both("log GB/h", "log_gb_per_h"),
+)
+
+_TABLES: tuple[tuple[Mode, str, Columns], ...] = (
+    (
+        Mode.BACKLOG,
+        "Draining a backlog",
+        (*_DRAINED, ("transactions/s, Penstock", _figure(PENSTOCK, "transactions_per_s"))),
+    ),
+    (
+        Mode.SUSTAINED,
+        "At a steady rate",
+        (
+            ("workload", _workload),
+            *_both("transactions/s", "transactions_per_s"),
+            ("rows/s, Penstock", _figure(PENSTOCK, "rows_per_s")),
+            *(pair for key in ("p50", "p95", "p99", "max") for pair in _both(f"wait {key} ms", "waits", f"{key}_ms")),
+            ("lag p99 ms, Penstock", _figure(PENSTOCK, "lag", "p99_ms")),
+        ),
+    ),
+    (
+        Mode.LIVE,
+        "Followed while it is written",
+        (
+            ("workload", _workload),
+            ("row changes", _first_side("row_changes")),
+            *_both("seconds to write", "generate_s"),
+            *_both("seconds from commit to visible", "commit_to_visible_s"),
+            *_both("peak memory MB", "peak_pss_mb_total"),
+            *_both("spilled on the source MB", "source_spilled_mb"),
+        ),
+    ),
+    (
+        Mode.IDLE,
+        "Nothing happens",
+        (
+            ("workload", _workload),
+            ("seconds", _figure(PENSTOCK, "seconds")),
+            *_both("CPU, % of a core", "cpu_percent_total"),
+            *_both("memory MB", "peak_pss_mb_total"),
+            *_both("growth MB", "memory_growth_mb"),
+        ),
+    ),
+    (
+        Mode.CAPTURE,
+        "The log reader alone, beside pg_recvlogical",
+        (
+            *_DRAINED,
+            ("sent MB a round", _figure(PENSTOCK, "sent_mb")),
+            ("CPU s per million rows: decoding inside the source", _decoding),
+            *((f"walsender in user mode, {_NAMES[side]}", _sender(side, "user")) for side in (PENSTOCK, NATIVE)),
+            *((f"walsender in the kernel, {_NAMES[side]}", _sender(side, "system")) for side in (PENSTOCK, NATIVE)),
+        ),
+    ),
+)

@@ -1,0 +1,49 @@
+"""An engine process of a test's own: replicates the subscription pickled in the file given until it is killed.
+
+Each line on stdin names a queue mode, which the subscription then has; an empty one ends it. Prints `live` and each event's code.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from engine.link.messages import EventReport, Report, TableStateReport
+from engine.model.subscription import QueueMode
+from engine.runtime.catalog import open_source, open_target
+from engine.runtime.clock import SystemClock
+from engine.runtime.failpoints import arm_from_environment
+from engine.runtime.pipeline import Pipeline, PipelineParts
+from engine.runtime.reporting import Reporter
+from engine.runtime.settings import EngineSettings
+from engine.runtime.targets import TargetRegistry
+from engine.spark.local import LocalRunner
+
+
+def _tell(report: Report) -> None:
+    if isinstance(report, EventReport):
+        print(report.code, report.detail, flush=True)
+    elif isinstance(report, TableStateReport):
+        print(report.name, report.state, flush=True)
+
+
+def main(given: Path) -> None:
+    arm_from_environment()
+    spec, home = pickle.loads(given.read_bytes())
+    settings = EngineSettings(home=home, guard_interval_s=0.1, position_write_s=1.0)
+    clock = SystemClock()
+    targets = TargetRegistry(lambda connection: open_target(connection, settings))
+    parts = PipelineParts(open_source, targets, LocalRunner(1), settings, clock)
+    pipeline = Pipeline(spec, parts, Reporter(spec, _tell, clock))
+    pipeline.start()
+    for line in sys.stdin:
+        if not line.strip():
+            break
+        pipeline.update(replace(pipeline.spec, queue_mode=QueueMode(line.strip())))
+    pipeline.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,135 @@
+"""Large open transactions: staged before they end, visible with their commit only, and whatever comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from engine.model.subscription import BatchPolicy
+from engine.runtime.ahead import AheadCounts
+from tests.fixtures.channel import until
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
+
+pytestmark = pytest.mark.pg
+
+_PIECE = 256 * 1024
+_SHOP = """
+CREATE TABLE orders (id bigint PRIMARY KEY, total numeric(12, 2), note text);
+CREATE TABLE log (id bigint, note text); ALTER TABLE log REPLICA IDENTITY FULL;
+INSERT INTO orders SELECT i, i * 1.5, 'note ' || i FROM generate_series(1, 20000) i;
+"""
+
+
+@pytest.fixture
+def shop(private_cluster: Callable[..., object], database_on: Callable[..., Database]) -> Database:
+    made = database_on(private_cluster(18, logical_decoding_work_mem="'64kB'"))
+    made.execute(_SHOP)
+    return made
+
+
+@pytest.fixture
+def replica(shop: Database, replicate: Callable[..., Replica]) -> Replica:
+    """Tables of which every change counts, in pieces far smaller than the transactions below."""
+    return replicate(shop, [table("orders"), table("log")], batch=BatchPolicy(small_rows=0), piece_bytes=_PIECE)
+
+
+@pytest.fixture
+def session(shop: Database) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    with shop.connect() as connection:
+        yield connection
+
+
+def counts(replica: Replica) -> AheadCounts:
+    run = replica.pipeline.run
+    assert run is not None
+    return run.ahead.counts
+
+
+def staged_files(replica: Replica) -> list[Path]:
+    return list((replica.folder / "staging").rglob("*-b0-*.arrow"))
+
+
+def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_commit(
+    shop: Database, replica: Replica, session: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    session.execute("BEGIN")
+    session.execute("INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 120000) i")
+    session.execute("UPDATE orders SET total = total + 1 WHERE id % 2 = 0")
+    session.execute("DELETE FROM orders WHERE id BETWEEN 500 AND 2000")
+    session.execute("INSERT INTO log SELECT i, repeat('l', 50) FROM generate_series(1, 10000) i")
+    until(lambda: counts(replica).staged >= 5)
+    shop.execute("UPDATE orders SET note = 'other' WHERE id = 1")
+    replica.catch_up()
+    assert replica.query("select count(*) from orders") == [(20_000,)]
+    session.execute("COMMIT")
+    replica.assert_equal()
+    assert counts(replica).used == counts(replica).staged >= 5
+    assert counts(replica).dropped == 0
+    until(lambda: not staged_files(replica))
+
+
+def test_a_rollback_costs_what_was_staged(
+    shop: Database, replica: Replica, session: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 120000) i")
+    until(lambda: counts(replica).staged >= 2)
+    session.execute("ROLLBACK")
+    shop.execute("UPDATE orders SET total = 0 WHERE id = 7")
+    replica.assert_equal()
+    until(lambda: counts(replica).dropped == counts(replica).staged)
+    assert counts(replica).used == 0
+    assert not staged_files(replica)
+
+
+def test_a_savepoint_rolled_back_after_its_rows_were_staged(
+    replica: Replica, session: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 110000) i")
+    until(lambda: counts(replica).staged >= 2)
+    before = counts(replica).staged
+    session.execute("SAVEPOINT s; DELETE FROM orders WHERE id < 15000")
+    session.execute("INSERT INTO log SELECT i, repeat('l', 50) FROM generate_series(1, 10000) i")
+    until(lambda: counts(replica).staged >= before + 2)
+    session.execute("ROLLBACK TO s; UPDATE orders SET note = 'kept' WHERE id < 300; COMMIT")
+    replica.assert_equal()
+    assert replica.query("select count(*) from orders where note = 'kept'") == [(299,)]
+    assert replica.query("select count(*) from log") == [(0,)]
+
+
+def test_a_column_added_within_the_transaction(
+    replica: Replica, session: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 110000) i")
+    until(lambda: counts(replica).staged >= 2)
+    before = counts(replica).staged
+    session.execute("ALTER TABLE orders ADD COLUMN extra int DEFAULT 5")
+    session.execute("UPDATE orders SET extra = id WHERE id > 100000")
+    until(lambda: counts(replica).staged > before)
+    session.execute("COMMIT")
+    replica.assert_equal()
+    assert replica.query("select count(*) from orders where extra = id and id > 100000") == [(10_000,)]
+
+
+def test_a_truncate_within_the_transaction(replica: Replica, session: psycopg.Connection[tuple[object, ...]]) -> None:
+    session.execute("BEGIN; UPDATE orders SET note = repeat('u', 40)")
+    until(lambda: counts(replica).staged >= 2)
+    session.execute("TRUNCATE orders")
+    session.execute("INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(1, 9000) i; COMMIT")
+    replica.assert_equal()
+    assert replica.query("select count(*) from orders") == [(9_000,)]
+
+
+def test_a_new_session_in_the_middle_sends_the_transaction_again(
+    shop: Database, replica: Replica, session: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    session.execute("BEGIN; UPDATE orders SET note = repeat('u', 40)")
+    until(lambda: counts(replica).staged >= 2)
+    shop.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+    until(lambda: bool(replica.pipeline.run) and counts(replica).staged >= 2)
+    session.execute("COMMIT")
+    replica.assert_equal()
+    assert replica.query("select count(*) from orders where note like 'uuu%'") == [(20_000,)]

@@ -1,0 +1,21 @@
+"""The `techniques` workload through its own process."""
+
+from __future__ import annotations
+
+from engine.runtime.alone.techniques import TECHNIQUES
+from server.bench import suite
+from server.bench.catalogue import WORKLOADS
+from server.bench.report import markdown, plots
+
+
+def test_every_way_is_measured_and_reported() -> None:
+    said: list[str] = []
+    order = suite.Order(against=True, amount=200, scale=1, seconds=0.01)
+    document = suite.run(WORKLOADS["techniques"], order, said.append)
+    assert suite.good(document)
+    assert document["sides"] == ["penstock"]
+    found = [(one["technique"], one["netted"]) for one in document["techniques"]]
+    assert found == [(one.name, one.netted) for one in TECHNIQUES]
+    assert len(said) == len(TECHNIQUES)
+    assert "| bulk delete and insert | yes |" in markdown([document])
+    assert list(plots([document])) == ["techniques.svg"]
