@@ -10,6 +10,8 @@ from pathlib import Path
 
 from engine.model.batch import BlockRef, LogRange
 from engine.model.identity import Ordinal
+from engine.model.position import Lsn
+from engine.queue.durable import note_whole_from
 from engine.queue.files import SegmentName, delete_segment, list_segments
 
 
@@ -74,8 +76,12 @@ class QueueCatalog:
             missing += max(0, last.first + last.count - stop) * last.length / last.count
             return max(0, total - int(missing))
 
-    def retain(self, from_ordinal: Ordinal) -> None:
-        """Delete whole segments below `from_ordinal`; never the newest, which may be open."""
+    def retain(self, from_ordinal: Ordinal, written: Lsn) -> None:
+        """Delete whole segments below `from_ordinal`; never the newest, which may be open.
+
+        `written`: end of the target's progress record. What stays may begin in the middle of transactions that end before it, so it is
+        noted that the queue is good only for who has them.
+        """
         with self._lock:
             if not self._blocks or self._blocks[0].first + self._blocks[0].count > from_ordinal:
                 return
@@ -85,6 +91,7 @@ class QueueCatalog:
             return
         with self._lock:
             self._forget(SegmentName(gone[-1].first))
+        note_whole_from(self._folder, written)
         for name in gone:
             delete_segment(self._folder, name)
 

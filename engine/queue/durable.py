@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from engine.model.position import Lsn
 from engine.queue.files import SegmentName, fault_of, list_segments, sync_folder
 
 _MARK = "durable.mark"
+_WHOLE_FROM = "whole_from.mark"
 
 
 def is_durable(folder: Path) -> bool:
@@ -41,6 +43,40 @@ def unmark_durable(folder: Path) -> None:
         path.unlink(missing_ok=True)
         if folder.exists():
             sync_folder(folder)
+    except OSError as error:
+        raise fault_of(error, path) from error
+
+
+def note_whole_from(folder: Path, position: Lsn) -> None:
+    """Note that segments are about to go: of transactions that end at or before `position` the rest may be only a part.
+
+    On disk before it returns, where the queue is.
+    """
+    path = folder / _WHOLE_FROM
+    draft = path.with_suffix(".draft")
+    try:
+        with draft.open("w") as file:
+            file.write(str(position))
+            if is_durable(folder):
+                file.flush()
+                os.fsync(file.fileno())
+        draft.rename(path)
+        if is_durable(folder):
+            sync_folder(folder)
+    except OSError as error:
+        raise fault_of(error, path) from error
+
+
+def whole_from(folder: Path) -> Lsn | None:
+    """Transactions that end behind this lie wholly in the queue; None where nothing was deleted yet.
+
+    Raises EngineFault(QUEUE_CORRUPT) where the note cannot be read, ValueError where it makes no sense.
+    """
+    path = folder / _WHOLE_FROM
+    try:
+        return Lsn.parse(path.read_text().strip())
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise fault_of(error, path) from error
 

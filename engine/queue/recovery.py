@@ -5,17 +5,31 @@ from __future__ import annotations
 import os
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from engine.model.control import ControlKind
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
+from engine.queue.durable import whole_from
 from engine.queue.files import SegmentName, delete_segment, fault_of, list_segments, sync_folder
 from engine.queue.index import NO_SEGMENT, DamagedFrameError, Head, read_frames
 from engine.queue.relations import RelationLedger
 
 _READ_BYTES = 1 << 20
+_ENDS = frozenset({ControlKind.COMMIT, ControlKind.STREAM_STOP})
+_TELLING = [
+    *_ENDS,
+    ControlKind.BEGIN,
+    ControlKind.STREAM_START,
+    ControlKind.STREAM_COMMIT,
+    ControlKind.STREAM_ABORT,
+    ControlKind.SESSION,
+]
+"""The first of these in a queue tells whether it begins in the middle of something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +112,11 @@ class _Recovery:
                 break
             previous = name.first
         begin = self._begin if self._begin is not None else self._end
-        return Recovered(self._landed, Ordinal(self._next), self._ledger.known, begin, self._end, damaged)
+        try:
+            begin = max(begin, whole_from(self._folder) or ZERO)
+        except ValueError:
+            begin, damaged = self._end, True
+        return Recovered(without_rest(self._landed), Ordinal(self._next), self._ledger.known, begin, self._end, damaged)
 
     def _take(self, name: SegmentName, previous: int | None, *, verify: bool) -> bool:
         """Take in one segment. False where it, or what should come before it, is damaged; it then ends at its last whole landing."""
@@ -178,6 +196,23 @@ class _Recovery:
         for name in names:
             delete_segment(self._folder, name)
         sync_folder(self._folder)
+
+
+def without_rest(landed: list[Landed]) -> list[Landed]:
+    """The landings without the control records of a transaction that began in a segment deleted since.
+
+    Only who has that transaction may go on from here, see `durable.whole_from`.
+    """
+    for number, one in enumerate(landed):
+        kinds = one.controls["kind"]
+        telling = np.flatnonzero(np.isin(kinds, _TELLING))
+        if len(telling):
+            first = int(telling[0])
+            if kinds[first] not in _ENDS:
+                return landed
+            before = [replace(rest, controls=rest.controls[:0]) for rest in landed[:number]]
+            return [*before, replace(one, controls=one.controls[first + 1 :]), *landed[number + 1 :]]
+    return landed
 
 
 def _end_of(landed: Landed, before: int) -> int:

@@ -180,6 +180,7 @@ class Intake:
         self._unwritten: list[SealedBatch] = []
         self._last_written = 0
         """Last record that the target's progress record covers: its segment stays, so that the queue never begins behind that record."""
+        self._written = after
         self._budget_bytes = budget_bytes
         self._held = False
         self._demanded = after
@@ -344,10 +345,11 @@ class Intake:
         if done.written:
             last = [int(r.stop) - 1 for batch in self._unwritten for r in batch.ranges]
             self._last_written = max(last, default=self._last_written)
+            self._written = done.batch.end
             self._unwritten = []
         if done.batch.demanded:
             self._batcher.in_flight_done()
-        self._catalog.retain(self._oldest_needed())
+        self._catalog.retain(self._oldest_needed(), self._written)
         self._throttle()
 
     def _oldest_needed(self) -> Ordinal:

@@ -6,6 +6,7 @@ import heapq
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import structlog
@@ -343,39 +344,41 @@ class Pipeline:
         self._book.retire()
         self._book = TableBook(self._reporter.table)
         self._fill_book(spec, source, point)
-        run = ReplicationRun(
-            RunParts(
-                spec=spec,
-                source=source,
-                target=target,
-                start=point,
-                runner=self._parts.runner,
-                settings=self._parts.settings,
-                clock=self._parts.clock,
-                reporter=self._reporter,
-                book=self._book,
-                reloads=self._reloads,
-                care=self._care,
-                suspect_queue=self._suspect_queue,
-            )
+        parts = RunParts(
+            spec=spec,
+            source=source,
+            target=target,
+            start=point,
+            runner=self._parts.runner,
+            settings=self._parts.settings,
+            clock=self._parts.clock,
+            reporter=self._reporter,
+            book=self._book,
+            reloads=self._reloads,
+            care=self._care,
+            suspect_queue=self._suspect_queue,
         )
-        self._suspect_queue = False
+        with closing(ReplicationRun(parts)) as run:
+            self._suspect_queue = False
+            self._begin(run, spec, requests)
+            run.execute()
+
+    def _begin(self, run: ReplicationRun, spec: SubscriptionSpec, requests: list[str]) -> None:
+        """Hand over what was asked for before the run was there. `requests`: reloads of everything, which the new slot serves."""
         with self._changed:
             self._run = run
             run.keep_queue(self._spec.queue_mode)
             overtaken = self._reset or self._spec.tables != spec.tables
             if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
                 run.stop()  # What was declared meanwhile needs another start.
-        if reset:
-            tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
-            while requests:
-                self._reloads.begin(requests.pop(), tables)
+        tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
+        while requests:
+            self._reloads.begin(requests.pop(), tables)
         while self._table_reloads:
             self._begin_reload(run, *self._table_reloads.pop(0))
         for position in list(self._demands):
             run.demand(position)
         self._move(SubscriptionEvent.STARTED)
-        run.execute()
 
     def _known_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
         """Go on where the target is. Raises SLOT_DROPPED where our own guard made that impossible."""

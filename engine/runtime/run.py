@@ -76,7 +76,11 @@ class ReplicationRun:
         there would get transactions without their beginnings."""
         found = QueueCheck(slot, parts.source.current(), parts.start.fresh, parts.suspect_queue)
         opened = open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found)
-        self._wire(opened, slot.confirmed or ZERO)
+        try:
+            self._wire(opened, slot.confirmed or ZERO)
+        except BaseException:
+            opened.close()
+            raise
 
     def _wire(self, opened: QueueStart, confirmed: Lsn) -> None:
         parts, end = self._parts, self._parts.start.progress.end
@@ -146,7 +150,6 @@ class ReplicationRun:
 
     def execute(self) -> None:
         """Work until stopped or a fault. Everything the run started has ended when this returns or raises."""
-        self._intake.restore(self._opened.landed, self._opened.next_ordinal)
         stages = [
             self._thread("intake", self._run_intake),
             self._thread("job", self._run_jobs),
@@ -155,6 +158,7 @@ class ReplicationRun:
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
         try:
+            self._intake.restore(self._opened.landed, self._opened.next_ordinal)
             self._free_slot()
             # A reader of an earlier process may have confirmed something while the queue was looked at.
             slot = self._parts.source.slot_status(self._spec.slot)
@@ -171,6 +175,10 @@ class ReplicationRun:
             self._shut_down(stages)
         if self._fault is not None:
             raise self._fault
+
+    def close(self) -> None:
+        """Give the queue up, for the next run. Call it behind `execute`, or in its place."""
+        self._opened.close()
 
     def stop(self) -> None:
         """End the run after the batch that is being committed. Returns at once; `execute` returns when all has ended."""
@@ -449,4 +457,3 @@ class ReplicationRun:
         if self._fault is None:
             with suppress(EngineFault):
                 self._mark.note(self._parts.source.slot_status(self._spec.slot))
-        self._opened.close()

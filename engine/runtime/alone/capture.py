@@ -52,8 +52,10 @@ class Account:
     def release(self) -> Confirm | None:
         """Forget everything that landed, and delete the segments that are full; what the source may be told of it."""
         with self._lock:
-            self._catalog.retain(self._catalog.next_ordinal)
-            return Confirm(self._end) if self._end is not None else None
+            if self._end is None:
+                return None
+            self._catalog.retain(self._catalog.next_ordinal, self._end)
+            return Confirm(self._end)
 
     def _add(self, landed: Landed) -> None:
         self._counts["controls"] += len(landed.controls)

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.subscription import BatchPolicy, QueueMode
 from engine.model.subscription_state import DesiredState
+from engine.runtime.intake import Intake
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import BadDay, BadDays
 from tests.pg.bad_days.small_disk import SmallDisk
@@ -180,6 +182,43 @@ def test_persisted_queue_is_taken_in_again(shop: Database, bad_day: BadDays) -> 
     replica.wait_live()
     replica.assert_nothing_lost()
     assert "log_gap" not in replica.codes()
+
+
+def test_persisted_queue_that_begins_within_a_transaction(shop: Database, bad_day: BadDays) -> None:
+    """One transaction spans two segments, of which the first is deleted when the target has it."""
+    replica = bad_day(shop, queue_mode=QueueMode.PERSIST)
+    (first,) = replica.queue.glob("*.arrow")
+    shop.execute("INSERT INTO orders SELECT 1000 + i, 1, repeat('x', 1000000) FROM generate_series(1, 80) i")
+    replica.catch_up()
+    for _ in range(20):
+        replica.touch("behind it")
+        replica.catch_up()
+        if not first.exists():
+            break
+    assert not first.exists()
+    os.kill(reader_pid(replica), signal.SIGSTOP)
+    replica.close()
+    replica.again()
+    replica.wait_live()
+    replica.assert_nothing_lost()
+    assert replica.codes() == []
+
+
+def test_queue_is_given_up_whatever_a_start_stumbles_over(
+    shop: Database, bad_day: BadDays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that fails behind the queue's lock does not stand in the way of the next."""
+    replica = bad_day(shop)
+    replica.desire(DesiredState.STOPPED)
+    replica.wait_state("stopped")
+    with monkeypatch.context() as patched:
+        stumbling = EngineFault(FaultKind.INTERNAL, "a stone", "in the way")
+        patched.setattr(Intake, "restore", lambda *_: (_ for _ in ()).throw(stumbling))
+        replica.desire(DesiredState.RUNNING)
+        replica.wait_code("starting", "internal")
+    replica.wait_state("running")
+    replica.assert_nothing_lost()
+    assert "slot_in_use" not in replica.codes()
 
 
 def test_persisted_position_without_changes_of_ours(shop: Database, bad_day: BadDays) -> None:

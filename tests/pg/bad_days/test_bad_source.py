@@ -19,7 +19,7 @@ from tests.pg.bad_days.conftest import BadDay, BadDays
 pytestmark = pytest.mark.pg
 
 PrivateShop = Callable[..., Database]
-BOTH_MODES = pytest.mark.parametrize("mode", list(QueueMode))
+BOTH_MODES = pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])

@@ -81,7 +81,7 @@ def test_file_locked_by_another_process_while_stopped(shop: Database, bad_day: B
     replica.assert_nothing_lost()
 
 
-@pytest.mark.parametrize("mode", list(QueueMode))
+@pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
 def test_target_disk_full(
     shop: Database, bad_day: BadDays, small_disk: Callable[[int], SmallDisk], mode: QueueMode
 ) -> None:

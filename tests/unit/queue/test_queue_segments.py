@@ -342,10 +342,10 @@ def test_catalog_finds_blocks_sizes_and_lets_go_of_whole_segments(tmp_path: Path
 
     names = files.list_segments(tmp_path)
     assert len(names) == 6
-    catalog.retain(Ordinal(14))
+    catalog.retain(Ordinal(14), Lsn(2))
     assert [name.first for name in files.list_segments(tmp_path)] == [10, 15, 20, 25]
     assert found((0, 30)) == [10, 15, 20, 25]
-    catalog.retain(Ordinal(1000))
+    catalog.retain(Ordinal(1000), Lsn(5))
     assert [name.first for name in files.list_segments(tmp_path)] == [25]
     assert catalog.size_bytes == blocks[-1].length
     with pytest.raises(ValueError, match="ordinal"):
@@ -368,3 +368,37 @@ def test_blocks_for_agrees_with_a_plain_search(sizes: list[int], data: st.DataOb
     assert list(catalog.blocks_for([LogRange(Ordinal(start), Ordinal(stop), ZERO)])) == expected
     inside = sum(10 for b in blocks for o in range(b.first, b.first + b.count) if start <= o < stop)
     assert abs(catalog.bytes_between(Ordinal(start), Ordinal(stop)) - inside) <= 1
+
+
+BEGIN, COMMIT = (ControlKind.BEGIN, 0, 7, 0, 0, 0), (ControlKind.COMMIT, 0, 0, 0, 50, 99)
+START, STOP = (ControlKind.STREAM_START, 0, 8, 0, 0, 0), (ControlKind.STREAM_STOP, 0, 0, 0, 0, 0)
+SEEN = (ControlKind.RELATION, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("begun", "ended"), [(BEGIN, COMMIT), (START, STOP)])
+def test_a_queue_that_begins_within_a_transaction_tells_nothing_of_that_one(
+    tmp_path: Path, begun: tuple[Any, ...], ended: tuple[Any, ...]
+) -> None:
+    """Its first segment went once the target had it; who has less may not go on from here."""
+    queue = writer(tmp_path, segment_bytes=1)
+    catalog = QueueCatalog(tmp_path)
+    for controls in ([begun], [SEEN], [SEEN, ended, BEGIN], [COMMIT]):
+        landed = queue.append(chunk([b"r"] * len(controls), 10, controls, {0: b"R...."}))
+        assert landed.block is not None
+        catalog.add(landed.block)
+    catalog.retain(Ordinal(1), Lsn(44))
+    queue.close()
+    found = recover(tmp_path)
+    assert not found.damaged
+    assert [one.controls["kind"].tolist() for one in found.landed] == [[], [ControlKind.BEGIN], [ControlKind.COMMIT]]
+    assert [one.block.first for one in found.landed if one.block is not None] == [1, 2, 5]
+    assert found.begin == Lsn(44)
+
+
+def test_a_note_of_what_is_whole_that_makes_no_sense_is_damage(tmp_path: Path) -> None:
+    queue = writer(tmp_path, begin=Lsn(3))
+    queue.append(chunk([b"x"], 10))
+    queue.close()
+    (tmp_path / "whole_from.mark").write_text("1/")
+    found = recover(tmp_path)
+    assert (found.damaged, found.begin, found.end) == (True, Lsn(10), Lsn(10))
