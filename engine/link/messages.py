@@ -25,7 +25,7 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec, TableSpec
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 _WIRE = {"wire": True}
@@ -115,8 +115,9 @@ class BatchPart(Message):
     max_transactions: int = 200_000
     max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
-    small_rows: int = 5_000
-    tasks: int = 1
+    max_gather_ms: int = 5_000
+    small_rows: int | None = None
+    tasks: int | None = None
 
 
 class GuardPart(Message):
@@ -437,7 +438,11 @@ class SchemaVersion(SubscriptionReport):
 
 
 class BatchReport(SubscriptionReport):
-    """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`)."""
+    """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`).
+
+    `tuning`: what was chosen for it and what decided: `tasks`, `gather_ms` (how long changes gathered because the target did not
+    keep up), `driver_setup_ms` and `spark_setup_ms` (what a job costs on each path before its first record).
+    """
 
     kind: Literal["batch"] = "batch"
     batch: int
@@ -451,6 +456,7 @@ class BatchReport(SubscriptionReport):
     demanded: bool = False
     seconds: dict[str, float] = Field(default_factory=dict)
     tables: int = 0
+    tuning: dict[str, float] = Field(default_factory=dict)
     committed_at: datetime
 
 

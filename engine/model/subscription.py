@@ -47,14 +47,16 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """When a batch is sealed: at the first limit reached. Ages are in milliseconds."""
+    """When a batch is sealed: at the first limit reached. Ages are in milliseconds. None: chosen by what it cost before."""
 
     max_transactions: int = 200_000
     max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
-    small_rows: int = 5_000
+    max_gather_ms: int = 5_000
+    """How long, beyond `max_age_ms`, changes may gather while the target does not keep up; 0 = never."""
+    small_rows: int | None = None
     """Batches with fewer raw records run in the driver process; 0 = never."""
-    tasks: int = 1
+    tasks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

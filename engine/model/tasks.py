@@ -25,6 +25,11 @@ class TaskRunner(Protocol):
         """True while `run` would begin without waiting for the start-up."""
         ...
 
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run beside each other, as far as it is known; at least 1."""
+        ...
+
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait until ready; False at the timeout. Raises EngineFault(SPARK_FAILED) where the start-up failed."""
         ...

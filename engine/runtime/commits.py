@@ -274,6 +274,7 @@ class CommitStage:
             sealed_us=computed.sealed_us,
             committed_us=self._clock.wall_us(),
             path=computed.path,
+            tuning=computed.tuning,
         )
 
 

@@ -97,6 +97,8 @@ class Sealed:
     batch: SealedBatch
     sealed_ms: float
     sealed_us: int
+    gather_ms: float = 0.0
+    """How long changes gathered for it at least, because the target did not keep up."""
 
 
 class Truncations:
@@ -167,7 +169,7 @@ class Intake:
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
         self._batcher = Batcher(policy, after)
-        self._pace = SealPace()
+        self._pace = SealPace(policy.max_gather_ms)
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room
@@ -321,9 +323,10 @@ class Intake:
             batch = self._batcher.seal(now, self._catalog.bytes_between, self._pace.not_before_ms)
             if batch is None:
                 return
+            gathered = self._pace.interval_ms
             self._pace.sealed(now)
             self._in_flight.append(batch)
-            self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us()))
+            self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us(), gathered))
 
     def _ask(self) -> None:
         """Ask an idle source for its position while somebody waits behind what was read."""

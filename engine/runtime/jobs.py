@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from engine.model.batch import SealedBatch, TableChanges, TaskDescriptor, TaskResult
+from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
 from engine.model.subscription import SubscriptionSpec
 from engine.model.tasks import TaskRunner
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.clock import Clock
 from engine.runtime.failpoints import Failpoint, hit
+from engine.runtime.intake import Sealed
 from engine.runtime.pieces import Piece, Sizes, Staged, compute
 from engine.runtime.planner import PlannedBatch, Planner
+from engine.runtime.tuning import JobTuner, Way
 from engine.runtime.worker import net_here, net_task
 
 
@@ -31,6 +33,8 @@ class Computed:
     sealed_us: int
     job_ms: float
     files: tuple[str, ...] = ()
+    tuning: Mapping[str, float] = field(default_factory=dict)
+    """What was chosen for it, and the measurements that decided: see `BatchReport.tuning`."""
 
 
 class JobStage:
@@ -55,55 +59,66 @@ class JobStage:
         self._clock = clock
         self._ahead = ahead
         self._piece_bytes = piece_bytes
+        self._tuner = JobTuner(spec.batch)
+        self._commit_ms = 0.0
 
-    def compute(self, batch: SealedBatch, sealed_ms: float, sealed_us: int) -> Computed:
+    def committed(self, took_ms: float) -> None:
+        """A batch's commit took so long: as long may a job take. From any thread."""
+        self._commit_ms += (took_ms - self._commit_ms) / 4
+
+    def compute(self, sealed: Sealed) -> Computed:
         """Plan and run one batch. Raises EngineFault: SPARK_FAILED, QUEUE_CORRUPT, and what resolving a structure raises."""
         hit(Failpoint.BATCH_BEFORE_JOB)
-        planned = self._planner.plan(batch)
+        began = self._clock.monotonic_ms()
+        planned = self._planner.plan(sealed.batch)
         blocks = self._catalog.blocks_for(planned.ranges) if planned.parts else ()
         log_bytes = sum(block.length for block in blocks)
-        small = 0 < planned.records < self._spec.batch.small_rows or not self._runner.ready
-        path: Literal["driver", "spark"] = "driver" if small or not planned.records else "spark"
+        spark = self._runner.parallelism if self._runner.ready else 0
+        way = self._tuner.choose(planned.records, self._commit_ms, spark)
         ahead = self._ahead.take(planned.ranges)
-        changes = self._run(planned, path, ahead) if blocks and planned.records else ()
+        changes = self._run(planned, way, ahead) if blocks and planned.records else ()
+        ended = self._clock.monotonic_ms()
+        if changes and log_bytes <= self._piece_bytes:
+            self._tuner.learn(way, planned.records, ended - began)
         hit(Failpoint.BATCH_AFTER_JOB)
         return Computed(
             planned,
             changes,
             log_bytes,
-            path,
-            sealed_ms,
-            sealed_us,
-            self._clock.monotonic_ms(),
+            way.path,
+            sealed.sealed_ms,
+            sealed.sealed_us,
+            ended,
             (
-                *(self._files(planned) if path == "spark" else ()),
+                *(self._files(planned) if way.path == "spark" else ()),
                 *(file for staged in ahead for file in files_of(staged)),
             ),
+            self._tuning(way, sealed.gather_ms),
         )
 
-    def _run(
-        self, planned: PlannedBatch, path: Literal["driver", "spark"], ahead: Sequence[Staged]
-    ) -> tuple[TableChanges, ...]:
+    def _tuning(self, way: Way, gather_ms: float) -> dict[str, float]:
+        setup = {f"{path}_setup_ms": round(ms, 2) for path, ms in self._tuner.setup_ms.items()}
+        return {"tasks": way.tasks, "gather_ms": gather_ms, **setup}
+
+    def _run(self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged]) -> tuple[TableChanges, ...]:
         def run(found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
             descriptors = [
                 self._descriptor(planned, number, piece, (bucket, buckets), attempt)
                 for number, piece in found
                 for bucket in range(buckets)
             ]
-            results = self._work(planned, descriptors, path)
+            results = self._work(planned, descriptors, way)
             return tuple(
                 replace(table, piece=descriptor.piece)
                 for descriptor, result in zip(descriptors, results, strict=True)
                 for table in result.tables
             )
 
-        sizes = Sizes(self._catalog.bytes_between, self._piece_bytes, 1 if path == "driver" else self._spec.batch.tasks)
+        sizes = Sizes(self._catalog.bytes_between, self._piece_bytes, way.tasks)
         return compute(planned.ranges, planned.relations, planned.parts, sizes, run, ahead)
 
-    def _work(
-        self, planned: PlannedBatch, descriptors: list[TaskDescriptor], path: Literal["driver", "spark"]
-    ) -> list[TaskResult]:
-        if path == "driver":
+    def _work(self, planned: PlannedBatch, descriptors: list[TaskDescriptor], way: Way) -> list[TaskResult]:
+        if way.path == "driver":
             return [net_here(descriptor) for descriptor in descriptors]
         group = f"{self._spec.name}-{self._spec.epoch}-{planned.number}"
         return self._runner.run(net_task, descriptors, group)

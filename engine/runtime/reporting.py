@@ -45,6 +45,7 @@ class BatchTimes:
     sealed_us: int
     committed_us: int
     path: Literal["driver", "spark"]
+    tuning: Mapping[str, float]
 
 
 class Reporter:
@@ -164,6 +165,7 @@ class Reporter:
                     "commit": (times.committed_ms - times.job_ms) / 1e3,
                 },
                 tables=len({change.table for change in changes}),
+                tuning=dict(times.tuning),
                 committed_at=_time(times.committed_us),
             )
         )

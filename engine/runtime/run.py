@@ -295,7 +295,7 @@ class ReplicationRun:
             if sealed is None:
                 continue
             self._intake.put(Wake())
-            computed = self._jobs.compute(sealed.batch, sealed.sealed_ms, sealed.sealed_us)
+            computed = self._jobs.compute(sealed)
             after = sealed.batch.end
             self._hand_over(computed)
             self._keep_within_budget()
@@ -331,8 +331,9 @@ class ReplicationRun:
         self.copies.committed(planned.handover, planned.batch.end)
         applied = self._commits.applied
         written = applied.written >= planned.batch.end
-        tables = len({change.table for change in computed.changes})
-        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written, tables, times.committed_ms - began))
+        tables, took_ms = len({change.table for change in computed.changes}), times.committed_ms - began
+        self._jobs.committed(took_ms)
+        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written, tables, took_ms))
         for table in planned.handover | planned.resumed:
             entry = self._book.get(table)
             if entry is not None and entry.spec.paused:

@@ -18,6 +18,7 @@ class LocalRunner:
     """Fulfils engine.model.tasks.TaskRunner. A cancelled run raises at once; its tasks under way finish unseen."""
 
     def __init__(self, threads: int = 2) -> None:
+        self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="task")
         self._lock = threading.Lock()
         self._ends: dict[str, list[Future[None]]] = {}
@@ -29,6 +30,10 @@ class LocalRunner:
     @property
     def ready(self) -> bool:
         return not self._stopped
+
+    @property
+    def parallelism(self) -> int:
+        return self._threads
 
     def wait_ready(self, timeout_s: float) -> bool:  # noqa: ARG002, RUF100 - the protocol's
         return self.ready

@@ -110,6 +110,11 @@ class SparkRunner:
     def ready(self) -> bool:
         return self._settled.is_set() and self._failure is None and not self._stopping.is_set()
 
+    @property
+    def parallelism(self) -> int:
+        context = self._context
+        return int(context.defaultParallelism) if context is not None else 1
+
     def wait_ready(self, timeout_s: float) -> bool:
         if not self._settled.wait(timeout_s):
             return False

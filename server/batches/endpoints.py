@@ -43,5 +43,6 @@ def _view(row: BatchRow) -> BatchView:
         demanded=row.demanded,
         seconds=row.seconds,
         tables=row.tables,
+        tuning=row.tuning,
         committed_at=row.committed_at,
     )

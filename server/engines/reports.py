@@ -169,6 +169,7 @@ def _batch(session: WriteSession, row: SubscriptionRow, report: BatchReport) -> 
             demanded=report.demanded,
             seconds=report.seconds,
             tables=report.tables,
+            tuning=report.tuning,
             committed_at=report.committed_at,
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from engine.link.messages import BatchReport
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300, 600)
 _BATCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_BATCH_TRANSACTIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000)
+_BATCH_TRANSACTIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 200_000)
 
 
 class Meters:
@@ -51,6 +51,12 @@ class Meters:
             buckets=_BATCH_TRANSACTIONS,
             registry=self.registry,
         )
+        self._tuning = Gauge(
+            "penstock_batch_tuning",
+            "What was chosen for the last batch, and the measurements that decided: see `tuning` of a batch.",
+            [*of, "what"],
+            registry=self.registry,
+        )
         self._queries = Histogram(
             "penstock_query_seconds", "Queries by how they ended.", [*of, "outcome"], registry=self.registry
         )
@@ -65,6 +71,8 @@ class Meters:
             self._rows.labels(batch.subscription, operation).inc(count)
         for stage, duration in batch.seconds.items():
             self._batches.labels(batch.subscription, stage).observe(duration)
+        for what, value in batch.tuning.items():
+            self._tuning.labels(batch.subscription, what).set(value)
         self._transactions.labels(batch.subscription, batch.path).observe(batch.transactions)
 
     def query_ended(self, subscription: str, outcome: str, seconds: float) -> None:

@@ -34,4 +34,5 @@ class BatchRow(SQLModel, table=True):
     demanded: bool
     seconds: dict[str, float] = document(default_factory=dict)
     tables: int
+    tuning: dict[str, float] = document(default_factory=dict)
     committed_at: datetime = moment()

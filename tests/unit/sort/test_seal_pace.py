@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine.sort.pace import LATE_MS, MOST_MS, SHARE, SealPace
+from engine.sort.pace import LATE_MS, SHARE, SealPace
+
+MOST_MS = 5_000
 
 
 def late(pace: SealPace, now: int) -> int:
@@ -19,7 +21,7 @@ def in_time(pace: SealPace, now: int) -> int:
 
 
 def warmed(tables: int, took_ms: float) -> SealPace:
-    pace = SealPace()
+    pace = SealPace(MOST_MS)
     for _ in range(30):
         pace.committed(tables, took_ms)
     return pace
@@ -55,3 +57,10 @@ def test_the_delay_goes_when_batches_are_in_time_again() -> None:
     intervals = [in_time(pace, now) for now in range(400_000, 600_000, 10_000)]
     assert intervals[0] <= SHARE * 500
     assert intervals[-1] == 0
+
+
+def test_with_no_time_to_gather_nothing_is_ever_held_back() -> None:
+    pace = SealPace(0)
+    for _ in range(30):
+        pace.committed(500, 1000.0)
+    assert [late(pace, now) for now in (1_000, 2_000, 3_000)] == [0, 0, 0]

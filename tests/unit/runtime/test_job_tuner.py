@@ -1,0 +1,86 @@
+"""Where a job runs: what costs least among what is quick enough, by what jobs cost before; pinned where the user says so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.model.subscription import BatchPolicy
+from engine.runtime.tuning import HERE, HERE_MS, SURPRISE, JobTuner, LinearCost, Way
+
+FREE = BatchPolicy()
+
+
+def taught(driver: tuple[float, float], spark: tuple[float, float], policy: BatchPolicy = FREE) -> JobTuner:
+    """A tuner that saw jobs whose milliseconds are fixed + per record, in one and in two Spark tasks."""
+    tuner = JobTuner(policy)
+    for _ in range(100):
+        for records in (100, 10_000, 60_000):
+            tuner.learn(HERE, records, driver[0] + driver[1] * records)
+            for tasks in (1, 2):
+                tuner.learn(Way("spark", tasks), records, spark[0] * tasks + spark[1] * records / tasks)
+    return tuner
+
+
+def test_small_jobs_run_here_and_large_ones_in_spark() -> None:
+    tuner = taught((1.0, 0.002), (30.0, 0.002))
+    assert tuner.choose(1_000, 5.0, spark=2) == HERE
+    assert tuner.choose(500_000, 5.0, spark=2) == Way("spark", 2)
+
+
+def test_as_few_tasks_as_do_not_hold_up_the_commits() -> None:
+    tuner = taught((1.0, 0.002), (30.0, 0.002))
+    assert tuner.choose(200_000, 600.0, spark=2) == Way("spark", 1)
+    assert tuner.choose(200_000, 50.0, spark=2) == Way("spark", 2)
+
+
+def test_where_this_process_is_slow_less_is_run_in_it() -> None:
+    quick, slow = taught((1.0, 0.0005), (30.0, 0.002)), taught((1.0, 0.02), (30.0, 0.002))
+    assert quick.choose(20_000, 5.0, spark=2) == HERE
+    assert slow.choose(20_000, 5.0, spark=2).path == "spark"
+
+
+def test_this_process_is_never_held_for_long() -> None:
+    tuner = taught((1.0, 0.001), (1_000.0, 0.1))
+    assert tuner.choose(int(HERE_MS / 0.001), 60_000.0, spark=2).path == "spark"
+
+
+def test_without_spark_everything_runs_here() -> None:
+    assert JobTuner(FREE).choose(10_000_000, 0.0, spark=0) == HERE
+    assert JobTuner(BatchPolicy(small_rows=0, tasks=2)).choose(10_000_000, 0.0, spark=0) == HERE
+
+
+@pytest.mark.parametrize(("small", "records", "path"), [(0, 1, "spark"), (100, 99, "driver"), (100, 100, "spark")])
+def test_a_set_limit_wins(small: int, records: int, path: str) -> None:
+    tuner = taught((1.0, 0.5), (1.0, 0.5), BatchPolicy(small_rows=small))
+    assert tuner.choose(records, 5.0, spark=2).path == path
+
+
+def test_a_set_number_of_tasks_wins() -> None:
+    tuner = taught((50.0, 0.5), (1.0, 0.0), BatchPolicy(tasks=7))
+    assert tuner.choose(50_000, 5.0, spark=2) == Way("spark", 7)
+
+
+def test_set_up_times_are_learnt() -> None:
+    setup = taught((2.0, 0.001), (40.0, 0.001)).setup_ms
+    assert setup["driver"] == pytest.approx(2.0, abs=0.2)
+    assert setup["spark"] == pytest.approx(40.0, abs=2.0)
+
+
+@given(
+    fixed=st.floats(0, 200), each=st.floats(0, 0.01), sizes=st.lists(st.integers(1, 200_000), min_size=2, unique=True)
+)
+def test_a_cost_is_learnt_whatever_was_believed_before(fixed: float, each: float, sizes: list[int]) -> None:
+    cost = LinearCost(30.0, 0.001)
+    for _ in range(400):
+        for size in sizes:
+            cost.learn(size, fixed + each * size)
+    for size in sizes:
+        assert cost.expected_ms(size) == pytest.approx(fixed + each * size, rel=0.1, abs=2.0)
+
+
+def test_one_job_that_waited_long_counts_little() -> None:
+    cost = LinearCost(1.0, 0.0)
+    cost.learn(0, 60_000.0)
+    assert cost.expected_ms(0) < SURPRISE
