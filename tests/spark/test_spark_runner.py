@@ -40,8 +40,8 @@ def _pid(_: int) -> int:
     return os.getpid()
 
 
-def _where(descriptor: tuple[int, str]) -> tuple[int, str, bool]:
-    return descriptor[0], descriptor[1].upper(), "numpy" in sys.modules
+def _upper(descriptor: tuple[int, str]) -> tuple[int, str]:
+    return descriptor[0], descriptor[1].upper()
 
 
 def _fault(number: int) -> int:
@@ -62,9 +62,9 @@ def _die(number: int) -> int:
 
 def test_each_descriptor_is_a_task_and_results_keep_their_order(runner: SparkRunner) -> None:
     as_protocol: TaskRunner = runner
-    results = as_protocol.run(_where, [(3, "a"), (1, "b"), (2, "c")], "order-1")
-    assert results == [(3, "A", True), (1, "B", True), (2, "C", True)]
-    assert as_protocol.run(_where, [], "order-2") == []
+    results = as_protocol.run(_upper, [(3, "a"), (1, "b"), (2, "c")], "order-1")
+    assert results == [(3, "A"), (1, "B"), (2, "C")]
+    assert as_protocol.run(_upper, [], "order-2") == []
 
 
 def test_workers_are_used_again_even_after_a_fault(runner: SparkRunner) -> None:
