@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from server.bench import scaling
 from server.bench.catalogue import ONE_SIDED
 from server.bench.suite import Order
 from server.bench.workload import Mode, Size, Workload
@@ -19,6 +20,8 @@ _WARM_UP_PART = 0.1
 _SMALL_PART = 0.05
 _WAYS = 18
 """Techniques."""
+_SESSION_S = 10.0
+"""To begin and end a Spark session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,10 @@ def seconds(workload: Workload, order: Order) -> float:
     mode, size = order.mode_of(workload), order.size(workload)
     if mode is Mode.TECHNIQUES:
         return _WAYS * (size.seconds + 1)
+    if mode is Mode.SCALING:
+        return (
+            _SOURCE_S + size.amount / 3_000 + len(scaling.CORES) * (_SESSION_S + scaling.ROUNDS * size.amount / 100_000)
+        )
     pace = _PACES.get(workload.name, Pace(1_000, 4))
     both = order.against and mode not in ONE_SIDED
     ours = _NATIVE_S if mode is Mode.CAPTURE else _OURS_S

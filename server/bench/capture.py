@@ -71,9 +71,7 @@ class ReaderSide:
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="await-reader")
 
     def start(self, tables: Sequence[Table]) -> None:
-        settings = {"host": self._source.host, "port": self._source.port, "database": DATABASE}
-        settings |= {"user": self._source.user, "sslmode": "disable"}
-        order: Document = {"source": settings, "slot": READER_SLOT, "folder": str(self._folder)}
+        order: Document = {"source": self.connection, "slot": READER_SLOT, "folder": str(self._folder)}
         order["tables"] = [declared(table) for table in tables]
         # It ends when its input does, so it needs no guard: our end closes with us.
         self._process = subprocess.Popen(
@@ -90,6 +88,12 @@ class ReaderSide:
         with self._changed:
             if not self._changed.wait_for(lambda: self._latest, _START_TIMEOUT_S) or "failed" in self._latest:
                 raise BenchError(f"the log reader did not start: {self._latest.get('failed')}")
+
+    @property
+    def connection(self) -> Document:
+        """Settings of a connection to the source."""
+        place = {"host": self._source.host, "port": self._source.port, "database": DATABASE}
+        return {**place, "user": self._source.user, "sslmode": "disable"}
 
     def arm(self, number: int, position: str) -> Future[float]:
         return self._pool.submit(self._reached, Lsn.parse(position))
@@ -112,7 +116,17 @@ class ReaderSide:
         """What has landed is not needed any more."""
         self._send("release")
 
+    def leave(self) -> Path:
+        """End the reader. What it landed stays until `stop`, in the folder that this returns."""
+        self._end()
+        return self._folder
+
     def stop(self) -> None:
+        self._end()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             if process.stdin is not None:
@@ -124,8 +138,6 @@ class ReaderSide:
                 process.wait()
             if self._listener is not None:
                 self._listener.join(5)
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _send(self, line: str) -> None:
         if self._process is None or self._process.stdin is None:

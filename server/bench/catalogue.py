@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from server.bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
+from server.bench.scaling import Scaling
 from server.bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
 from server.bench.techniques import Techniques
 from server.bench.tpcc.suite import Tpcc
 from server.bench.workload import Mode, Workload
 
-ONE_SIDED = frozenset({Mode.IDLE, Mode.TECHNIQUES})
+ONE_SIDED = frozenset({Mode.IDLE, Mode.TECHNIQUES, Mode.SCALING})
 """Modes in which `run all` measures us only: a second one would take its time and tell nothing."""
 
 WORKLOADS: dict[str, Workload] = {
@@ -28,6 +29,7 @@ WORKLOADS: dict[str, Workload] = {
         Idle(),
         CaptureOnly(),
         Techniques(),
+        Scaling(),
     )
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from server.bench import svg
 from server.bench.catalogue import WORKLOADS
-from server.bench.report_tables import Document, Row, by_mode, of_processes, of_techniques
+from server.bench.report_tables import Document, Row, by_mode, of_processes, of_scaling, of_techniques
 from server.bench.sides import NATIVE, PENSTOCK
 from server.bench.suite import late
 from server.bench.workload import Mode
@@ -31,7 +31,12 @@ def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> s
     parts = ["# Benchmark", "", *_machine(documents), *_load(documents), ""]
     parts += _failures(documents)
     measured = [document for document in documents if "failed" not in document]
-    for title, chosen, rows in (*by_mode(measured), *of_techniques(measured), *of_processes(measured)):
+    for title, chosen, rows in (
+        *by_mode(measured),
+        *of_techniques(measured),
+        *of_scaling(measured),
+        *of_processes(measured),
+    ):
         parts += [f"## {title}", "", *_lines(rows), "", *_notes(chosen)]
     for file in plot_files:
         parts += [f"![{file.removesuffix('.svg')}]({file})", ""]

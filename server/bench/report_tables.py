@@ -40,6 +40,16 @@ def of_techniques(documents: Sequence[Document]) -> Iterator[Table]:
             yield "Ways to apply", [document], [head, *rows]
 
 
+def of_scaling(documents: Sequence[Document]) -> Iterator[Table]:
+    """What the Spark stages do by number of cores."""
+    found = [
+        document for document in documents if document["mode"] == Mode.SCALING.value and "scaling_ratio" in document
+    ]
+    if found:
+        rows = [[d["workload"], d["rows_per_s"]["1"], d["rows_per_s"]["2"], d["scaling_ratio"]] for d in found]
+        yield "Spark stages by cores", found, [("", "rows/s on 1 core", "rows/s on 2 cores", "ratio"), *rows]
+
+
 def of_processes(documents: Sequence[Document]) -> Iterator[Table]:
     """CPU time and memory by the part that each process plays, a table for each side."""
     for side, roles in ((PENSTOCK, _ROLES), (NATIVE, _NATIVE_ROLES)):

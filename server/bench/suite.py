@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from server.bench import backlog, capture, steady, techniques, watching
+from server.bench import backlog, capture, scaling, steady, techniques, watching
 from server.bench.errors import BenchError
 from server.bench.facts import machine
 from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS
@@ -75,7 +75,7 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
         BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError: it could not be measured.
     """
     mode, size = order.mode_of(workload), order.size(workload)
-    names = [PENSTOCK, NATIVE] if order.against and mode is not Mode.TECHNIQUES else [PENSTOCK]
+    names = [PENSTOCK, NATIVE] if order.against and mode not in {Mode.TECHNIQUES, Mode.SCALING} else [PENSTOCK]
     document: Document = {
         **_head(workload, mode, (clock or SystemClock()).now()),
         "quick": order.quick,
@@ -85,6 +85,8 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
     }
     if mode is Mode.TECHNIQUES:
         document |= techniques.measure(size, say)
+    elif mode is Mode.SCALING:
+        document |= scaling.measure(workload, size, order.rest_s, say)
     elif mode is Mode.CAPTURE:
         document |= _capture(workload, size, order, names, say)
     elif mode is Mode.BACKLOG:

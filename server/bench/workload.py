@@ -34,6 +34,8 @@ class Mode(StrEnum):
     """A backlog is read and landed, and nothing applied."""
     TECHNIQUES = "techniques"
     """The target alone takes the same changes in different ways."""
+    SCALING = "scaling"
+    """A landed backlog is worked on by Spark alone, on one core and on two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _run() -> None:
     order: dict[str, Any] = json.loads(sys.stdin.readline())
     source = open_source(ConnectionSpec("source", "postgres", order["source"]))
     slot, folder = str(order["slot"]), Path(order["folder"])
-    tables = [_table(number, one) for number, one in enumerate(order["tables"])]
+    tables = [table_of(number, one) for number, one in enumerate(order["tables"])]
     source.prepare(tables, slot)
     with source.create_slot(slot) as snapshot:
         start = snapshot.position
@@ -104,7 +104,8 @@ def _run() -> None:
         source.close()
 
 
-def _table(number: int, one: dict[str, Any]) -> TableSpec:
+def table_of(number: int, one: dict[str, Any]) -> TableSpec:
+    """A table as an order declares it."""
     name = TableName(one["schema"], one["name"])
     return TableSpec(TableId(f"t{number:x}"), name, name, insert_only=bool(one.get("insert_only")))
 

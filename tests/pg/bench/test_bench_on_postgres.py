@@ -7,11 +7,16 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from server.bench import backlog, suite
+from engine.model.subscription import ConnectionSpec
+from engine.runtime.alone.capture import table_of
+from engine.runtime.alone.scaling import descriptors, sealed
+from engine.runtime.catalog import open_source
+from engine.runtime.worker import net_here
+from server.bench import backlog, capture, suite
 from server.bench.capture import ReaderSide, ReceiverSide
 from server.bench.catalogue import WORKLOADS
 from server.bench.errors import BenchError
-from server.bench.sides import NATIVE, PENSTOCK, until
+from server.bench.sides import NATIVE, PENSTOCK, declared, until
 from server.bench.source_log import position, volume
 from server.bench.stage import Stage
 from server.bench.workload import DATABASE, Table
@@ -116,6 +121,27 @@ def test_the_log_reader_alone_lands_what_the_source_has_beside_pg_recvlogical() 
     assert set(done["sides"][NATIVE]["cpu_s"]) == {"walsender", "receiver"}
     assert done["sides"][PENSTOCK]["sent_mb"] > 0
     assert document["summary"]["ratio"]["median"] > 0
+
+
+def test_a_landed_backlog_is_dealt_out_to_tasks_as_a_whole() -> None:
+    said: list[str] = []
+    workload = WORKLOADS["scaling"]
+    with Stage(workload, 1, [PENSTOCK], said.append, side_of=capture.side) as stage:
+        reader = stage.sides[PENSTOCK]
+        assert isinstance(reader, ReaderSide)
+        made = workload.generate(stage.source, 400)
+        stage.settle()
+        folder = reader.leave()
+        specs = [table_of(number, declared(table)) for number, table in enumerate(workload.tables())]
+        source = open_source(ConnectionSpec("source", "postgres", reader.connection))
+        described = source.describe(specs)
+        source.close()
+        catalog, batches = sealed(folder, 16 * 1024)
+        tasks = descriptors(catalog, batches, [(spec, described[spec.source]) for spec in specs], folder / "staged")
+        counts = [table.counts for task in tasks for table in net_here(task).tables]
+    assert not folder.exists()
+    assert len(tasks) > 3
+    assert sum(sum(one.values()) for one in counts) == made.row_changes == 1600
 
 
 def test_a_reader_that_cannot_start_says_why() -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from server.bench import report, results
+from server.bench import report, results, scaling
 from server.bench.errors import BenchError
 from server.bench.suite import FORMAT, summary
 
@@ -119,6 +119,7 @@ def _documents() -> list[dict[str, Any]]:
         _document("tpcb", "backlog", drains, checks={"equal": False, "wrong": ["a sum differs"]}),
         _document("capture-only", "capture", [reads], clusters={"source": CLUSTERS["source"]}),
         _without_rounds("techniques", "techniques", techniques=ways, checks={"equal": True, "wrong": []}),
+        _without_rounds("scaling", "scaling", rows_per_s={"1": 500_000, "2": 900_000}, scaling_ratio=1.8, checks={}),
         _without_rounds("tpcc", "backlog", failed="Traceback\nRuntimeError: the last line"),
     ]
 
@@ -182,3 +183,12 @@ def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(BenchError):
         results.read(tmp_path)
+
+
+def test_two_cores_are_compared_with_one_by_the_medians_of_all_jobs() -> None:
+    jobs = [
+        {"cores": cores, "rows": 1000, "seconds": seconds}
+        for cores, seconds in ((1, 2), (2, 1), (2, 9), (1, 2), (2, 1))
+    ]
+    assert scaling.rates(jobs) == {"1": 500, "2": 1000}
+    assert scaling.ratio(jobs) == 2.0

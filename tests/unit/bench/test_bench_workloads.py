@@ -33,7 +33,7 @@ PROMISED = {
     "wide-rows",
     "freshness",
 }
-PROMISED |= {"huge-transaction", "huge-aborted", "idle", "capture-only", "techniques"}
+PROMISED |= {"huge-transaction", "huge-aborted", "idle", "capture-only", "techniques", "scaling"}
 
 
 def test_the_promised_workloads_are_there() -> None:

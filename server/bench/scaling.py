@@ -1,0 +1,104 @@
+"""`scaling`: the Spark stages on one core and on two, over a backlog that was landed beforehand."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from server.bench import capture
+from server.bench.errors import BenchError
+from server.bench.sides import PENSTOCK, declared
+from server.bench.small_transactions import Tpcb
+from server.bench.stage import Stage
+from server.bench.workload import Mode, Size, Table, Workload
+
+Document = dict[str, Any]
+
+CORES = (1, 2, 2, 1)
+"""In turn, so that neither has the quieter half."""
+ROUNDS = 3
+"""Jobs in each turn."""
+_BATCH_BYTES = 4 * 1024 * 1024
+_TIMEOUT_S = 600.0
+
+
+class Scaling(Tpcb):
+    """What a second core brings where nothing but Spark works."""
+
+    name = "scaling"
+    description = "scan, net change, decoding and staging of a landed tpcb backlog by Spark: on one core, on two"
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.SCALING,)
+    full = Size(200_000, 20, rounds=1)
+    quick = Size(20_000, 2, rounds=1)
+
+
+def measure(workload: Workload, size: Size, rest_s: float, say: Callable[[str], None]) -> Document:
+    """The time of every job, rows a second by number of cores, and the ratio of two cores to one."""
+    with Stage(workload, size.scale, [PENSTOCK], say, side_of=capture.side, rest_s=rest_s) as stage:
+        reader = stage.sides[PENSTOCK]
+        if not isinstance(reader, capture.ReaderSide):
+            raise AssertionError("the side that lands")
+        workload.generate(stage.source, size.amount)
+        stage.settle()
+        folder = reader.leave()
+        order = {
+            "folder": str(folder),
+            "source": reader.connection,
+            "tables": [declared(table) for table in (*workload.tables(), Table("marks"))],
+            "batch_bytes": _BATCH_BYTES,
+            "cores": CORES,
+            "rounds": ROUNDS,
+        }
+        found = _jobs(order, say)
+    return {"scaling": found, "rounds": [], "checks": {}, "rows_per_s": rates(found), "scaling_ratio": ratio(found)}
+
+
+def rates(found: list[Document]) -> Document:
+    """Median rows a second, by number of cores."""
+    by_cores: dict[int, list[float]] = {}
+    for one in found:
+        by_cores.setdefault(one["cores"], []).append(one["rows"] / one["seconds"])
+    return {str(cores): round(statistics.median(values)) for cores, values in sorted(by_cores.items())}
+
+
+def ratio(found: list[Document]) -> float:
+    """How many times as fast two cores are as one."""
+    found_rates = rates(found)
+    return round(float(found_rates["2"]) / float(found_rates["1"]), 2)
+
+
+def told(one: Document) -> str:
+    """One job for people."""
+    cores = "1 core" if one["cores"] == 1 else f"{one['cores']} cores"
+    return f"{cores}, {one['tasks']} tasks: {one['rows'] / one['seconds']:,.0f} rows/s, {one['cpu_s']:.1f} CPU s"
+
+
+def _jobs(order: Document, say: Callable[[str], None]) -> list[Document]:
+    found: list[Document] = []
+    # It ends when its output is closed, or by itself after a time that is known beforehand.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine.runtime.alone.scaling"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("both are pipes")
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.close()
+        for line in process.stdout:
+            found.append(json.loads(line))
+            say(f"scaling: {told(found[-1])}")
+        if process.wait(_TIMEOUT_S) != 0:
+            raise BenchError(f"the process with the Spark session ended with {process.returncode}")
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    return found
