@@ -115,7 +115,6 @@ class BatchPart(Message):
     max_transactions: int = 200_000
     max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
-    max_gather_ms: int = 5_000
     small_rows: int | None = None
     tasks: int | None = None
 
@@ -440,8 +439,8 @@ class SchemaVersion(SubscriptionReport):
 class BatchReport(SubscriptionReport):
     """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`).
 
-    `tuning`: what was chosen for it and what decided: `tasks`, `gather_ms` (how long changes gathered because the target did not
-    keep up), `driver_setup_ms` and `spark_setup_ms` (what a job costs on each path before its first record).
+    `tuning`: what was chosen for it and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms` (what a job costs on each
+    path before its first record).
     """
 
     kind: Literal["batch"] = "batch"

@@ -52,8 +52,6 @@ class BatchPolicy:
     max_transactions: int = 200_000
     max_bytes: int = 64 * 1024 * 1024
     max_age_ms: int = 200
-    max_gather_ms: int = 5_000
-    """How long, beyond `max_age_ms`, changes may gather while the target does not keep up; 0 = never."""
     small_rows: int | None = None
     """Batches with fewer raw records run in the driver process; 0 = never."""
     tasks: int | None = None

@@ -23,7 +23,6 @@ from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
 from engine.sort.batcher import Batcher
-from engine.sort.pace import SealPace
 from engine.sort.sorter import TransactionSorter
 
 IDLE_WAIT_S = 0.2
@@ -32,6 +31,8 @@ ASK_EAGERLY_MS = 10.0
 """How often an idle source is asked for its position while somebody waits (CORRECTNESS, "Now")."""
 ASK_PATIENTLY_MS = 200.0
 EAGER_FOR_MS = 1000.0
+AHEAD = 2
+"""Batches on their way at once: one that is committed and one that is prepared. Demands and cuts may go beyond."""
 RESUME_SHARE = 0.8
 """Reading goes on when the queue has come down to this share of its budget."""
 TRUNCATIONS_KEPT = 10_000
@@ -77,9 +78,6 @@ class Done:
     batch: SealedBatch
     kept: int | None
     written: bool
-    tables: int = 0
-    """How many it changed."""
-    commit_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +95,6 @@ class Sealed:
     batch: SealedBatch
     sealed_ms: float
     sealed_us: int
-    gather_ms: float = 0.0
-    """How long changes gathered for it at least, because the target did not keep up."""
 
 
 class Truncations:
@@ -169,7 +165,6 @@ class Intake:
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
         self._batcher = Batcher(policy, after)
-        self._pace = SealPace(policy.max_gather_ms)
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room
@@ -313,20 +308,14 @@ class Intake:
             self._reader.send(Hold(hold))
 
     def _seal(self) -> None:
-        # Sealed as late as possible: while the job stage is busy, transactions gather and net against each other.
-        while True:
-            now = self._now()
-            if not self._has_room():
-                if self._batcher.due_in_ms(now) == 0:
-                    self._pace.held_up(now)
-                return
-            batch = self._batcher.seal(now, self._catalog.bytes_between, self._pace.not_before_ms)
+        # Sealed as late as possible: while one batch is committed and the next prepared, transactions gather and net against each other.
+        while self._has_room():
+            now, crowded = self._now(), len(self._in_flight) >= AHEAD
+            batch = self._batcher.seal(now, self._catalog.bytes_between, crowded=crowded)
             if batch is None:
                 return
-            gathered = self._pace.interval_ms
-            self._pace.sealed(now)
             self._in_flight.append(batch)
-            self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us(), gathered))
+            self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us()))
 
     def _ask(self) -> None:
         """Ask an idle source for its position while somebody waits behind what was read."""
@@ -342,7 +331,6 @@ class Intake:
         if not self._in_flight or self._in_flight[0] is not done.batch:
             raise EngineFault(FaultKind.INTERNAL, "intake", "batches were committed out of order")
         self._in_flight.popleft()
-        self._pace.committed(done.tables, done.commit_ms)
         self._kept = done.kept
         self._unwritten.append(done.batch)
         if done.written:

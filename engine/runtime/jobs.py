@@ -93,12 +93,12 @@ class JobStage:
                 *(self._files(planned) if way.path == "spark" else ()),
                 *(file for staged in ahead for file in files_of(staged)),
             ),
-            self._tuning(way, sealed.gather_ms),
+            self._tuning(way),
         )
 
-    def _tuning(self, way: Way, gather_ms: float) -> dict[str, float]:
+    def _tuning(self, way: Way) -> dict[str, float]:
         setup = {f"{path}_setup_ms": round(ms, 2) for path, ms in self._tuner.setup_ms.items()}
-        return {"tasks": way.tasks, "gather_ms": gather_ms, **setup}
+        return {"tasks": way.tasks, **setup}
 
     def _run(self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged]) -> tuple[TableChanges, ...]:
         def run(found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:

@@ -331,9 +331,8 @@ class ReplicationRun:
         self.copies.committed(planned.handover, planned.batch.end)
         applied = self._commits.applied
         written = applied.written >= planned.batch.end
-        tables, took_ms = len({change.table for change in computed.changes}), times.committed_ms - began
-        self._jobs.committed(took_ms)
-        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written, tables, took_ms))
+        self._jobs.committed(times.committed_ms - began)
+        self._intake.put(Done(planned.batch, self._planner.oldest_kept, written))
         for table in planned.handover | planned.resumed:
             entry = self._book.get(table)
             if entry is not None and entry.spec.paused:

@@ -119,10 +119,11 @@ class Batcher:
         since = self._oldest_ms()
         return None if since is None else max(0, since + self._policy.max_age_ms - now_ms)
 
-    def seal(self, now_ms: int, bytes_of: BytesOf, not_before_ms: int = 0) -> SealedBatch | None:
+    def seal(self, now_ms: int, bytes_of: BytesOf, crowded: bool = False) -> SealedBatch | None:
         """The next batch where one is due, else None. Call it until it gives None: more than one may be due.
 
-        Age alone seals nothing before `not_before_ms`.
+        `crowded`: batches are on their way that were not committed yet. Then nothing but a demand or a cut seals: what comes meanwhile
+        gathers and goes together, and the later it is sealed, the more of it there is.
         """
         if not self._pending and self._wal_moved_ms is None and self._wal_end > self._sealed_end:
             self._wal_moved_ms = now_ms
@@ -130,7 +131,7 @@ class Batcher:
             return None
         self._measure(bytes_of)
         demanded = self._demand_due()
-        due = self._limit_due(now_ms, not_before_ms)
+        due = not crowded and self._limit_due(now_ms)
         if not (due or self._cut_due() or demanded):
             return None
         early = demanded and not due
@@ -156,12 +157,12 @@ class Batcher:
     def _cut_due(self) -> bool:
         return bool(self._cuts) and self.captured.value >= self._cuts[0]
 
-    def _limit_due(self, now_ms: int, not_before_ms: int) -> bool:
+    def _limit_due(self, now_ms: int) -> bool:
         policy = self._policy
         if self._count >= policy.max_transactions or (self._pending and self._bytes >= policy.max_bytes):
             return True
         since = self._oldest_ms()
-        return since is not None and now_ms >= max(since + policy.max_age_ms, not_before_ms)
+        return since is not None and now_ms >= since + policy.max_age_ms
 
     def _take(self, bytes_of: BytesOf) -> list[Closed]:
         """Take transactions from the head: as many as the limits allow, none behind the next cut, at least one where there is one."""

@@ -25,8 +25,8 @@ class BatchView(BaseModel):
     )
     tables: int
     tuning: dict[str, float] = Field(
-        description="What was chosen for it, and what decided: `tasks`; `gather_ms`, how long changes gathered because the target did"
-        " not keep up; `driver_setup_ms` and `spark_setup_ms`, what preparing a batch costs on each path before its first record.",
-        examples=[{"tasks": 1, "gather_ms": 0, "driver_setup_ms": 0.8, "spark_setup_ms": 27.5}],
+        description="What was chosen for it, and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms`, what preparing a"
+        " batch costs on each path before its first record.",
+        examples=[{"tasks": 1, "driver_setup_ms": 0.8, "spark_setup_ms": 27.5}],
     )
     committed_at: datetime

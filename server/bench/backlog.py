@@ -7,7 +7,8 @@ order alternates. Start-up and resuming are thereby outside of what is timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +16,7 @@ import psutil
 
 from server.bench.errors import BenchError
 from server.bench.processes import Usage
-from server.bench.sides import NATIVE, PENSTOCK, Side
+from server.bench.sides import NATIVE, PENSTOCK, PenstockSide, Side
 from server.bench.source_log import LogVolume, position, volume
 from server.bench.stage import Held, Stage, load_average, seen
 from server.bench.workload import Made
@@ -79,6 +80,7 @@ def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: 
     if stage.sender(side) != held.process.pid:
         raise BenchError(f"{side.name} has connected anew while its sender was held")
     spilled = stage.spilled_bytes(side)
+    first = side.last_batch() if isinstance(side, PenstockSide) else 0
     awaited = side.arm(*marked)
     sampler = stage.sampler(side)
     sampler.start()
@@ -98,6 +100,22 @@ def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: 
             "system": round(after.system - before.system, 3),
         },
         "source_spilled_mb": round((stage.spilled_bytes(side) - spilled) / 1e6, 1),
+        **({"batches": batches(side.batches(first))} if isinstance(side, PenstockSide) else {}),
+    }
+
+
+def batches(done: Sequence[Document]) -> Document:
+    """In how many batches a backlog went, the largest of them, and how long each stage worked in all.
+
+    The stages overlap: what works nearly all the time is what limits the rest.
+    """
+    stages = sorted({stage for batch in done for stage in batch["seconds"]} - {"capture_age"})
+    return {
+        "count": len(done),
+        "most_transactions": max((batch["transactions"] for batch in done), default=0),
+        "most_mb": round(max((batch["bytes"] for batch in done), default=0) / 1e6, 1),
+        "by_path": dict(Counter(batch["path"] for batch in done)),
+        "seconds": {stage: round(sum(batch["seconds"][stage] for batch in done), 3) for stage in stages},
     }
 
 

@@ -142,6 +142,16 @@ class PenstockSide:
         rows: list[list[Any]] = self.api.post(f"{_PATH}/queries", {"sql": sql}, timeout_s=300)["rows"]
         return rows
 
+    def last_batch(self) -> int:
+        """The number of the last batch that was applied, 0 before the first."""
+        newest = self.api.get(f"{_PATH}/batches?page_size=1")["items"]
+        return int(newest[0]["batch"]) if newest else 0
+
+    def batches(self, after: int) -> list[Document]:
+        """The batches behind this one, the newest first, as the API shows them; at most 500."""
+        found = self.api.get(f"{_PATH}/batches?page_size=500")["items"]
+        return [batch for batch in found if batch["batch"] > after]
+
     def log_tail(self, lines: int = 8) -> str:
         """The last lines of the engine's log."""
         file = self.home / "logs" / "engine.log"

@@ -79,12 +79,6 @@ class BatchBody(_Policy):
     max_transactions: int = Field(default=_BATCH.max_transactions, ge=1, le=10_000_000)
     max_bytes: int = Field(default=_BATCH.max_bytes, ge=64 * 1024, le=1024**3)
     max_age_ms: int = Field(default=_BATCH.max_age_ms, ge=1, le=600_000)
-    max_gather_ms: int = Field(
-        default=_BATCH.max_gather_ms,
-        ge=0,
-        le=600_000,
-        description="How long, beyond `max_age_ms`, changes may gather while the target does not keep up; 0 = never.",
-    )
     small_rows: int | None = Field(
         default=_BATCH.small_rows,
         ge=0,
