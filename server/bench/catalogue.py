@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from server.bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
+from server.bench.open_transactions import OpenTransactions
 from server.bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
 from server.bench.techniques import Techniques
 from server.bench.tpcc.suite import Tpcc
 from server.bench.workload import Mode, Workload
 
-ONE_SIDED = frozenset({Mode.IDLE, Mode.TECHNIQUES})
+ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TECHNIQUES})
 """Modes in which `run all` measures us only: a second one would take its time and tell nothing."""
 
 WORKLOADS: dict[str, Workload] = {
@@ -24,6 +25,7 @@ WORKLOADS: dict[str, Workload] = {
         Tables500(),
         HugeTransaction(),
         HugeAborted(),
+        OpenTransactions(),
         Freshness(),
         Idle(),
         CaptureOnly(),
