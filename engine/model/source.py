@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -261,6 +261,10 @@ class Source(Protocol):
 
         Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty.
         """
+        ...
+
+    def resolver(self, payloads: Collection[bytes]) -> Callable[[bytes, TableSpec, TableSchema | None], TableSchema]:
+        """`resolve` for any of these records, with the catalog as it is now: one look for all of them."""
         ...
 
     def relation_name(self, payload: bytes) -> TableName: ...
