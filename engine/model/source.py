@@ -274,7 +274,10 @@ class Source(Protocol):
         ...
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
-        """A temporary slot's snapshot and position, for a copy or a cut. Raises SOURCE_TIMEOUT when open transactions hold it up."""
+        """A temporary slot's snapshot and position, for a copy or a cut.
+
+        Raises SOURCE_TIMEOUT when open transactions hold it up, SOURCE_SNAPSHOT_TOO_LARGE when it has no room for all of them.
+        """
         ...
 
     def slot_status(self, slot: str) -> SlotStatus: ...
