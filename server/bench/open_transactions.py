@@ -56,7 +56,7 @@ class OpenTransactions(PgbenchWorkload):
         # notes a time, each of which it sends as a chunk of nothing. What that costs is the source's matter and not measured here.
         "autovacuum": "off",
     }
-    full = Size(10_000, 500, rounds=1, seconds=60, rate=200)
+    full = Size(10_000, 500, rounds=1, seconds=60, rate=100)
     quick = Size(1_000, 50, rounds=1, seconds=10, rate=100)
     changes = 2
     clients = 4
