@@ -122,7 +122,7 @@ class _Waits:
 
 
 def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Document:
-    """Open them all, watch for `seconds`, decide them, and wait until everything can be read."""
+    """Open them all, catch up with that load, watch for `seconds`, decide them, and wait until everything can be read."""
     if size.amount > size.scale * _SLOTS // _TOUCHED:
         raise BenchError(f"{size.scale} tables have rows for at most {size.scale * _SLOTS // _TOUCHED} transactions")
     spilled, streamed = stage.spilled_bytes(side), stage.streamed_transactions(side)
@@ -134,6 +134,7 @@ def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Documen
         try:
             _each(stage, size.amount, lambda number: statements(number, size.scale))
             opened = perf_counter()
+            caught_up = seen(side.arm(*stage.mark()))
             while_open = _watch(stage, side, waits_per_s, size.seconds)
             watched = perf_counter()
             _each(stage, size.amount, ending)
@@ -150,10 +151,11 @@ def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Documen
         "streamed_transactions": stage.streamed_transactions(side) - streamed,
         "source_spilled_mb": round((stage.spilled_bytes(side) - spilled) / 1e6, 1),
         "prepare_s": round(opened - began, 2),
+        "caught_up_s": round(caught_up - opened, 2),
         "open_s": round(watched - opened, 2),
         "decide_s": round(decided - watched, 2),
         "all_visible_s": round(visible - decided, 3),
-        "memory_growth_while_open_mb": round(_growth(usage, opened - began, watched - began) / 1e6, 1),
+        "memory_growth_while_open_mb": round(_growth(usage, caught_up - began, watched - began) / 1e6, 1),
         "waits": {
             **while_open.waits,
             "failed": len(before.failures) + len(while_open.failures),
