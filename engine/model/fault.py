@@ -15,6 +15,8 @@ class FaultKind(StrEnum):
     SOURCE_NO_SLOTS = "source_no_slots"
     SOURCE_NO_SENDERS = "source_no_senders"
     SOURCE_TIMEOUT = "source_timeout"
+    SOURCE_SNAPSHOT_TOO_LARGE = "source_snapshot_too_large"
+    """More transactions are open or rolled back behind the oldest open one than a slot's snapshot has room for."""
     LOG_GAP = "log_gap"
     SLOT_DROPPED = "slot_dropped"
     SLOT_IN_USE = "slot_in_use"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -263,6 +263,10 @@ class Source(Protocol):
         """
         ...
 
+    def resolver(self, payloads: Collection[bytes]) -> Callable[[bytes, TableSpec, TableSchema | None], TableSchema]:
+        """`resolve` for any of these records, with the catalog as it is now: one look for all of them."""
+        ...
+
     def relation_name(self, payload: bytes) -> TableName: ...
 
     def create_slot(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
@@ -270,7 +274,10 @@ class Source(Protocol):
         ...
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
-        """A temporary slot's snapshot and position, for a copy or a cut. Raises SOURCE_TIMEOUT when open transactions hold it up."""
+        """A temporary slot's snapshot and position, for a copy or a cut.
+
+        Raises SOURCE_TIMEOUT when open transactions hold it up, SOURCE_SNAPSHOT_TOO_LARGE when it has no room for all of them.
+        """
         ...
 
     def slot_status(self, slot: str) -> SlotStatus: ...

@@ -44,9 +44,34 @@ class DecodePlan:
         return self.layout._replace(fill_off=self.layout.fill_off + start)
 
 
-@lru_cache(maxsize=4096)
 def plan_for(versions: tuple[TableSchema, ...]) -> DecodePlan:
-    """The plan for these versions; built once per process."""
+    """The plan for these versions; each of them worked out once per process.
+
+    A log announces the same structure again and again: only different ones cost anything.
+    """
+    seen = {id(version): version for version in reversed(versions)}
+    different = tuple(dict.fromkeys(seen.values()))[::-1]
+    plan = _plan_of(different)
+    if len(different) == len(versions):
+        return plan
+    places = {version: place for place, version in enumerate(different)}
+    place_of = {key: places[version] for key, version in seen.items()}
+    which = np.array([place_of[id(version)] for version in versions])
+    layout = plan.layout
+    return replace(
+        plan,
+        layout=layout._replace(
+            width=layout.width[which],
+            target=layout.target[which],
+            key=layout.key[which],
+            key_stop=layout.key_stop[which],
+            lacks=layout.lacks[which],
+        ),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _plan_of(versions: tuple[TableSchema, ...]) -> DecodePlan:
     last = versions[-1]
     order = {column.attnum: c for c, column in enumerate(last.columns)}
     key = tuple(order[column.attnum] for column in last.key_columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,9 +22,15 @@ class QueueCatalog:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._blocks: list[BlockRef] = []
-        self._firsts: list[int] = []
-        self._ends: list[int] = []
+        # One entry a block in each, as bare numbers: a transaction that is open for hours keeps millions of blocks.
+        self._firsts = array("q")
+        self._counts = array("q")
+        self._offsets = array("q")
+        self._lengths = array("q")
+        self._crcs = array("Q")
+        self._paths: list[str] = []
+        """Blocks of one segment share one text."""
+        self._ends = array("q")
         """Bytes of all blocks up to and with this one, counted since the queue was opened."""
         self._next = 0
         self._dropped_bytes = 0
@@ -50,8 +57,13 @@ class QueueCatalog:
             if block.first < self._next:
                 raise ValueError(f"block at ordinal {block.first} comes after ordinal {self._next}")
             before = self._ends[-1] if self._ends else self._dropped_bytes
-            self._blocks.append(block)
             self._firsts.append(block.first)
+            self._counts.append(block.count)
+            self._offsets.append(block.offset)
+            self._lengths.append(block.length)
+            self._crcs.append(block.crc)
+            same = self._paths and self._paths[-1] == block.path
+            self._paths.append(self._paths[-1] if same else block.path)
             self._ends.append(before + block.length)
             self._next = block.first + block.count
 
@@ -61,7 +73,7 @@ class QueueCatalog:
             wanted: set[int] = set()
             for one in ranges:
                 wanted.update(self._touched(one.start, one.stop))
-            return tuple(self._blocks[i] for i in sorted(wanted))
+            return tuple(self._block(i) for i in sorted(wanted))
 
     def bytes_between(self, start: Ordinal, stop: Ordinal) -> int:
         """About how many bytes the records `[start, stop)` have: blocks only partly in it count by their share of records."""
@@ -69,11 +81,10 @@ class QueueCatalog:
             touched = self._touched(start, stop)
             if not touched:
                 return 0
-            before = self._ends[touched.start] - self._blocks[touched.start].length
-            total = self._ends[touched.stop - 1] - before
-            first, last = self._blocks[touched.start], self._blocks[touched.stop - 1]
-            missing = max(0, start - first.first) * first.length / first.count
-            missing += max(0, last.first + last.count - stop) * last.length / last.count
+            first, last = touched.start, touched.stop - 1
+            total = self._ends[last] - self._ends[first] + self._lengths[first]
+            missing = max(0, start - self._firsts[first]) * self._lengths[first] / self._counts[first]
+            missing += max(0, self._behind(last) - stop) * self._lengths[last] / self._counts[last]
             return max(0, total - int(missing))
 
     def retain(self, from_ordinal: Ordinal, written: Lsn) -> None:
@@ -83,7 +94,7 @@ class QueueCatalog:
         noted that the queue is good only for who has them.
         """
         with self._lock:
-            if not self._blocks or self._blocks[0].first + self._blocks[0].count > from_ordinal:
+            if not self._firsts or self._behind(0) > from_ordinal:
                 return
         names = list_segments(self._folder)
         gone = [name for name, following in pairwise(names) if following.first <= from_ordinal]
@@ -99,12 +110,20 @@ class QueueCatalog:
         if start >= stop:
             return range(0)
         low = max(0, bisect_right(self._firsts, start) - 1)
-        if low < len(self._blocks) and self._blocks[low].first + self._blocks[low].count <= start:
+        if low < len(self._firsts) and self._behind(low) <= start:
             low += 1
         return range(low, max(low, bisect_left(self._firsts, stop)))
 
     def _forget(self, last_gone: SegmentName) -> None:
-        count = bisect_right(self._blocks, last_gone.stem, key=lambda block: Path(block.path).stem)
+        count = bisect_right(self._paths, last_gone.stem, key=lambda path: Path(path).stem)
         if count:
             self._dropped_bytes = self._ends[count - 1]
-            del self._blocks[:count], self._firsts[:count], self._ends[:count]
+            del self._firsts[:count], self._counts[:count], self._offsets[:count], self._lengths[:count]
+            del self._crcs[:count], self._paths[:count], self._ends[:count]
+
+    def _behind(self, block: int) -> int:
+        return self._firsts[block] + self._counts[block]
+
+    def _block(self, at: int) -> BlockRef:
+        place = self._offsets[at], self._lengths[at], self._crcs[at]
+        return BlockRef(self._paths[at], *place, Ordinal(self._firsts[at]), self._counts[at])

@@ -38,7 +38,7 @@ class RelationLedger:
                 payload = relations[int(control["ordinal"])]
                 if xid:
                     # Inside a streamed transaction the record carries its id behind the type byte.
-                    self._open.setdefault(xid, []).append(payload[:1] + payload[1 + _XID_BYTES :])
+                    self._open.setdefault(xid, []).append(self._shared(payload[:1] + payload[1 + _XID_BYTES :]))
                 else:
                     self._keep(payload)
             elif kind == ControlKind.STREAM_COMMIT:
@@ -46,6 +46,11 @@ class RelationLedger:
                     self._keep(payload)
             elif int(control["subxid"]) == xid:
                 self._open.pop(xid, None)
+
+    def _shared(self, payload: bytes) -> bytes:
+        """The same record as it is known already: thousands of open transactions announce the same tables."""
+        known = self._known.get(payload[1:5])
+        return known if known == payload else payload
 
     def _keep(self, payload: bytes) -> None:
         self._known[payload[1:5]] = payload

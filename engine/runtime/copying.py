@@ -37,7 +37,7 @@ _FOLLOWED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.CATCHING_U
 """Tables whose rows rest on every change having been published."""
 
 log = structlog.get_logger(__name__)
-_WAITED_FOR = frozenset({FaultKind.SOURCE_TIMEOUT, FaultKind.COPY_LOST})
+_WAITED_FOR = frozenset({FaultKind.SOURCE_TIMEOUT, FaultKind.SOURCE_SNAPSHOT_TOO_LARGE, FaultKind.COPY_LOST})
 _NO_ROOM = frozenset({FaultKind.SOURCE_NO_SLOTS, FaultKind.SOURCE_NO_SENDERS})
 """The source has no slot or sender left for the copy. Tables that are live already go on, and the copy waits; else all of it does."""
 

@@ -55,6 +55,12 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.SOURCE_TIMEOUT: Policy(
         Action.RETRY, "A long open transaction on the source holds this up; end it, or wait for it."
     ),
+    FaultKind.SOURCE_SNAPSHOT_TOO_LARGE: Policy(
+        Action.RETRY,
+        "Since the oldest open transaction of the source began, more transactions and savepoints were rolled back or are open than a"
+        " slot's snapshot has room for. End the oldest one (pg_stat_activity, pg_prepared_xacts), or raise max_connections or"
+        " max_prepared_transactions on the source and restart it, which makes more room; it is tried again by itself.",
+    ),
     FaultKind.LOG_GAP: Policy(Action.FAIL_SUBSCRIPTION, _RELOAD_ALL),
     FaultKind.SLOT_DROPPED: Policy(
         Action.FAIL_SUBSCRIPTION,

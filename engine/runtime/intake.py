@@ -34,7 +34,9 @@ EAGER_FOR_MS = 1000.0
 AHEAD = 2
 """Batches on their way at once: one that is committed and one that is prepared. Demands and cuts may go beyond."""
 RESUME_SHARE = 0.8
-"""Reading goes on when the queue has come down to this share of its budget."""
+"""Reading goes on when what waits for the target has come down to this share of the room it has."""
+WAITING_SHARE = 0.25
+"""What waits for the target has this share of the queue's budget at least, whatever else fills the queue."""
 TRUNCATIONS_KEPT = 10_000
 """How many of the last truncating transactions are known; one look of the guard is to the next what they must span."""
 
@@ -300,9 +302,16 @@ class Intake:
         self._throttle()
 
     def _throttle(self) -> None:
-        """Stop reading while the queue is over its budget: the source keeps its log, and its keepalives are still answered."""
+        """Stop reading while what waits for the target does not fit the queue's budget: the source keeps its log, and its keepalives
+        are still answered.
+
+        What open transactions and deferred tables keep in the queue leaves less room, but never none: it goes only by what is read
+        behind it. The source holds back at least as much for an open transaction, and the guard bounds that.
+        """
         size = self._catalog.size_bytes
-        hold = size > self._budget_bytes * (RESUME_SHARE if self._held else 1.0)
+        waiting = self._waiting_bytes() if size > self._budget_bytes * WAITING_SHARE * RESUME_SHARE else 0
+        room = max(self._budget_bytes - (size - waiting), self._budget_bytes * WAITING_SHARE)
+        hold = waiting > room * (RESUME_SHARE if self._held else 1.0)
         if hold != self._held and self._reader is not None:
             self._held = hold
             self._reader.send(Hold(hold))
@@ -342,6 +351,13 @@ class Intake:
             self._batcher.in_flight_done()
         self._catalog.retain(self._oldest_needed(), self._written)
         self._throttle()
+
+    def _waiting_bytes(self) -> int:
+        """From the first record of what is committed on the source and not applied to the end of the queue."""
+        firsts = [int(r.start) for batch in self._in_flight for r in batch.ranges]
+        unsealed = self._batcher.oldest_unsealed_ordinal()
+        firsts += [] if unsealed is None else [int(unsealed)]
+        return self._catalog.bytes_between(Ordinal(min(firsts)), self._catalog.next_ordinal) if firsts else 0
 
     def _oldest_needed(self) -> Ordinal:
         """Everything below may go: nothing open, unsealed, in flight or deferred points there."""

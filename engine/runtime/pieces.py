@@ -6,6 +6,7 @@ Each piece is netted by itself, and the target applies them in order within the 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -172,7 +173,8 @@ def compute(
     whole = [part for part in parts if part.whole] if len(groups) > 1 else []
     rest = [part for part in parts if part not in whole]
     found = pieces([group.ranges for group in groups], relations, rest)
-    known = [_known(group, piece, relations) for group, piece in zip(groups, found, strict=True)]
+    announced = _by_group([group.ranges for group in groups], relations)
+    known = [_known(*each) for each in zip(groups, found, announced, strict=True)]
     todo = [(number, piece) for number, piece in enumerate(found) if known[number] is None]
     changes = run(todo, sizes.buckets, 0) if rest and todo else ()
     changes += tuple(replace(c, piece=n) for n, those in enumerate(known) for c in those or ())
@@ -181,27 +183,26 @@ def compute(
     return changes
 
 
-def _known(group: _Group, piece: Piece, relations: Sequence[RelationSeen]) -> tuple[TableChanges, ...] | None:
-    """What was staged of the group, where it is what working on it now would give."""
+def _known(group: _Group, piece: Piece, announced: Sequence[int]) -> tuple[TableChanges, ...] | None:
+    """What was staged of the group, where it is what working on it now would give. `announced`: the relations announced in it."""
     staged = group.staged
     if staged is None or any(change.fault for change in staged.changes):
         return None
     first = group.ranges[0]
     late = first.aborted - staged.ranges[0].aborted
+    counts = Counter(announced)
     if late & staged.xids or not all(
-        _same(part, staged, group, relations) and part.after < first.end for part in piece.parts
+        _same(part, staged, counts[part.versions[0].relation]) and part.after < first.end for part in piece.parts
     ):
         return None
     tables = {part.table for part in piece.parts}
     return tuple(change for change in staged.changes if change.table in tables)
 
 
-def _same(part: TablePart, staged: Staged, group: _Group, relations: Sequence[RelationSeen]) -> bool:
-    """Whether the table has, in this group and at the batch's end, the structure that it was staged with."""
+def _same(part: TablePart, staged: Staged, announced: int) -> bool:
+    """Whether the table, announced so often in this group, has there and at the batch's end the structure that it was staged with."""
     schema = staged.schemas.get(part.table)
-    announced = sum(
-        one.relation == part.versions[0].relation and any(r.start <= one.ordinal < r.stop for r in group.ranges)
-        for one in relations
+    used = {id(one): one for one in (*part.versions[: 1 + announced], part.versions[-1])}
+    return schema is not None and all(
+        replace(one, relfilenode=0) == replace(schema, relfilenode=0) for one in used.values()
     )
-    used = [*part.versions[: 1 + announced], part.versions[-1]]
-    return schema is not None and all(replace(one, relfilenode=0) == replace(schema, relfilenode=0) for one in used)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from engine.model.batch import LogRange, RelationSeen, SealedBatch, TablePart
 from engine.model.fault import EngineFault, FaultKind
@@ -19,6 +20,8 @@ from engine.runtime.table_book import TableBook, TableEntry
 _KEPT_FOR_LATER = frozenset({TableState.PAUSED, TableState.RELOADING})
 
 Resolve = Callable[[bytes, TableSpec, TableSchema | None], TableSchema]
+Resolver = Callable[[Collection[bytes]], Resolve]
+"""Makes a `Resolve` for these relation records, which looks at the source once for all of them."""
 NameOf = Callable[[bytes], TableName]
 
 
@@ -30,8 +33,8 @@ class History:
     batch: SealedBatch
     schemas: dict[TableId, TableSchema]
     """Structures in force where the batch begins."""
-    resolved: tuple[tuple[TableId, TableSchema], ...]
-    """Structures announced in it, one per relation record of our tables, in scan order."""
+    resolved: dict[TableId, list[TableSchema]]
+    """Structures announced in it, one per relation record of the table, in scan order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,9 @@ class PlannedBatch:
 class Planner:
     """Plans batches one after another. Used by one thread."""
 
-    def __init__(self, book: TableBook, resolve: Resolve, name_of: NameOf, first: BatchId) -> None:
+    def __init__(self, book: TableBook, resolver: Resolver, name_of: NameOf, first: BatchId) -> None:
         self._book = book
-        self._resolve = resolve
+        self._resolver = resolver
         self._name_of = name_of
         self._next = first
         self._history: deque[History] = deque()
@@ -94,7 +97,7 @@ class Planner:
         resolved = self._resolve_all(batch.relations, parked)
         self._prune(entries)
         self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
-        current = History(number, batch, schemas, tuple(resolved))
+        current = History(number, batch, schemas, resolved)
         rest = [e for e in entries if e.table not in parked and e.table not in self._joined]
         ready = [e for e in rest if e.copied and e.state is TableState.CATCHING_UP and e.after <= batch.end]
         resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED and e.schema is not None]
@@ -117,9 +120,7 @@ class Planner:
             ranges=tuple(r for kept in span for r in kept.batch.ranges),
             relations=tuple(seen for kept in span for seen in kept.batch.relations),
             parts=tuple(part for part in parts if part is not None),
-            restructured=frozenset(
-                t for t, schema in resolved if isinstance(_verdict(schemas.get(t), schema), Followed)
-            ),
+            restructured=frozenset(t for t in resolved if _is_followed(schemas.get(t), resolved[t])),
             handover=handover,
             resumed=resumed,
             stale=frozenset(e.table for e in entries if e.deferred_from == number and e.state in _KEPT_FOR_LATER),
@@ -145,33 +146,53 @@ class Planner:
         return frozenset(handover)
 
     def _resolve_all(
-        self, relations: tuple[RelationSeen, ...], parked: dict[TableId, tuple[str, str]]
-    ) -> list[tuple[TableId, TableSchema]]:
-        resolved: list[tuple[TableId, TableSchema]] = []
+        self, relations: Sequence[RelationSeen], parked: dict[TableId, tuple[str, str]]
+    ) -> dict[TableId, list[TableSchema]]:
+        """The structure that each relation record of our tables announces.
+
+        Every streamed transaction announces all that it touches anew, so a batch may hold the same record thousands of times: one
+        that meets its table as the one before left it means the same again.
+        """
+        resolved: dict[TableId, list[TableSchema]] = {}
+        look = cache(lambda: self._resolver({seen.payload for seen in relations}))
+        known: dict[bytes, tuple[TableEntry, TableSchema | None]] = {}
         for seen in relations:
-            entry = self._entry_of(seen)
-            if entry is None:
-                continue
-            if entry.state is TableState.PARKED:
-                _count(entry, resolved)
-                continue
-            judged = entry.state in {TableState.LIVE, TableState.PAUSED}
-            try:
-                schema = self._resolve(seen.payload, entry.spec, entry.schema if judged else None)
-            except EngineFault as fault:
-                if fault.kind is not FaultKind.TABLE_STRUCTURE_CHANGED:
-                    raise
-                parked.setdefault(entry.table, (fault.kind.value, fault.detail))
-                _count(entry, resolved)
-                continue
-            verdict = _verdict(entry.schema, schema) if judged else None
-            if isinstance(verdict, Unsupported):
-                parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
-                _count(entry, resolved)
-                continue
-            resolved.append((entry.table, schema))
-            self._book.amend(entry.table, schema=schema)
+            before = known.get(seen.payload)
+            if before is None or self._book.get(before[0].table) is not before[0]:
+                entry = self._entry_of(seen)
+                if entry is None:
+                    continue
+                before = known[seen.payload] = (entry, self._announced(seen, entry, look, parked))
+            if before[1] is not None:
+                resolved.setdefault(before[0].table, []).append(before[1])
         return resolved
+
+    def _announced(
+        self,
+        seen: RelationSeen,
+        entry: TableEntry,
+        look: Callable[[], Resolve],
+        parked: dict[TableId, tuple[str, str]],
+    ) -> TableSchema | None:
+        """The structure to count for one record; where nobody will use it, any: a scan over the batch meets the record all the same."""
+        if entry.state is TableState.PARKED:
+            return entry.schema
+        judged = entry.state in {TableState.LIVE, TableState.PAUSED}
+        try:
+            schema = look()(seen.payload, entry.spec, entry.schema if judged else None)
+        except EngineFault as fault:
+            if fault.kind is not FaultKind.TABLE_STRUCTURE_CHANGED:
+                raise
+            parked.setdefault(entry.table, (fault.kind.value, fault.detail))
+            return entry.schema
+        verdict = _verdict(entry.schema, schema) if judged else None
+        if isinstance(verdict, Unsupported):
+            parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
+            return entry.schema
+        if schema == entry.schema:
+            return entry.schema
+        self._book.amend(entry.table, schema=schema)
+        return schema
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
         entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))
@@ -189,7 +210,7 @@ class Planner:
     def _part(self, entry: TableEntry, span: list[History], after: Lsn) -> TablePart | None:
         """One table's part of a task over the batches of `span`."""
         table = entry.table
-        versions = [schema for kept in span for t, schema in kept.resolved if t == table]
+        versions = [schema for kept in span for schema in kept.resolved.get(table, ())]
         start = next((kept.schemas[table] for kept in span if table in kept.schemas), None)
         if start is None:
             start = versions[0] if versions else entry.schema
@@ -208,7 +229,7 @@ class Planner:
         versions = [copied]
         for kept in span:
             late = kept.batch.end > entry.after
-            versions += [schema if late else copied for t, schema in kept.resolved if t == entry.table]
+            versions += [schema if late else copied for schema in kept.resolved.get(entry.table, ())]
         if newer(copied, versions[-1]):
             versions.append(copied)
         verdict = judge(copied, versions[-1])
@@ -227,10 +248,9 @@ class Planner:
             self.oldest_kept = _lowest(self._history, None)
 
 
-def _count(entry: TableEntry, resolved: list[tuple[TableId, TableSchema]]) -> None:
-    """Note a relation record whose structure nobody will use: a scan over its batch meets and counts it all the same."""
-    if entry.schema is not None:
-        resolved.append((entry.table, entry.schema))
+def _is_followed(known: TableSchema | None, announced: Sequence[TableSchema]) -> bool:
+    different = {id(schema): schema for schema in announced}
+    return any(isinstance(_verdict(known, schema), Followed) for schema in different.values())
 
 
 def _verdict(known: TableSchema | None, new: TableSchema) -> object:

@@ -109,7 +109,7 @@ class ReplicationRun:
         )
         self._planner = Planner(
             parts.book,
-            parts.source.resolve,
+            parts.source.resolver,
             parts.source.relation_name,
             BatchId(parts.start.progress.batch + 1),
         )
@@ -420,7 +420,11 @@ class ReplicationRun:
 
     def _keep_within_budget(self) -> None:
         """Tables whose kept changes fill the queue are parked; a reload copies them anew without what was kept."""
-        if self._planner.oldest_kept is None or self._catalog.size_bytes <= self._spec.queue_budget_bytes:
+        oldest, catalog = self._planner.oldest_kept, self._catalog
+        if (
+            oldest is None
+            or catalog.bytes_between(Ordinal(oldest), catalog.next_ordinal) <= self._spec.queue_budget_bytes
+        ):
             return
         for entry in self._book.all():
             if entry.state is TableState.RELOADING and self.copies.held:

@@ -10,6 +10,7 @@ import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +90,9 @@ class TransactionSorter:
         self._last_ordinal = -1
         self._closed: list[Closed] = []
         self._streams: dict[int, _OpenStream] = {}
+        """In the order in which they began."""
+        self._payloads: dict[bytes, bytes] = {}
+        """Relation records of streamed transactions, each once: every one of thousands announces the same tables."""
         self._in_stream: tuple[int, int] | None = None
         """xid and STREAM_START ordinal of the chunk being read."""
         self._open_start: int | None = None
@@ -106,6 +110,7 @@ class TransactionSorter:
         """A new connection: everything uncommitted of the one before is void; the source sends those transactions again."""
         self.statistics.voided += len(self._streams) + (self._open_start is not None)
         self._streams.clear()
+        self._payloads.clear()
         self._in_stream = None
         self._open_start = None
         self._loose = []
@@ -122,9 +127,7 @@ class TransactionSorter:
 
         What was closed and drained is no longer the sorter's to keep.
         """
-        firsts = [stream.first for stream in self._streams.values()]
-        if self._in_stream is not None:
-            firsts.append(self._in_stream[1])
+        firsts = [stream.first for stream in islice(self._streams.values(), 1)]
         if self._open_start is not None:
             firsts.append(self._open_start)
         firsts.extend(self._loose[:1])
@@ -180,7 +183,9 @@ class TransactionSorter:
         if bool(((kinds == ControlKind.BEGIN) | (kinds == ControlKind.COMMIT)).any()):
             raise _unreadable("a plain transaction inside a streamed chunk")
         for ordinal in part["ordinal"][kinds == ControlKind.RELATION].tolist():
-            self._streams[xid].relations.append(_seen(ordinal, relations, streamed=True))
+            seen = _seen(ordinal, relations, streamed=True)
+            payload = self._payloads.setdefault(seen.payload, seen.payload)
+            self._streams[xid].relations.append(RelationSeen(seen.ordinal, seen.relation, payload))
 
     def _plain(self, part: Controls, relations: Mapping[int, bytes]) -> None:
         """A stretch outside streamed chunks: pair BEGIN with COMMIT, close what is paired, keep the open rest."""

@@ -16,6 +16,8 @@ _VERIFY_S, _VERIFIED_ROWS_S = 3.0, 400_000.0
 _MARK_S = 0.5
 """Of a round: what comes beside its rests."""
 _OUR_ROWS_S, _NATIVE_ROWS_S = 160_000.0, 80_000.0
+_OPEN_ROWS_S = 20_000.0
+"""Of transactions that were open for long, over very many tables."""
 _WARM_UP_PART = 0.1
 _SMALL_PART = 0.05
 _WAYS = 18
@@ -45,6 +47,7 @@ _PACES = {
     "tables-500": Pace(300, 200, 0.04),
     "huge-transaction": Pace(200_000, 1),
     "huge-aborted": Pace(200_000, 0),
+    "open-transactions": Pace(300, 50, 0.1),
 }
 
 
@@ -54,9 +57,8 @@ def seconds(workload: Workload, order: Order) -> float:
     if mode is Mode.TECHNIQUES:
         return _WAYS * (size.seconds + 1)
     if mode is Mode.SCALING:
-        return (
-            _SOURCE_S + size.amount / 3_000 + len(scaling.CORES) * (_SESSION_S + scaling.ROUNDS * size.amount / 100_000)
-        )
+        jobs = scaling.JOBS * size.amount / 100_000
+        return _SOURCE_S + size.amount / 3_000 + size.rounds * len(scaling.CORES) * (_SESSION_S + jobs)
     pace = _PACES.get(workload.name, Pace(1_000, 4))
     both = order.against and mode not in ONE_SIDED
     ours = _NATIVE_S if mode is Mode.CAPTURE else _OURS_S
@@ -78,6 +80,9 @@ def _drains(pace: Pace, size: Size, rest_s: float, *, both: bool) -> float:
 def _measured(mode: Mode, pace: Pace, size: Size, order: Order) -> float:
     if mode is Mode.SUSTAINED:
         return size.rounds * (size.seconds + order.warm_up + 1)
+    if mode is Mode.OPEN:
+        decided = size.amount / pace.written
+        return size.rounds * (1.25 * size.seconds + 2 * decided + size.amount * pace.changes / _OPEN_ROWS_S)
     if mode is Mode.IDLE:
         return size.rounds * (size.seconds + min(60.0, size.seconds / 4) + order.rest_s)
     once = size.amount / pace.written + size.amount * pace.changes / _NATIVE_ROWS_S

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from server.bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
+from server.bench.open_transactions import OpenTransactions
 from server.bench.scaling import Scaling
 from server.bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
 from server.bench.techniques import Techniques
 from server.bench.tpcc.suite import Tpcc
 from server.bench.workload import Mode, Workload
 
-ONE_SIDED = frozenset({Mode.IDLE, Mode.TECHNIQUES, Mode.SCALING})
+ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TECHNIQUES, Mode.SCALING})
 """Modes in which `run all` measures us only: a second one would take its time and tell nothing."""
 
 WORKLOADS: dict[str, Workload] = {
@@ -25,6 +26,7 @@ WORKLOADS: dict[str, Workload] = {
         Tables500(),
         HugeTransaction(),
         HugeAborted(),
+        OpenTransactions(),
         Freshness(),
         Idle(),
         CaptureOnly(),

@@ -70,7 +70,7 @@ def _plots(documents: Sequence[Document]) -> Iterator[tuple[str, str]]:
         note = "from the acknowledgement of a commit until it can be read"
         yield "waits.svg", svg.pairs("Waits for a commit of one's own", note, waits, unit="ms")
     for document in documents:
-        if document["mode"] == Mode.LIVE.value and document["rounds"]:
+        if document["mode"] in {Mode.LIVE.value, Mode.OPEN.value} and document["rounds"]:
             sides = document["rounds"][-1]["sides"]
             curves = [(name, [(at, mb) for at, mb in side["memory_mb"]]) for name, side in sides.items()]
             title, note = f"{document['workload']}: memory", "sum of the proportional set sizes of all processes"

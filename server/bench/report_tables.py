@@ -179,6 +179,22 @@ _TABLES: tuple[tuple[Mode, str, Columns], ...] = (
         ),
     ),
     (
+        Mode.OPEN,
+        "Small transactions beside very many open ones",
+        (
+            ("workload", _workload),
+            ("open", _figure(PENSTOCK, "transactions")),
+            ("of them streamed", _figure(PENSTOCK, "streamed_transactions")),
+            *((f"wait {key} ms", _figure(PENSTOCK, "waits", f"{key}_ms")) for key in ("p50", "p99", "max")),
+            *((f"before, {key}", _figure(PENSTOCK, "waits_before", f"{key}_ms")) for key in ("p50", "p99")),
+            ("lag p99 ms", _figure(PENSTOCK, "lag", "p99_ms")),
+            ("seconds to decide", _figure(PENSTOCK, "decide_s")),
+            ("seconds until all is visible", _figure(PENSTOCK, "all_visible_s")),
+            ("peak memory MB", _figure(PENSTOCK, "peak_pss_mb_total")),
+            ("growth while open MB", _figure(PENSTOCK, "memory_growth_while_open_mb")),
+        ),
+    ),
+    (
         Mode.IDLE,
         "Nothing happens",
         (

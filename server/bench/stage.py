@@ -78,7 +78,8 @@ class Stage:
         self.workload = workload
         self._scale = scale
         self._say = say
-        self.source = EmbeddedPostgres(server_folder("penstock-bench-pg-"), durable=True, settings=CLUSTER_SETTINGS)
+        settings = {**CLUSTER_SETTINGS, **workload.source_settings}
+        self.source = EmbeddedPostgres(server_folder("penstock-bench-pg-"), durable=True, settings=settings)
         self.sides: dict[str, Side] = {name: (side_of or _side)(name, self.source) for name in names}
         self._held: list[Held] = []
         self._marked = 0
@@ -168,6 +169,13 @@ class Stage:
         )
         return int(rows[0][0])
 
+    def streamed_transactions(self, side: Side) -> int:
+        """How many transactions the source has sent to this side before their end; it tells when it has sent more, or ended one."""
+        rows = self.source.execute(
+            f"SELECT coalesce(sum(stream_txns), 0) FROM pg_stat_replication_slots WHERE {side.slot}"
+        )
+        return int(rows[0][0])
+
     def row_changes(self) -> int:
         """Rows changed in the workload's tables so far; PostgreSQL tells it up to a second late."""
         sql = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE relname <> 'marks'"
@@ -187,7 +195,7 @@ class Stage:
         with self.connect() as connection:
             self.workload.create(connection, self._scale)
             connection.execute(_MARKS)
-        tables = (*self.workload.tables(), Table("marks"))
+        tables = (*self.workload.followed(self._scale), Table("marks"))
         for name in sorted(self.sides, key=lambda name: name != NATIVE):
             self._say(f"{self.workload.name}: starting {name}")
             self.sides[name].start(tables)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from server.bench import backlog, capture, scaling, steady, techniques, watching
+from server.bench import backlog, capture, open_transactions, scaling, steady, techniques, watching
 from server.bench.errors import BenchError
 from server.bench.facts import machine
 from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS
@@ -127,6 +127,9 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
         return {"scale": size.scale, "seconds": size.seconds, "rounds": size.rounds, **steady_ones}
     if mode is Mode.TECHNIQUES:
         return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "seconds_each": size.seconds}
+    if mode is Mode.OPEN:
+        beside = {"rate": size.rate, "waits_per_s": order.waits, "seconds": size.seconds}
+        return {"amount": size.amount, "unit": workload.unit, "tables": size.scale, "rounds": size.rounds, **beside}
     return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds}
 
 
@@ -178,6 +181,8 @@ def _one(stage: Stage, mode: Mode, size: Size, order: Order, name: str) -> Docum
         return watching.live(stage, side, size.amount)
     if mode is Mode.IDLE:
         return watching.idle(stage, side, size.seconds)
+    if mode is Mode.OPEN:
+        return open_transactions.measure(stage, side, size, order.waits)
     return steady.measure(stage, side, rate=size.rate, waits=order.waits, warm_up=order.warm_up, seconds=size.seconds)
 
 
@@ -222,6 +227,9 @@ def outline(side: Document) -> str:
     if "waits" in side:
         waits = side["waits"]
         times = ", ".join(f"{name} {waits[f'{name}_ms']:.0f} ms" for name in ("p50", "p95", "p99", "max"))
+        if "all_visible_s" in side:
+            memory = f"{side['peak_pss_mb_total']:,.0f} MB, {side['memory_growth_while_open_mb']:+.0f} MB while open"
+            return f"waits beside: {times}; all visible after {side['all_visible_s']:.1f} s; {memory}"
         return f"{side['transactions_per_s']:,.0f} transactions/s, waits: {times}, {waits['failed']} failed"
     if "commit_to_visible_s" in side:
         return f"{side['commit_to_visible_s']:.2f} s from commit to visible, {side['peak_pss_mb_total']:,.0f} MB"

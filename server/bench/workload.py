@@ -28,6 +28,8 @@ class Mode(StrEnum):
     """Written at a steady rate, with waits for commits of a client's own beside it."""
     LIVE = "live"
     """Followed while it is written; the clock runs from the last commit."""
+    OPEN = "open"
+    """Very many transactions stay open, and are then decided, while small ones go on."""
     IDLE = "idle"
     """Nothing is written at all."""
     CAPTURE = "capture"
@@ -76,12 +78,18 @@ class Workload(ABC):
     """What can be measured of it; the first one is measured where nothing else is said."""
     limits_ms: ClassVar[Mapping[str, float]] = {}
     """Percentiles of waits that may not be longer, such as `p50_ms`."""
+    source_settings: ClassVar[Mapping[str, str]] = {}
+    """What the source's configuration says beside what it says for all workloads."""
     full: ClassVar[Size]
     quick: ClassVar[Size]
 
     @abstractmethod
     def tables(self) -> tuple[Table, ...]:
         """The tables to follow."""
+
+    def followed(self, scale: int) -> tuple[Table, ...]:
+        """The tables to follow where the workload was created at this scale."""
+        return self.tables()
 
     @abstractmethod
     def create(self, connection: Connection, scale: int) -> None:

@@ -41,6 +41,7 @@ class ModeName(StrEnum):
     BACKLOG = "backlog"
     SUSTAINED = "sustained"
     LIVE = "live"
+    OPEN = "open"
     IDLE = "idle"
     CAPTURE = "capture"
     TECHNIQUES = "techniques"

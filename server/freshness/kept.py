@@ -26,6 +26,8 @@ from server.metrics.meters import Meters
 log = get_logger(__name__)
 
 _MOST_ENDED = 10_000
+_MOST_LINES = 1_000_000
+"""Tables named in all the receipts that are kept: a few of very many tables, or very many of a few."""
 
 
 class WaitHasEnded(Conflict):
@@ -48,6 +50,7 @@ class Waits:
         self._meters = meters
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ended: OrderedDict[str, tuple[str, WaitBody]] = OrderedDict()
+        self._lines = 0
 
     async def answer(self, ask: Ask) -> WaitSatisfied:
         """Wait, and answer. Raises the problem of a wait that ended badly."""
@@ -162,8 +165,10 @@ class Waits:
 
     def _remember(self, subscription: str, body: WaitBody) -> None:
         self._ended[body.id] = (subscription, body)
-        if len(self._ended) > _MOST_ENDED:
-            self._ended.popitem(last=False)
+        self._lines += _lines(body)
+        while len(self._ended) > _MOST_ENDED or (self._lines > _MOST_LINES and len(self._ended) > 1):
+            _, (_, oldest) = self._ended.popitem(last=False)
+            self._lines -= _lines(oldest)
 
     # In threads
 
@@ -194,8 +199,12 @@ def _told(ending: Ending) -> dict[str, Any]:
     }
 
 
+def _lines(body: WaitBody) -> int:
+    return 0 if body.receipt is None else len(body.receipt.tables) + len(body.receipt.left_out)
+
+
 def _satisfied(body: WaitBody) -> WaitSatisfied:
-    return WaitSatisfied.model_validate(body.model_dump(exclude={"timeout_ms", "created_at", "deadline_at", "problem"}))
+    return WaitSatisfied.model_validate({name: getattr(body, name) for name in WaitSatisfied.model_fields})
 
 
 def _body(row: FreshnessWaitRow, applied: Lsn | None) -> WaitBody:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from engine.model.position import Lsn, MalformedPosition
@@ -218,7 +219,7 @@ def _receipt(picture: Picture, ask: Ask, position: Lsn, now_ms: float | None, *,
     covered = sorted((view for view in covered if not view.left_out), key=lambda view: (view.schema, view.name))
     passed_over = [] if ask.named else [v for v in picture.tables.values() if v.left_out and v.state != "removed"]
     return Receipt(
-        tables=[ReceiptTable(schema=v.schema, name=v.name, state=v.state.value) for v in covered],
+        tables=[_line(v.schema, v.name, v.state.value) for v in covered],
         left_out=[
             LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in passed_over
         ],
@@ -232,6 +233,12 @@ def _receipt(picture: Picture, ask: Ask, position: Lsn, now_ms: float | None, *,
         sealed_at=picture.sealed_at,
         committed_at=picture.committed_at,
     )
+
+
+@lru_cache(maxsize=100_000)
+def _line(schema: str, name: str, state: str) -> ReceiptTable:
+    """A table of a receipt; thousands of receipts that are kept name the same ones."""
+    return ReceiptTable(schema=schema, name=name, state=state)
 
 
 def problem_fields(problem: Problem) -> dict[str, Any]:

@@ -106,7 +106,9 @@ class QueuePolicy(_Policy):
         " the slot's log needs it.",
     )
     budget_bytes: int = Field(
-        default=_SPEC["queue_budget_bytes"], ge=64 * 1024**2, description="Disk space of the queue's files."
+        default=_SPEC["queue_budget_bytes"],
+        ge=64 * 1024**2,
+        description="Disk space of the queue's files. It is outgrown only by what transactions keep there that are open on the source.",
     )
 
 

@@ -52,7 +52,8 @@ class SubscriptionPut(BaseModel):
 
 
 class SubscriptionPatch(BaseModel):
-    """What to change. `tables` replaces the list; policies are merged, null goes back to a default."""
+    """What to change. `tables` replaces the list; policies are merged with what they hold, and so are objects within
+    them, such as `capture.guard`; null goes back to a default."""
 
     model_config = ConfigDict(
         extra="forbid", hide_input_in_errors=True, json_schema_extra={"examples": [{"desired_state": "paused"}]}

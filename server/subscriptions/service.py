@@ -224,12 +224,24 @@ def _set_policies(row: SubscriptionRow, policies: Mapping[str, dict[str, Any]]) 
 def _merged_policy(policy: str, present: Mapping[str, Any], given: Mapping[str, JsonValue] | None) -> dict[str, Any]:
     if given is None:
         return {}
-    merged = {name: value for name, value in {**present, **given}.items() if value is not None}
+    merged = _merged(present, given)
     try:
         return POLICIES[policy].model_validate(merged).model_dump(exclude_unset=True, mode="json")
     except ValidationError as error:
         found = field_errors(error.errors(include_input=False, include_url=False), (policy,))
         raise InvalidRequest(f"'{policy}' would not be valid.", errors=found) from None
+
+
+def _merged(present: Mapping[str, Any], given: Mapping[str, JsonValue]) -> dict[str, Any]:
+    """An object with what is given put in; objects within it are merged in the same way, and null takes a member away."""
+    merged = {name: value for name, value in present.items() if name not in given}
+    for name, value in given.items():
+        before = present.get(name)
+        if isinstance(value, Mapping):
+            merged[name] = _merged(before if isinstance(before, Mapping) else {}, value)
+        elif value is not None:
+            merged[name] = value
+    return merged
 
 
 def _changed(session: WriteSession, row: SubscriptionRow) -> None:

@@ -330,6 +330,23 @@ def test_a_relation_record_announces_what_is_described(origin: Origin, tail: Tai
     assert origin.source.resolve(tail.relations[0], table, schema) == schema
 
 
+def test_one_look_serves_all_relation_records_that_it_was_made_for(origin: Origin, tail: Tail) -> None:
+    run(
+        origin,
+        "INSERT INTO notes VALUES (1, 'x')",
+        "ALTER TABLE notes ADD COLUMN w int",
+        "INSERT INTO notes VALUES (2, 'y', 1)",
+    )
+    tail.past(origin.source.now())
+    table, schema = origin.table("notes"), described(origin, "notes")
+    before, after = tail.relations
+    resolve = origin.source.resolver([before, after, after])
+    for _ in range(2):
+        for payload, columns in ((before, schema.columns[:-1]), (after, schema.columns)):
+            assert resolve(payload, table, None).columns == columns
+            assert resolve(payload, table, None) == origin.source.resolve(payload, table, None)
+
+
 def test_a_new_session_goes_on_at_what_was_confirmed_and_confirming_never_goes_back(origin: Origin, tail: Tail) -> None:
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
     tail.past(origin.source.now())
@@ -452,6 +469,7 @@ def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., O
         calls["copy_chunks"] = lambda: source.copy_chunks(schema, table, 1 << 20)
         calls["read_chunk"] = lambda: list(source.read_chunk(chunk, "gone"))
         calls["resolve"] = lambda: source.resolve(payload, table, schema)
+        calls["resolver"] = lambda: source.resolver([payload])(payload, table, schema)
         calls["read"] = lambda: tail.until(lambda: False)
         kinds = {name: fault_of(call) for name, call in calls.items()}
         assert kinds == dict.fromkeys(calls, FaultKind.SOURCE_UNREACHABLE)

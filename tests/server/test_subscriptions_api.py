@@ -156,6 +156,30 @@ def test_queue_mode_auto_and_the_guards_shares_reach_the_engine(client: TestClie
     assert (spec.guard.warn_share, spec.guard.drop_slot, spec.guard.drop_slot_share) == (0.1, False, 0.95)
 
 
+def test_a_patch_changes_only_the_named_shares_of_the_guard(client: TestClient, app: FastAPI) -> None:
+    guard = {"warn_share": 0.1, "persist_share": 0.2}
+    client.put(f"{URL}/s", json={**BODY, "capture": {"slot_budget_bytes": 10**9, "guard": guard}})
+
+    def patched(change: dict[str, Any] | None) -> dict[str, Any]:
+        answer = client.patch(f"{URL}/s", json={"capture": {"guard": change}})
+        assert answer.status_code == 200, answer.text
+        shown: dict[str, Any] = client.get(f"{URL}/s").json()["capture"]
+        assert shown["slot_budget_bytes"] == 10**9
+        return shown["guard"]
+
+    shown = patched({"drop_slot": False, "persist_share": 0.3})
+    assert (shown["warn_share"], shown["persist_share"], shown["drop_slot"]) == (0.1, 0.3, False)
+    shown = patched({"persist_share": None})
+    assert (shown["warn_share"], shown["persist_share"], shown["drop_slot"]) == (0.1, 0.6, False)
+    with app.state.database.read() as session:
+        spec = Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec()
+    assert (spec.guard.warn_share, spec.guard.persist_share, spec.guard.drop_slot) == (0.1, 0.6, False)
+    refused = client.patch(f"{URL}/s", json={"capture": {"guard": {"warn_share": 0.9}}})
+    assert refused.status_code == 422
+    shown = patched(None)
+    assert (shown["warn_share"], shown["persist_share"], shown["drop_slot"]) == (0.5, 0.6, True)
+
+
 def found(*tables: tuple[str, str, list[str], str]) -> dict[str, Any]:
     return {
         "tables": [

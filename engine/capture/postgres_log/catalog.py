@@ -134,10 +134,9 @@ def load_tables(connection: PostgresConnection, names: Iterable[TableName]) -> d
     return {table.name: table for table in _load(connection, rows)}
 
 
-def load_table(connection: PostgresConnection, oid: int) -> CatalogTable | None:
-    """The catalog's view of one table by number."""
-    tables = _load(connection, connection.execute(_BY_OID, [[oid]]).fetchall())
-    return tables[0] if tables else None
+def load_numbered(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, CatalogTable]:
+    """The catalog's view of these tables by number; a missing one is left out."""
+    return {table.oid: table for table in _load(connection, connection.execute(_BY_OID, [list(oids)]).fetchall())}
 
 
 def _load(connection: PostgresConnection, rows: Sequence[tuple[object, ...]]) -> list[CatalogTable]:
@@ -147,10 +146,12 @@ def _load(connection: PostgresConnection, rows: Sequence[tuple[object, ...]]) ->
     if roots:
         pairs = connection.execute(_LEAVES, [list(roots)]).fetchall()
         leaves = {t.oid: t for t in _tables(connection.execute(_BY_OID, [[leaf for _, leaf in pairs]]).fetchall())}
+        own = {t.oid: t for t in tables}
+        leaves = {oid: own.get(oid, leaf) for oid, leaf in leaves.items()}
         for root, leaf in pairs:
             if leaf in leaves:
                 roots[root].leaves.append(leaves[leaf])
-        every += leaves.values()
+        every += [leaf for oid, leaf in leaves.items() if oid not in own]
     _fill_columns(connection, every)
     for root_table in roots.values():
         root_table.columns = [_with_leaves_fill(c, root_table.leaves) for c in root_table.columns]

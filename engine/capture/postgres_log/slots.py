@@ -28,7 +28,13 @@ FREE_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 _CANCEL_TIMEOUT_S = 5.0
 
-_KINDS = {"55000": FaultKind.SOURCE_WAL_LEVEL, "42710": FaultKind.SLOT_IN_USE, "53300": FaultKind.SOURCE_NO_SENDERS}
+_KINDS = {
+    "55000": FaultKind.SOURCE_WAL_LEVEL,
+    "42710": FaultKind.SLOT_IN_USE,
+    "53300": FaultKind.SOURCE_NO_SENDERS,
+    "40001": FaultKind.SOURCE_SNAPSHOT_TOO_LARGE,
+}
+"""What these states mean where a slot is made; it fails to serialize in one place only."""
 
 _STATUS = """
 SELECT s.confirmed_flush_lsn::text, s.restart_lsn::text, s.active_pid, s.wal_status, s.safe_wal_size,
@@ -75,7 +81,7 @@ def lasting(connector: Connector, slot: str) -> Iterator[ExportedSnapshot]:
 def temporary(connector: Connector, timeout_s: float, open_slots: set[str]) -> Iterator[ExportedSnapshot]:
     """A slot for its snapshot only; both end with the block, in which `open_slots` names it.
 
-    Raises SOURCE_TIMEOUT where open transactions hold it up.
+    Raises SOURCE_TIMEOUT where open transactions hold it up, SOURCE_SNAPSHOT_TOO_LARGE where it has no room for all of them.
     """
     with connector.open(replication=True) as connection:
         slot = f"penstock_tmp_{secrets.token_hex(8)}"
@@ -223,7 +229,10 @@ def _first_row(connector: Connector, pgconn: pq.abc.PGconn, subject: str, *, tim
         if timed_out:
             raise EngineFault(FaultKind.SOURCE_TIMEOUT, subject, f"open transactions hold it up: {_who(connector)}")
         message = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
-        raise EngineFault(_KINDS.get(state or "") or kind_of_state(state), subject, describe_state(state, message))
+        kind = _KINDS.get(state or "") or kind_of_state(state)
+        if kind is FaultKind.SOURCE_SNAPSHOT_TOO_LARGE:
+            raise EngineFault(kind, subject, f"the slot's snapshot is too large; oldest open: {_who(connector)}")
+        raise EngineFault(kind, subject, describe_state(state, message))
     row = [_text(result.get_value(0, column)) for column in range(result.nfields)]
     while pgconn.get_result() is not None:
         pass

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from engine.capture.postgres_log import chunks, position, preflight, publications, slots
-from engine.capture.postgres_log.catalog import load_table, load_tables, schema_of
+from engine.capture.postgres_log.catalog import load_numbered, load_tables, schema_of
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.guard import TableWatch
 from engine.capture.postgres_log.relation import complete, parse_relation
@@ -80,11 +80,20 @@ class PostgresSource:
 
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
         """The structure that a relation record announces. `payload` without a transaction id, as in RelationSeen."""
-        announced = parse_relation(payload)
-        with self._connector.session(str(announced.name)) as connection:
-            table = load_table(connection, announced.relation)
-            types = load_types(connection, {c.type_oid for c in announced.columns})
-        return complete(announced, spec, known, table, types)
+        return self.resolver([payload])(payload, spec, known)
+
+    def resolver(self, payloads: Collection[bytes]) -> Callable[[bytes, TableSpec, TableSchema | None], TableSchema]:
+        announced = {payload: parse_relation(payload) for payload in payloads}
+        subject = str(next(iter(announced.values())).name) if len(announced) == 1 else None
+        with self._connector.session(subject) as connection:
+            tables = load_numbered(connection, {one.relation for one in announced.values()})
+            types = load_types(connection, {c.type_oid for one in announced.values() for c in one.columns})
+
+        def resolve(payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
+            one = announced[payload]
+            return complete(one, spec, known, tables.get(one.relation), types)
+
+        return resolve
 
     def relation_name(self, payload: bytes) -> TableName:
         return parse_relation(payload).name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from server.bench import budget, catalogue, results, suite
+from server.bench import budget, catalogue, open_transactions, results, suite
 from server.bench.catalogue import WORKLOADS, everything
 from server.bench.errors import BenchError
 from server.bench.pgbench import PgbenchWorkload
 from server.bench.small_transactions import Idle
 from server.bench.suite import Order
-from server.bench.workload import Mode, Workload
+from server.bench.workload import Mode, Size, Workload
 from server.cli.exit_codes import ExitCode
 from server.cli.main import app
 
@@ -33,7 +34,7 @@ PROMISED = {
     "wide-rows",
     "freshness",
 }
-PROMISED |= {"huge-transaction", "huge-aborted", "idle", "capture-only", "techniques", "scaling"}
+PROMISED |= {"huge-transaction", "huge-aborted", "open-transactions", "idle", "capture-only", "techniques", "scaling"}
 
 
 def test_the_promised_workloads_are_there() -> None:
@@ -68,6 +69,24 @@ def test_tables_500_changes_as_many_rows_as_a_transaction_says() -> None:
     assert inserted
     assert updated
     assert int(inserted[1]) + int(updated[1]) == workload.changes
+
+
+@pytest.mark.parametrize("size", [open_transactions.OpenTransactions.full, open_transactions.OpenTransactions.quick])
+def test_open_transactions_never_touch_the_same_rows(size: Size) -> None:
+    touched: Counter[tuple[str, int]] = Counter()
+    small = re.search(r"random\((\d+), \d+\)\nBEGIN", open_transactions.OpenTransactions.script)
+    assert small
+    for number in range(size.amount):
+        text = open_transactions.statements(number, size.scale)
+        updated = re.findall(r"UPDATE (\w+) SET [^;]* WHERE id > (\d+) AND id <= (\d+)", text)
+        assert len({table for table, _, _ in updated}) == 5
+        assert text.endswith(f"PREPARE TRANSACTION 'open_{number}'")
+        touched.update((table, row) for table, low, high in updated for row in range(int(low) + 1, int(high) + 1))
+    assert set(touched.values()) == {1}
+    assert max(row for _, row in touched) < int(small[1])
+    followed = {table.name for table in WORKLOADS["open-transactions"].followed(size.scale)}
+    assert {table for table, _ in touched} == followed
+    assert len(followed) == size.scale
 
 
 def test_what_is_said_replaces_the_size() -> None:

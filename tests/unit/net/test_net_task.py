@@ -98,6 +98,17 @@ def test_a_plan_is_built_once() -> None:
     assert plan_for((_KEYED,)) is plan_for((replace(_KEYED),))
 
 
+def test_a_structure_that_is_announced_again_and_again_costs_nothing_new() -> None:
+    wider = replace(_KEYED, columns=(*_KEYED.columns, column("w", "int4", 3, "4")))
+    versions = (_KEYED, _KEYED, replace(_KEYED), wider, _KEYED, *[wider] * 1000)
+    plan, short = plan_for(versions), plan_for((_KEYED, wider))
+    assert (plan.schema, plan.fills, plan.fault) == (wider, short.fills, None)
+    of_each = [0, 0, 0, 1, 0, *[1] * 1000]
+    for name in ("width", "target", "key", "key_stop", "lacks"):
+        assert (getattr(plan.layout, name) == getattr(short.layout, name)[of_each]).all()
+    assert plan_for((wider, _KEYED)).layout.width.tolist() == [3, 2]
+
+
 def test_the_oid_of_a_type_is_no_part_of_its_form() -> None:
     renamed = tuple(replace(c, type=replace(c.type, oid=n + 20)) for n, c in enumerate(_KEYED.columns))
     assert plan_for((_KEYED, replace(_KEYED, columns=renamed))).fault is None

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -402,3 +403,14 @@ def test_a_note_of_what_is_whole_that_makes_no_sense_is_damage(tmp_path: Path) -
     (tmp_path / "whole_from.mark").write_text("1/")
     found = recover(tmp_path)
     assert (found.damaged, found.begin, found.end) == (True, Lsn(10), Lsn(10))
+
+
+def test_blocks_that_are_kept_for_hours_take_little_memory() -> None:
+    catalog, count = QueueCatalog(Path("unused")), 20_000
+    tracemalloc.start()
+    for n in range(count):
+        # As they come from another process: each with a text of its own.
+        catalog.add(BlockRef("/".join(["queue", "00000000000000000000.arrow"]), n << 20, 1 << 20, n, Ordinal(n), 1))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / count < 100

@@ -68,7 +68,7 @@ def test_a_removed_table_does_not_end_the_planner() -> None:
         book.forget(TableId("ta"))
         return A
 
-    planner = Planner(book, resolve, lambda _: A.name, BatchId(1))
+    planner = Planner(book, lambda _: resolve, lambda _: A.name, BatchId(1))
     seen = (RelationSeen(Ordinal(0), A.relation, b"A"),)
     batch = SealedBatch(Lsn(1), Lsn(2), 1, (LogRange(Ordinal(0), Ordinal(3), Lsn(2)),), seen, 0, 0)
     planner.plan(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from engine.model.batch import LogRange, RelationSeen, SealedBatch
@@ -10,7 +11,7 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.runtime.planner import PlannedBatch, Planner
+from engine.runtime.planner import PlannedBatch, Planner, Resolve
 from engine.runtime.table_book import TableBook, TableEntry
 
 INT = SourceType("int4")
@@ -38,14 +39,18 @@ class Bench:
 
     def __init__(self, *entries: TableEntry) -> None:
         self.moves: list[tuple[str, str]] = []
+        self.looks: list[list[bytes]] = []
+        """Relation records of each look at the source."""
         self.book = TableBook(lambda entry, _: self.moves.append((entry.table, entry.state.value)))
         for entry in entries:
             self.book.put(entry)
-        self.planner = Planner(
-            self.book, lambda payload, _, __: PAYLOADS[payload], lambda payload: PAYLOADS[payload].name, BatchId(1)
-        )
+        self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1))
         self._end = 100
         self._ordinal = 0
+
+    def _resolver(self, payloads: Collection[bytes]) -> Resolve:
+        self.looks.append(sorted(payloads))
+        return lambda payload, _, __: PAYLOADS[payload]
 
     def plan(self, *relations: bytes, records: int = 10) -> PlannedBatch:
         after, self._end = self._end, self._end + 100
@@ -79,6 +84,28 @@ def test_an_added_column_restructures_and_stays() -> None:
     bench = Bench(live("a", A))
     assert bench.plan(b"A+").restructured == {"ta"}
     assert versions(bench.plan(), "a") == [A_ADDED]
+
+
+def test_records_that_repeat_are_looked_up_once_and_all_counted() -> None:
+    bench = Bench(live("a", A), live("b", B))
+    planned = bench.plan(*[b"A", b"B"] * 1000, b"A+", b"A+", b"B")
+    assert bench.looks == [[b"A", b"A+", b"B"]]
+    assert versions(planned, "a") == [A] * 1001 + [A_ADDED] * 2
+    assert versions(planned, "b") == [B] * 1002
+    assert planned.restructured == {"ta"}
+
+
+def test_a_structure_that_comes_back_means_what_it_meant_at_first() -> None:
+    """As with a transaction that announced its tables before another one's change of them, and is committed behind it."""
+    bench = Bench(live("a", A))
+    planned = bench.plan(b"A", b"A", b"A+", b"A", b"A+", b"A+")
+    assert versions(planned, "a") == [A, A, A, A_ADDED, A, A_ADDED, A_ADDED]
+
+
+def test_records_of_tables_that_nobody_follows_are_not_looked_up() -> None:
+    bench = Bench(live("b", B))
+    assert versions(bench.plan(b"A", b"A"), "b") == [B]
+    assert bench.looks == []
 
 
 def test_a_rename_parks_only_its_table() -> None:

@@ -1,0 +1,206 @@
+"""`open-transactions`: thousands of prepared transactions stay open over many tables while small ones flow on beside them.
+
+PREPARE TRANSACTION frees its session, so a few connections can leave any number of transactions open. The source has hardly any
+memory to decode in: it streams what they wrote long before their fate is known, and all of it has to wait on our side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, ClassVar
+
+import psycopg
+
+from server.bench.errors import BenchError
+from server.bench.pgbench import PgbenchWorkload
+from server.bench.processes import Usage
+from server.bench.sides import Side
+from server.bench.stage import Stage, load_average, seen
+from server.bench.steady import Client, LagSampler, load
+from server.bench.workload import DATABASE, Connection, Mode, Size, Table
+from server.demo.embedded import EmbeddedPostgres
+
+Document = dict[str, Any]
+
+_SESSIONS = 4
+"""Connections that prepare and decide: that many transactions are under way at once, and all others open without a session."""
+_TOUCHED = 5
+"""Tables that each of the open transactions writes to."""
+_ROWS = 5
+"""Rows that it updates, and inserts, in each of them."""
+_SLOTS = 100
+"""Transactions that write to a table; each has rows of its own there, so that none ever waits for another one."""
+_SMALL_FIRST = _SLOTS * _ROWS + 1
+_SMALL_ROWS = 200
+_ABORTED_EVERY = 10
+_BEFORE_SHARE = 0.25
+
+
+class OpenTransactions(PgbenchWorkload):
+    """`amount` transactions over `scale` tables; `rate` small ones a second beside them, for `seconds` while all are open."""
+
+    name = "open-transactions"
+    description = (
+        "10,000 prepared transactions open over 500 tables, all of them streamed, while small ones flow on;"
+        " then a tenth is rolled back and the rest commits"
+    )
+    modes: ClassVar[tuple[Mode, ...]] = (Mode.OPEN,)
+    source_settings: ClassVar[Mapping[str, str]] = {
+        "max_prepared_transactions": "10100",
+        "max_locks_per_transaction": "32",
+        "logical_decoding_work_mem": "'64kB'",
+        # A change of the source's catalog, such as each ANALYZE makes, is noted by its decoder in every open transaction: ten thousand
+        # notes a time, each of which it sends as a chunk of nothing. What that costs is the source's matter and not measured here.
+        "autovacuum": "off",
+    }
+    full = Size(10_000, 500, rounds=1, seconds=60, rate=100)
+    quick = Size(1_000, 50, rounds=1, seconds=10, rate=100)
+    changes = 2
+    clients = 4
+    protocol = "simple"
+    script = (
+        f"\\set table random(1, :tables)\n\\set row random({_SMALL_FIRST}, {_SMALL_FIRST + _SMALL_ROWS - 1})\n"
+        "BEGIN;\n"
+        "UPDATE ledger_:table SET amount = amount + 1, at = now() WHERE id = :row;\n"
+        "INSERT INTO ledger_:table (amount, at, note) VALUES (:row, now(), 'small');\n"
+        "END;\n"
+    )
+
+    def tables(self) -> tuple[Table, ...]:
+        return self.followed(self.full.scale)
+
+    def followed(self, scale: int) -> tuple[Table, ...]:
+        return tuple(Table(f"ledger_{number}") for number in range(1, scale + 1))
+
+    def create(self, connection: Connection, scale: int) -> None:
+        columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, amount int NOT NULL, at timestamptz, note text"
+        rows = f"SELECT n, now(), md5(n::text) FROM generate_series(1, {_SMALL_FIRST + _SMALL_ROWS}) n"
+        for table in self.followed(scale):
+            connection.execute(f"CREATE TABLE {table.name} ({columns})".encode())
+            connection.execute(f"INSERT INTO {table.name} (amount, at, note) {rows}".encode())
+
+    def load_command(self, postgres: EmbeddedPostgres, rate: float) -> list[str]:
+        sql = "SELECT count(*) FROM pg_class WHERE relname ~ '^ledger_[0-9]+$'"
+        tables = postgres.execute(sql, database=DATABASE)[0][0]
+        return [*super().load_command(postgres, rate)[:-1], "-D", f"tables={tables}", DATABASE]
+
+
+def statements(number: int, tables: int) -> str:
+    """One transaction up to its PREPARE, as a single message. Numbers below `tables` * 20 never touch the same rows."""
+    parts = ["BEGIN"]
+    for place in range(_TOUCHED):
+        table = (number + place * max(1, tables // _TOUCHED)) % tables + 1
+        first = (number // tables * _TOUCHED + place) * _ROWS
+        parts.append(
+            f"UPDATE ledger_{table} SET amount = amount + 1000, note = 'open {number}'"
+            f" WHERE id > {first} AND id <= {first + _ROWS}"
+        )
+        parts.append(
+            f"INSERT INTO ledger_{table} (amount, at, note)"
+            f" SELECT n, now(), md5(n::text) || ' open {number}' FROM generate_series(1, {_ROWS}) n"
+        )
+    return "; ".join([*parts, f"PREPARE TRANSACTION 'open_{number}'"])
+
+
+def ending(number: int) -> str:
+    """How that transaction ends."""
+    fate = "ROLLBACK" if number % _ABORTED_EVERY == 0 else "COMMIT"
+    return f"{fate} PREPARED 'open_{number}'"
+
+
+@dataclass(slots=True)
+class _Waits:
+    """Waits of a client of its own, and the lag, over a stretch of time."""
+
+    waits: Document
+    lag: Document
+    client_late_most_ms: float
+    failures: list[str]
+
+
+def measure(stage: Stage, side: Side, size: Size, waits_per_s: float) -> Document:
+    """Open them all, catch up with that load, watch for `seconds`, decide them, and wait until everything can be read."""
+    if size.amount > size.scale * _SLOTS // _TOUCHED:
+        raise BenchError(f"{size.scale} tables have rows for at most {size.scale * _SLOTS // _TOUCHED} transactions")
+    spilled, streamed = stage.spilled_bytes(side), stage.streamed_transactions(side)
+    sampler = stage.sampler(side)
+    with load(stage, size.rate):
+        before = _watch(stage, side, waits_per_s, size.seconds * _BEFORE_SHARE)
+        sampler.start()
+        began = perf_counter()
+        try:
+            _each(stage, size.amount, lambda number: statements(number, size.scale))
+            opened = perf_counter()
+            caught_up = seen(side.arm(*stage.mark()))
+            while_open = _watch(stage, side, waits_per_s, size.seconds)
+            watched = perf_counter()
+            _each(stage, size.amount, ending)
+            decided = perf_counter()
+            visible = seen(side.arm(*stage.mark()))
+        finally:
+            usage = sampler.stop()
+    committed = sum(number % _ABORTED_EVERY != 0 for number in range(size.amount))
+    changes = committed * _TOUCHED * _ROWS * 2
+    return {
+        "transactions": size.amount,
+        "committed": committed,
+        "row_changes": changes,
+        "streamed_transactions": stage.streamed_transactions(side) - streamed,
+        "source_spilled_mb": round((stage.spilled_bytes(side) - spilled) / 1e6, 1),
+        "prepare_s": round(opened - began, 2),
+        "caught_up_s": round(caught_up - opened, 2),
+        "open_s": round(watched - opened, 2),
+        "decide_s": round(decided - watched, 2),
+        "all_visible_s": round(visible - decided, 3),
+        "memory_growth_while_open_mb": round(_growth(usage, caught_up - began, watched - began) / 1e6, 1),
+        "waits": {
+            **while_open.waits,
+            "failed": len(before.failures) + len(while_open.failures),
+            "failures": [*before.failures, *while_open.failures][:5],
+        },
+        "client_late_most_ms": while_open.client_late_most_ms,
+        "lag": while_open.lag,
+        "waits_before": before.waits,
+        "lag_before": before.lag,
+        "load_average": load_average(),
+        **usage.document(),
+    }
+
+
+def _each(stage: Stage, amount: int, statement: Callable[[int], str]) -> None:
+    """One statement for each transaction, over few connections. BenchError where the source refuses one."""
+
+    def some(first: int) -> None:
+        with stage.connect() as connection:
+            for number in range(first, amount, _SESSIONS):
+                connection.execute(statement(number).encode())
+
+    try:
+        with ThreadPoolExecutor(_SESSIONS, thread_name_prefix="open") as pool:
+            for done in [pool.submit(some, first) for first in range(_SESSIONS)]:
+                done.result()
+    except psycopg.Error as error:
+        raise BenchError(f"the source refused a prepared transaction: {error}") from error
+
+
+def _watch(stage: Stage, side: Side, waits_per_s: float, seconds: float) -> _Waits:
+    client, lag = Client(stage, side, waits_per_s), LagSampler(side)
+    try:
+        lag.start()
+        try:
+            client.run(seconds, keep=True)
+        finally:
+            lag.stop()
+    finally:
+        client.close()
+    return _Waits(client.waits.summary(), lag.times.summary(), round(client.latest_s * 1000, 2), client.failed)
+
+
+def _growth(usage: Usage, first: float, last: float) -> float:
+    """Bytes by which memory was larger at the end of a stretch of time than at its begin, each a fifth of it on average."""
+    values = [value for at, value in usage.memory if first <= at <= last]
+    part = max(1, len(values) // 5)
+    return sum(values[-part:]) / part - sum(values[:part]) / part if values else 0.0

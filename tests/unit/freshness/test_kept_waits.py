@@ -1,0 +1,63 @@
+"""Waits that were answered at once are kept for a while, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from typing import Any, cast
+
+import pytest
+
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from server.clock import SystemClock
+from server.errors import NotFound
+from server.freshness.kept import Waits
+from server.freshness.picture import Picture, TableView
+from server.freshness.waiting import Ask
+from server.freshness.waits import WaitBook
+from server.metrics.meters import Meters
+
+_TABLES, _WAITS = 1000, 1100
+
+
+class _Service:
+    """One subscription that has everything already."""
+
+    def __init__(self) -> None:
+        tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableState.LIVE) for n in range(_TABLES)}
+        self.picture = Picture("orders", tables=tables, applied=Lsn(100))
+
+    async def book(self, _: str) -> WaitBook:
+        return WaitBook(self.picture)
+
+
+class _Nowhere:
+    """A control database without a row, and meters that count nothing."""
+
+    def __getattr__(self, _: str) -> Any:
+        return lambda *_args: None
+
+
+async def _answered(waits: Waits, service: _Service) -> list[str]:
+    ask = Ask("orders", Lsn(50), frozenset(service.picture.tables), named=False, timeout_s=1)
+    return [(await waits.answer(ask)).id for _ in range(_WAITS)]
+
+
+def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = _Service()
+    waits = Waits(cast("Any", None), SystemClock(), cast("Any", service), cast("Meters", _Nowhere()))
+    monkeypatch.setattr(waits, "_find", lambda *_: None)
+    tracemalloc.start()
+    try:
+        ids = asyncio.run(_answered(waits, service))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 20e6
+    kept = asyncio.run(waits.get("orders", ids[-1]))
+    assert kept.receipt is not None
+    assert len(kept.receipt.tables) == _TABLES
+    assert asyncio.run(waits.get("orders", ids[-1000])).id == ids[-1000]
+    with pytest.raises(NotFound):
+        asyncio.run(waits.get("orders", ids[0]))

@@ -1,0 +1,123 @@
+"""When the log is read no further because the queue is full, and when that would help nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from engine.model.batch import BlockRef
+from engine.model.control import CONTROL_FIELDS, ControlKind
+from engine.model.identity import Ordinal
+from engine.model.position import ZERO, Lsn
+from engine.model.source import Landed
+from engine.model.subscription import BatchPolicy
+from engine.queue import QueueCatalog
+from engine.runtime.ahead import AheadDesk
+from engine.runtime.clock import SystemClock
+from engine.runtime.intake import Done, Intake, Sealed
+from engine.runtime.log_reader import Hold
+from engine.runtime.reader_process import ReaderProcess
+
+BUDGET = 1000
+
+
+class Bench:
+    """An intake whose reader is played, and whose batches stay under way until they are told to be done."""
+
+    def __init__(self, folder: Path) -> None:
+        self.holds: list[bool] = []
+        self.sealed: list[Sealed] = []
+        policy = BatchPolicy(max_transactions=1)
+        # It works on large transactions only, and there is none.
+        desk = AheadDesk(*cast("Any", [None] * 4), folder)
+        self._catalog = QueueCatalog(folder)
+        self._intake = Intake(
+            policy,
+            ZERO,
+            self._catalog,
+            SystemClock(),
+            lambda: True,
+            self.sealed.append,
+            BUDGET,
+            desk,
+            1 << 30,
+            lambda _: None,
+        )
+        self._intake.attach(cast("ReaderProcess", self))
+        self._end = 0
+
+    def send(self, command: object) -> None:
+        """As the log reader."""
+        if isinstance(command, Hold):
+            self.holds.append(command.on)
+
+    def open(self, xid: int, size: int) -> None:
+        """A chunk of a transaction that stays open."""
+        self._land(size, (ControlKind.STREAM_START, 0, xid, 0, 0, 0), (ControlKind.STREAM_STOP, 2, 0, 0, 0, 0))
+
+    def end_open(self, xid: int) -> None:
+        self._end += 10
+        self._land(1, (ControlKind.STREAM_COMMIT, 0, xid, 0, self._end, 0))
+
+    def commit(self, size: int) -> None:
+        """A whole small transaction."""
+        self._end += 10
+        self._land(size, (ControlKind.BEGIN, 0, 1, 0, 0, 0), (ControlKind.COMMIT, 2, 0, 0, self._end, 0))
+
+    def apply(self) -> None:
+        """The oldest batch under way is in the target."""
+        self._intake.put(Done(self.sealed.pop(0).batch, None, written=True))
+        self._turn()
+
+    def _land(self, size: int, *controls: tuple[int, ...]) -> None:
+        first = int(self._catalog.next_ordinal)
+        found: Any = np.array(list(controls), np.dtype(CONTROL_FIELDS))
+        found["ordinal"] += first
+        block = BlockRef("unused.arrow", 0, size, 0, Ordinal(first), 3)
+        self._intake.from_reader(cast("ReaderProcess", self), Landed(block, found, {}, Lsn(self._end)))
+        self._turn()
+
+    def _turn(self) -> None:
+        once: Iterator[bool] = iter([False, True])
+        self._intake.run(lambda: next(once), lambda failed: pytest.fail(str(failed)))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_what_waits_for_the_target_stops_the_reading_until_it_is_there(bench: Bench) -> None:
+    bench.commit(BUDGET)
+    assert bench.holds == []
+    bench.commit(BUDGET)
+    assert bench.holds == [True]
+    bench.apply()
+    assert bench.holds == [True]
+    bench.apply()
+    assert bench.holds == [True, False]
+
+
+def test_a_queue_that_open_transactions_fill_is_read_into_all_the_same(bench: Bench) -> None:
+    bench.open(7, 3 * BUDGET)
+    bench.commit(10)
+    bench.apply()
+    assert bench.holds == []
+    bench.end_open(7)
+    assert bench.holds == [True]  # now it waits for the target as anything else does
+    bench.apply()
+    assert bench.holds == [True, False]
+
+
+def test_beside_open_transactions_there_is_a_share_for_what_waits_and_no_more(bench: Bench) -> None:
+    bench.open(7, BUDGET)
+    bench.commit(BUDGET // 4)
+    assert bench.holds == []
+    bench.commit(10)
+    assert bench.holds == [True]
+    bench.apply()
+    assert bench.holds == [True, False]
