@@ -13,6 +13,7 @@ from engine.model.tasks import TaskRunner
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.clock import Clock
+from engine.runtime.early import EarlyRows
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.pieces import Piece, Sizes, Staged, compute
 from engine.runtime.planner import PlannedBatch, Planner
@@ -31,6 +32,8 @@ class Computed:
     sealed_us: int
     job_ms: float
     files: tuple[str, ...] = ()
+    early: EarlyRows | None = None
+    """What of it is in the target already."""
 
 
 class JobStage:
@@ -65,7 +68,7 @@ class JobStage:
         small = 0 < planned.records < self._spec.batch.small_rows or not self._runner.ready
         path: Literal["driver", "spark"] = "driver" if small or not planned.records else "spark"
         ahead = self._ahead.take(planned.ranges)
-        changes = self._run(planned, path, ahead) if blocks and planned.records else ()
+        changes = self._run(planned, path, ahead.staged) if blocks and planned.records else ()
         hit(Failpoint.BATCH_AFTER_JOB)
         return Computed(
             planned,
@@ -77,8 +80,9 @@ class JobStage:
             self._clock.monotonic_ms(),
             (
                 *(self._files(planned) if path == "spark" else ()),
-                *(file for staged in ahead for file in files_of(staged)),
+                *(file for staged in ahead.staged for file in files_of(staged)),
             ),
+            ahead.early,
         )
 
     def _run(
