@@ -209,8 +209,8 @@ def test_a_target_that_takes_no_rows_early_gets_them_with_the_batch(
     assert counts(replica) == EarlyCounts()
 
 
-def killed_at(replica: Replica, point: Failpoint, work: Callable[[], None]) -> None:
-    """Let another engine process replicate `work` until it dies at the failpoint."""
+def killed_at(replica: Replica, point: Failpoint, work: Callable[[], None], last: Callable[[], None]) -> None:
+    """Let another engine process replicate `work`, and then `last` until it dies at the failpoint."""
     replica.spec = replace(replica.spec, epoch=Epoch(replica.spec.epoch + 1))
     given = replica.folder / "subscription.pickle"
     given.write_bytes(pickle.dumps((replica.spec, replica.folder)))
@@ -231,32 +231,41 @@ def killed_at(replica: Replica, point: Failpoint, work: Callable[[], None]) -> N
                 line = process.stdout.readline()
                 assert line, "the engine ended by itself"
                 live.discard(line.strip())
+            work()
             (armed / "draft").write_text("kill")
             (armed / "draft").rename(armed / point.value)
-            work()
+            last()
             process.wait(60)
-            assert not (armed / point.value).exists()
         finally:
             process.kill()
+            said = process.communicate()[0][-2000:]
+            assert not (armed / point.value).exists(), f"it did not get there; the engine said {said}"
 
 
 def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
     shop: Database, replica: Replica, session: Session
 ) -> None:
-    points = [Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT, Failpoint.COMMIT_AFTER]
-    for number, point in enumerate(points, 1):
+    for number, point in enumerate([Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT, Failpoint.COMMIT_AFTER], 1):
         replica.close()
 
-        def work(number: int = number, point: Failpoint = point) -> None:
+        def insert(part: str, number: int = number) -> None:
+            first = 100_000 * number + (50_000 if part == "second" else 0)
+            session.execute(_MANY.format(first).encode())
+
+        def some(insert: Callable[[str], None] = insert) -> None:
             session.execute("BEGIN")
-            session.execute(_MANY.format(100_000 * number).encode())
-            if point is not Failpoint.EARLY_INSERTED:
-                until(lambda: len(staged(replica)) >= 4)  # the first of them is in the target by now
+            insert("first")
+            until(lambda: len(staged(replica)) >= 2, 40.0)
+
+        def rest(insert: Callable[[str], None] = insert, point: Failpoint = point) -> None:
+            if point is Failpoint.EARLY_INSERTED:
+                insert("second")
+            else:
                 session.execute("COMMIT")
 
-        killed_at(replica, point, work)
+        killed_at(replica, point, some, rest)
         session.execute("COMMIT")
         replica.restart()
         replica.wait_live()
         replica.assert_equal()
-        assert orders(replica) == 2_000 + 15_000 * number
+        assert orders(replica) == 2_000 + 15_000 * (number + 1)
