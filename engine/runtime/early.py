@@ -114,7 +114,7 @@ class EarlyInserter:
                 self._lots.append(lot)
             lot.pieces += 1
             lot.waiting.append(staged)
-            lot.unfit = lot.unfit or not _only_inserts(staged.changes)
+            lot.unfit = lot.unfit or not only_inserts(staged.changes)
             self._changed.notify_all()
 
     def spoil(self, lot: Lot) -> None:
@@ -241,7 +241,7 @@ def rest_of(commits: Mapping[TableId, TableCommit], files: frozenset[str]) -> tu
     found: set[str] = set()
     rest = []
     for commit in commits.values():
-        if commit.handover or commit.resumed or commit.parked is not None or not _only_inserts(commit.changes):
+        if commit.handover or commit.resumed or commit.parked is not None or not only_inserts(commit.changes):
             return None
         done = [change for change in commit.changes if isinstance(change.inserts, str) and change.inserts in files]
         found.update(str(change.inserts) for change in done)
@@ -249,7 +249,8 @@ def rest_of(commits: Mapping[TableId, TableCommit], files: frozenset[str]) -> tu
     return tuple(rest) if files and found == files else None
 
 
-def _only_inserts(changes: Sequence[TableChanges]) -> bool:
+def only_inserts(changes: Sequence[TableChanges]) -> bool:
+    """Whether nothing else is needed to apply them."""
     return not any(
         one.truncated or one.fault is not None or one.deletes is not None or one.partials is not None for one in changes
     )

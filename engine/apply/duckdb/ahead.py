@@ -26,7 +26,7 @@ from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, TableCommit
 
-LOG_BYTES = 512 * 1024 * 1024
+LOG_BYTES = 256 * 1024 * 1024
 """DuckDB folds its write-ahead log into the file only while nobody else is writing: this much of it is let grow meanwhile."""
 
 

@@ -254,6 +254,7 @@ class DuckDbTarget:
         """What `rows.commit` does: between two batches of the writer, which alone moves the fence."""
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
+                rows.roll_back()
                 return True
             database = self._open()
             try:
