@@ -78,6 +78,7 @@ class Records:
         Every look at the row walks that chain, so rows that each batch changes are replaced then.
         """
         self._crowded = crowded
+        self._version: int | None = None
         self._connection = connection
         self._own = f"{quoted(catalog)}.{quoted(OWN_SCHEMA)}"
 
@@ -97,16 +98,17 @@ class Records:
             raise EngineFault(
                 FaultKind.TARGET_FOREIGN, OWN_SCHEMA, "the file has a schema of this name that is not ours"
             )
-        version = self._connection.execute(f"SELECT max(version) FROM {self._own}.layout").fetchall()[0][0]
-        if version not in READABLE:
-            detail = f"its progress record has layout {version}; this version of Penstock knows {LAYOUT}"
+        self._version = self._connection.execute(f"SELECT max(version) FROM {self._own}.layout").fetchall()[0][0]
+        if self._version not in READABLE:
+            detail = f"its progress record has layout {self._version}; this version of Penstock knows {LAYOUT}"
             raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
         return True
 
     def create(self) -> None:
         """Make the tables, or bring those of an older version to this one."""
         if self.exist():
-            self._connection.execute(f"UPDATE {self._own}.layout SET version = {LAYOUT} WHERE version < {LAYOUT}")
+            if self._version != LAYOUT:
+                self._connection.execute(f"UPDATE {self._own}.layout SET version = ?", [LAYOUT])
             return
         self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._own}")
         for statement in _DDL:
