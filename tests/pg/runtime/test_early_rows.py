@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
+import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -269,3 +272,84 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
         replica.wait_live()
         replica.assert_equal()
         assert orders(replica) == 2_000 + 15_000 * (number + 1)
+
+
+class Crowd:
+    """Threads whose transactions insert much into the same tables and end in every way, with small ones beside them."""
+
+    def __init__(self, shop: Database, seed: int) -> None:
+        self._shop = shop
+        self._stop = threading.Event()
+        self._numbers = itertools.count(1)
+        self.failure: BaseException | None = None
+        works = [self._large, self._large, self._small]
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(work, random.Random(f"{seed}/{n}")), daemon=True)
+            for n, work in enumerate(works)
+        ]
+
+    def __enter__(self) -> Crowd:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+    def _guarded(self, work: Callable[[Session, random.Random], None], rng: random.Random) -> None:
+        try:
+            with self._shop.connect() as session:
+                while not self._stop.is_set():
+                    work(session, rng)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _large(self, session: Session, rng: random.Random) -> None:
+        session.execute("BEGIN")
+        for _ in range(rng.randint(1, 4)):
+            savepoint = rng.random() < 0.15
+            if savepoint:
+                session.execute("SAVEPOINT s")
+            session.execute(_MANY.format(next(self._numbers) * 100_000 + 1_000_000).encode())
+            if savepoint:
+                session.execute("ROLLBACK TO s")
+            if rng.random() < 0.1:
+                session.execute("UPDATE orders SET total = total + 1 WHERE id <= 20")
+            self._stop.wait(rng.random() * 0.5)
+        session.execute("COMMIT" if rng.random() < 0.7 else "ROLLBACK")
+        self._stop.wait(rng.random())
+
+    def _small(self, session: Session, rng: random.Random) -> None:
+        session.execute(f"UPDATE orders SET note = md5(random()::text) WHERE id = {rng.randint(21, 2000)}".encode())
+        session.execute(f"INSERT INTO log VALUES ({rng.randint(1, 9)}, 'small')".encode())
+        session.execute(f"DELETE FROM orders WHERE id % 100 = {rng.randint(0, 99)} AND id > 1000000".encode())
+        self._stop.wait(rng.random() * 0.3)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_crowd_of_them_with_restarts_and_reloads_leaves_both_sides_equal(
+    shop: Database, replica: Replica, seed: int
+) -> None:
+    rng = random.Random(seed)
+    committed = 0
+    pause = threading.Event()
+    with Crowd(shop, seed) as crowd:
+        for step in range(12):
+            pause.wait(rng.uniform(1.0, 4.0))
+            assert crowd.failure is None
+            if step % 4 == 3:
+                committed += counts(replica).committed
+                replica.restart()
+                until(lambda: replica.pipeline.run is not None, 30.0)
+            elif step % 4 == 1:
+                replica.pipeline.reload(f"r{step}", [replica.table_id("orders")])
+    replica.wait_live(timeout_s=120)
+    replica.catch_up(120)
+    replica.assert_equal()
+    committed += counts(replica).committed
+    assert committed > 0
