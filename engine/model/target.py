@@ -111,6 +111,43 @@ class TargetReader(Protocol):
         ...
 
 
+class AheadRows(Protocol):
+    """Rows of one source transaction that is still open, in a target transaction of their own beside those of `commit`.
+
+    Nobody sees them before they are committed. Any method may be called from any thread. It may end by itself, whenever the target
+    cannot keep it or needs it gone; nothing of it stays then, and all that is lost is the time it took.
+    """
+
+    @property
+    def over(self) -> bool:
+        """It ended, one way or the other."""
+        ...
+
+    @property
+    def overdue(self) -> bool:
+        """It has come to hold up the target's housekeeping: time to roll it back."""
+        ...
+
+    def insert(self, table: TableCommit) -> bool:
+        """Insert the rows of `changes`, which hold inserts only, into a table that stands complete with just this structure.
+
+        False where it is over: now, or before.
+        """
+        ...
+
+    def commit(self, batch: BatchCommit) -> bool:
+        """Commit with the rest of the batch, inserts only, and its progress: durable and one transaction, as Target.commit.
+
+        `batch` names every table that rows were inserted into. False: nothing of it stays, and the whole batch is to be committed
+        the other way. Raises as Target.commit.
+        """
+        ...
+
+    def roll_back(self) -> None:
+        """End it, where it has not ended. Waits for an insert under way."""
+        ...
+
+
 class Target(Protocol):
     """A target database. `commit`, copies and DDL come from one thread at a time; `query` and `pin` from any thread."""
 
@@ -165,6 +202,10 @@ class Target(Protocol):
         """
         ...
 
+    def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
+        """Begin to take rows before their commit; one at a time. None where that is not possible, now or on this target at all."""
+        ...
+
     def query(self, sql: str, max_rows: int, timeout_s: float, subscription: SubscriptionName) -> QueryAnswer:
         """Run exactly one read on one batch boundary. Raises QueryRefused."""
         ...
@@ -175,6 +216,7 @@ class Target(Protocol):
 
 
 __all__ = [
+    "AheadRows",
     "BatchCommit",
     "KeyMode",
     "QueryAnswer",

@@ -23,6 +23,7 @@ from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableState
 from engine.model.tasks import TaskRunner
 from engine.queue.catalog import QueueCatalog
+from engine.runtime.early import EarlyInserter, EarlyRows, Lot
 from engine.runtime.pieces import BytesOf, Staged, cut
 from engine.runtime.table_book import TableBook
 from engine.runtime.worker import net_task
@@ -60,7 +61,9 @@ class AheadCutter:
         for xid in np.unique(controls["xid"][kinds == ControlKind.STREAM_START]).tolist():
             self._grow(xid)
         for xid, subxid in controls[["xid", "subxid"]][kinds == ControlKind.STREAM_ABORT].tolist():
-            if xid == subxid and self._open.pop(xid, None) is not None:
+            if xid != subxid:
+                self._desk.drop_part(xid, subxid)
+            elif self._open.pop(xid, None) is not None:
                 self._desk.drop(xid)
         for xid in controls["xid"][kinds == ControlKind.STREAM_COMMIT].tolist():
             if self._open.pop(xid, None) is not None:
@@ -103,6 +106,7 @@ class Work:
 
 @dataclass(slots=True, eq=False)
 class _Transaction:
+    lot: Lot
     waiting: deque[Work] = field(default_factory=deque)
     staged: list[Staged] = field(default_factory=list)
     dropped: bool = False
@@ -117,6 +121,14 @@ class AheadCounts:
     dropped: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is staged of a batch's ranges, and what of that is in the target."""
+
+    staged: tuple[Staged, ...] = ()
+    early: EarlyRows | None = None
+
+
 class AheadDesk:
     """Stages pieces of open transactions, one at a time. `run` is one thread's; everything else may be called from any."""
 
@@ -127,7 +139,9 @@ class AheadDesk:
         catalog: QueueCatalog,
         runner: TaskRunner,
         staging: Path,
+        early: EarlyInserter,
     ) -> None:
+        self._early = early
         self._spec = spec
         self._book = book
         self._catalog = catalog
@@ -144,7 +158,7 @@ class AheadDesk:
     def put(self, xid: int, work: Work) -> None:
         """Another piece of an open transaction has come."""
         with self._changed:
-            self._open.setdefault(xid, _Transaction()).waiting.append(work)
+            self._open.setdefault(xid, _Transaction(Lot(xid))).waiting.append(work)
             self._changed.notify_all()
 
     def close(self, xid: int) -> None:
@@ -162,16 +176,28 @@ class AheadDesk:
             if transaction is not None:
                 transaction.waiting.clear()
                 transaction.dropped = True
+                self._early.end(transaction.lot)
                 self._remove(transaction.staged)
 
-    def take(self, ranges: Sequence[LogRange]) -> list[Staged]:
+    def drop_part(self, xid: int, subxid: int) -> None:
+        """A subtransaction of an open one rolled back: what is staged with its rows is of no use."""
+        with self._changed:
+            transaction = self._open.get(xid)
+            if transaction is not None and any(subxid in staged.xids for staged in transaction.staged):
+                self._early.spoil(transaction.lot)
+
+    def alone(self, xid: int) -> bool:
+        """Whether this transaction should be a batch of its own, since rows of it are in the target."""
+        return self._early.holds(xid)
+
+    def take(self, ranges: Sequence[LogRange]) -> Taken:
         """What is staged of committed transactions in these ranges, which a batch works on now; their files are the caller's.
 
         Waits for the piece of such a transaction that is being staged.
         """
         streamed = [one for one in ranges if one.xid]
         if not streamed:
-            return []
+            return Taken()
         with self._changed:
             while any(transaction is self._working for transaction in self._closed):
                 self._changed.wait()
@@ -179,10 +205,12 @@ class AheadDesk:
             while mine and (passed := self._closed.popleft()) is not mine[-1]:
                 # Batches come in the order of commits: what was passed over will not be asked for any more.
                 if passed not in mine:
+                    self._early.end(passed.lot)
                     self._remove(passed.staged)
             taken = [staged for transaction in mine for staged in transaction.staged]
             self.counts.used += len(taken)
-            return taken
+            alone = len({one.xid for one in ranges}) == 1
+            return Taken(tuple(taken), self._early.take([one.lot for one in mine], alone=alone))
 
     def run(self, stop: threading.Event) -> None:
         """Stage piece after piece until `stop`."""
@@ -199,6 +227,8 @@ class AheadDesk:
                     transaction.staged.append(staged)
                     if transaction.dropped:
                         self._remove([staged])
+                    else:
+                        self._early.add(transaction.lot, staged)
                 self._changed.notify_all()
 
     def _next(self) -> tuple[_Transaction, Work] | None:

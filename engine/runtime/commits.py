@@ -15,6 +15,7 @@ from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress
 from engine.runtime.clock import Clock
+from engine.runtime.early import rest_of
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.jobs import Computed
@@ -118,6 +119,8 @@ class CommitStage:
             hit(Failpoint.COMMIT_BEFORE)
             faults |= self._write(computed, commits)
             hit(Failpoint.COMMIT_AFTER)
+        elif computed.early is not None:
+            computed.early.roll_back()
         self.applied = Applied(end, end if written else self.applied.written)
         times = self._times(computed)
         self._announce(computed, faults, end)
@@ -176,6 +179,8 @@ class CommitStage:
 
     def _write(self, computed: Computed, commits: dict[TableId, TableCommit]) -> dict[TableId, tuple[str, str]]:
         """Write; a table that the target refuses is parked and the batch written without it. Returns those tables."""
+        if self._commit_early(computed, commits):
+            return {}
         refused: dict[TableId, tuple[str, str]] = {}
         while True:
             try:
@@ -191,6 +196,27 @@ class CommitStage:
                     commits[table] = parked
                 continue
             return refused
+
+    def _commit_early(self, computed: Computed, commits: Mapping[TableId, TableCommit]) -> bool:
+        """Commit what is in the target already with the rest of the batch. False where that cannot be, and nothing of it stays.
+
+        Marks that were noted wait for the next target transaction, as they do behind a batch that changes nothing.
+        """
+        early = computed.early
+        if early is None:
+            return False
+        planned = computed.planned
+        more = self._removed or self._stale or planned.restructured
+        rest = None if more else rest_of(commits, early.close())
+        if rest is not None:
+            hit(Failpoint.EARLY_COMMIT)
+        if rest is None or not early.commit(
+            BatchCommit(self._spec.name, self._spec.epoch, planned.number, planned.batch.end, rest)
+        ):
+            early.roll_back()
+            return False
+        self._written_ms = self._clock.monotonic_ms()
+        return True
 
     def _put(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit]) -> None:
         """One target transaction."""

@@ -166,7 +166,7 @@ class Intake:
         self._holds = holds
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
-        self._batcher = Batcher(policy, after)
+        self._batcher = Batcher(policy, after, ahead.alone)
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room

@@ -13,6 +13,7 @@ from engine.model.tasks import TaskRunner
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.clock import Clock
+from engine.runtime.early import EarlyRows
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.intake import Sealed
 from engine.runtime.pieces import Piece, Sizes, Staged, compute
@@ -35,6 +36,8 @@ class Computed:
     files: tuple[str, ...] = ()
     tuning: Mapping[str, float] = field(default_factory=dict)
     """What was chosen for it, and the measurements that decided: see `BatchReport.tuning`."""
+    early: EarlyRows | None = None
+    """What of it is in the target already."""
 
 
 class JobStage:
@@ -76,9 +79,9 @@ class JobStage:
         spark = self._runner.parallelism if self._runner.ready else 0
         way = self._tuner.choose(planned.records, self._commit_ms, spark)
         ahead = self._ahead.take(planned.ranges)
-        changes = self._run(planned, way, ahead) if blocks and planned.records else ()
+        changes = self._run(planned, way, ahead.staged) if blocks and planned.records else ()
         ended = self._clock.monotonic_ms()
-        if changes and log_bytes <= self._piece_bytes:
+        if changes and not ahead.staged and log_bytes <= self._piece_bytes:
             self._tuner.learn(way, planned.records, ended - began)
         hit(Failpoint.BATCH_AFTER_JOB)
         return Computed(
@@ -91,9 +94,10 @@ class JobStage:
             ended,
             (
                 *(self._files(planned) if way.path == "spark" else ()),
-                *(file for staged in ahead for file in files_of(staged)),
+                *(file for staged in ahead.staged for file in files_of(staged)),
             ),
             self._tuning(way),
+            ahead.early,
         )
 
     def _tuning(self, way: Way) -> dict[str, float]:

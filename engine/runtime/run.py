@@ -24,6 +24,7 @@ from engine.runtime.ahead import AheadDesk
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
+from engine.runtime.early import EarlyInserter
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.guard import Guard
 from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
@@ -91,7 +92,8 @@ class ReplicationRun:
         self._staging = parts.settings.staging_folder / parts.spec.slot
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
-        self.ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging)
+        self.early = EarlyInserter(lambda: parts.target.begin_ahead(parts.spec.name), parts.book, parts.clock)
+        self.ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging, self.early)
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -155,6 +157,7 @@ class ReplicationRun:
             self._thread("job", self._run_jobs),
             self._thread("commit", self._run_commits),
             self._thread("ahead", lambda: self.ahead.run(self._stop)),
+            self._thread("early", lambda: self.early.run(self._stop)),
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
         try:
@@ -454,6 +457,7 @@ class ReplicationRun:
                 stage.join(None if stage.name.endswith("-commit") else 30.0)
         if self._reader is not None:
             self._reader.stop()
+        self.early.close()
         if not any(stage.is_alive() for stage in stages):
             # What was visible is then known to the next start too: it finds no gap where there is none.
             with suppress(EngineFault):

@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
-from engine.sort.closed import Closed, PlainRun, join_ranges
+from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
 """How many bytes the raw records `[start, stop)` have. It must not shrink when the range grows."""
@@ -34,8 +34,10 @@ class Batcher:
     Time is handed in, in milliseconds of any clock that never goes back.
     """
 
-    def __init__(self, policy: BatchPolicy, after: Lsn) -> None:
+    def __init__(self, policy: BatchPolicy, after: Lsn, alone: Callable[[int], bool] = lambda _: False) -> None:
+        """`alone`: whether this streamed transaction is to be a batch of its own, at once; asked whenever it may be sealed."""
         self._policy = policy
+        self._alone = alone
         self._pending: deque[_Pending] = deque()
         self._count = 0
         self._measured = 0
@@ -161,15 +163,21 @@ class Batcher:
         policy = self._policy
         if self._count >= policy.max_transactions or (self._pending and self._bytes >= policy.max_bytes):
             return True
+        if self._pending and self._is_alone(self._pending[0].closed):
+            return True
         since = self._oldest_ms()
         return since is not None and now_ms >= since + policy.max_age_ms
 
     def _take(self, bytes_of: BytesOf) -> list[Closed]:
-        """Take transactions from the head: as many as the limits allow, none behind the next cut, at least one where there is one."""
+        """Take transactions from the head: as many as the limits allow, none behind the next cut, at least one where there is one,
+        and only that one where it is to be alone."""
         taken: list[Closed] = []
         count = size = 0
         while self._pending and count < self._policy.max_transactions:
             pending = self._pending[0]
+            alone = self._is_alone(pending.closed)
+            if alone and taken:
+                break
             fits = self._fitting(pending, self._policy.max_transactions - count, bytes_of, size)
             if fits == 0 and not taken and self._before_cut(pending.closed) > 0:
                 fits = 1
@@ -179,9 +187,12 @@ class Batcher:
             taken.append(self._pop(fits, bytes_of))
             count += fits
             size += pending.bytes
-            if not whole or size > self._policy.max_bytes:
+            if alone or not whole or size > self._policy.max_bytes:
                 break
         return taken
+
+    def _is_alone(self, closed: Closed) -> bool:
+        return isinstance(closed, StreamedTransaction) and self._alone(closed.xid)
 
     def _before_cut(self, closed: Closed) -> int:
         return closed.through(self._cuts[0]) if self._cuts else closed.count

@@ -25,9 +25,11 @@ _NEVER_PASSED = frozenset(
         Failpoint.QUEUE_SWITCHED,
         Failpoint.SLOT_DROP_NOTED,
         Failpoint.SLOT_DROPPED,
+        Failpoint.EARLY_INSERTED,
+        Failpoint.EARLY_COMMIT,
     }
 )
-"""Nobody switches the queue's mode here, and the slot's budget is not used up."""
+"""Nobody switches the queue's mode here, the slot's budget is not used up, and no large transaction only inserts."""
 _MOST_PASSINGS = {
     Failpoint.SLOT_CREATED: 1,
     Failpoint.COPY_RUNNING: 2,

@@ -16,7 +16,9 @@ from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, Tab
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import BatchPolicy
+from engine.model.target import TableCommit
 from engine.net import run_task
+from engine.runtime.early import only_inserts, rest_of
 from engine.runtime.pieces import Piece, Sizes, Staged, compute
 from tests.property.raw_log import RawLog
 from tests.property.source_history import Case, Sender, SourceHistory, Tape, make_history
@@ -81,7 +83,7 @@ class Replica:
             part_id(t): Follower(t, self.history, self.rng.choice(places) if self.rng.random() < 0.3 else 0)
             for t in self.history.followed
         }
-        self.applied = self.batches = 0
+        self.applied = self.batches = self.early_batches = 0
         self.policy = BatchPolicy(
             max_transactions=self.rng.choice((1000, 1000, 1, 2, 4)),
             max_bytes=self.rng.choice((100_000, 100_000, 1, 200, 600)),
@@ -155,8 +157,9 @@ class Replica:
             most = self.rng.choice((1 << 30, 1 << 30, 300, 60, 1))
             buckets = self.rng.choice((1, 1, 2, 3))
             sizes = Sizes(self.log.bytes_of, most, buckets)
-            found = compute(batch.ranges, batch.relations, parts, sizes, self._run, self._staged(batch, parts))
-            for changes in found:
+            staged, early = self._early(self._staged(batch, parts))
+            found = compute(batch.ranges, batch.relations, parts, sizes, self._run, staged)
+            for changes in self._committed_early(batch, parts, found, early) or _with_rows(found, early):
                 shares[changes.table].append(changes)
         for table_id, those in shares.items():
             self.followers[table_id].apply(those, batch)
@@ -182,6 +185,43 @@ class Replica:
             staged.append(Staged((early,), result.xids, schemas, result.tables))
         return staged
 
+    def _early(self, staged: Sequence[Staged]) -> tuple[list[Staged], dict[str, TableChanges]]:
+        """The same, with names in place of rows for some pieces that only insert: these are in the target before the commit."""
+        named, early = [], {}
+        for number, one in enumerate(staged):
+            if self.rng.random() < 0.3 or not only_inserts(one.changes):
+                named.append(one)
+                continue
+            names = [f"{number}-{change.table}" if change.inserts is not None else None for change in one.changes]
+            early.update({name: change for name, change in zip(names, one.changes, strict=True) if name is not None})
+            marked = (replace(change, inserts=name) for name, change in zip(names, one.changes, strict=True))
+            named.append(replace(one, changes=tuple(marked)))
+        return named, early
+
+    def _committed_early(
+        self,
+        batch: SealedBatch,
+        parts: Sequence[TablePart],
+        found: Sequence[TableChanges],
+        early: dict[str, TableChanges],
+    ) -> list[TableChanges]:
+        """What is early, and behind it what is left of the batch; nothing where the batch has to be applied as a whole."""
+        if len({one.xid for one in batch.ranges}) != 1:
+            return []
+        commits = {
+            part.table: TableCommit(
+                part.table, part.versions[-1], part.versions[-1].name, tuple(c for c in found if c.table == part.table)
+            )
+            for part in parts
+        }
+        rest = rest_of(commits, frozenset(early))
+        if rest is None:
+            return []
+        self.early_batches += 1
+        counted = [c for c in found if isinstance(c.inserts, str)]
+        before = [replace(c, inserts=early[str(c.inserts)].inserts, piece=-1) for c in counted]
+        return [*before, *(change for commit in rest for change in commit.changes)]
+
     def _run(self, pieces: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
         """The tasks of a batch, each with nothing but what its descriptor names."""
         found: list[TableChanges] = []
@@ -201,3 +241,7 @@ class Replica:
 
 def part_id(source: Table) -> TableId:
     return part(schema_of(source)).table
+
+
+def _with_rows(found: Sequence[TableChanges], early: dict[str, TableChanges]) -> list[TableChanges]:
+    return [replace(c, inserts=early[c.inserts].inserts) if isinstance(c.inserts, str) else c for c in found]

@@ -27,15 +27,18 @@ CASES = st.builds(
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_target_follows_the_source(shard: int) -> None:
     """Each shard's cases are drawn from its own seed and are the same every time."""
-    ran = 0
+    ran = early = 0
 
     @seed(shard)
     @settings(max_examples=CASES_PER_SHARD, deadline=None, database=None)
     @given(CASES)
     def follow(case: Case) -> None:
-        nonlocal ran
+        nonlocal ran, early
         ran += 1
-        Replica(case).run()
+        replica = Replica(case)
+        replica.run()
+        early += replica.early_batches
 
     follow()
     assert ran >= CASES_PER_SHARD
+    assert early > 0, "no batch was committed behind rows that were early"

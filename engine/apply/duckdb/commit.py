@@ -14,7 +14,7 @@ from engine.apply.duckdb.changes import Place, apply_changes, check_key
 from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.apply.duckdb.identifiers import qualified, quoted
 from engine.apply.duckdb.preflight import folded_name
-from engine.apply.duckdb.records import CopyRecord, Records, Reservation
+from engine.apply.duckdb.records import CopyRecord, Position, Records, Reservation
 from engine.apply.duckdb.structure import evolution, evolve_statements
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
@@ -25,11 +25,12 @@ from engine.model.target import BatchCommit, TableCommit, TableRecord
 class BatchWriter:
     """Applies one batch inside a transaction of the caller."""
 
-    def __init__(self, connection: Any, catalog: str, path: Path) -> None:
+    def __init__(self, connection: Any, catalog: str, path: Path, *, crowded: bool = False) -> None:
+        """`crowded`: as in Records."""
         self._connection = connection
         self._catalog = catalog
         self._path = path
-        self._records = Records(connection, catalog)
+        self._records = Records(connection, catalog, crowded=crowded)
 
     def apply(self, batch: BatchCommit) -> None:
         """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
@@ -50,8 +51,8 @@ class BatchWriter:
         if batch.removed:
             self._remove(batch)
 
-    def _advance(self, batch: BatchCommit) -> None:
-        """Check the fence and move the progress record."""
+    def fence(self, batch: BatchCommit) -> Position:
+        """Where the subscription stands; raises where this batch must not be written behind that."""
         position = self._records.position(batch.subscription)
         if position is None or position.epoch != batch.epoch:
             detail = "another engine has taken this subscription over" if position else "the target was not claimed"
@@ -59,6 +60,11 @@ class BatchWriter:
         if batch.end < position.end:
             detail = f"a batch that ends at {batch.end} after one that ended at {position.end}"
             raise EngineFault(FaultKind.INTERNAL, batch.subscription, detail)
+        return position
+
+    def _advance(self, batch: BatchCommit) -> None:
+        """Check the fence and move the progress record."""
+        position = self.fence(batch)
         self._records.write_position(batch.subscription, replace(position, batch=batch.batch, end=batch.end))
 
     def _apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, Reservation]) -> bool:

@@ -61,6 +61,10 @@ class Database:
                 self._readers.discard(connection)
                 self._changed.notify_all()
 
+    def further_writer(self) -> StagingConnection:
+        """A connection for a transaction beside the writer's; whoever takes it closes it before `close`."""
+        return StagingConnection(self._root.cursor())
+
     def interrupt_readers(self) -> None:
         """Stop what runs on readers; each fails with an interrupt in its own thread."""
         with self._changed:
@@ -68,7 +72,7 @@ class Database:
                 connection.interrupt()
 
     def close(self, *, checkpoint: bool) -> None:
-        """Give the file up, once running reads have been interrupted; `writer` must be at rest.
+        """Give the file up, once running reads have been interrupted; writers must be at rest.
 
         `checkpoint` folds the write-ahead log in first; where that fails, the log keeps the data. A reader that holds out
         keeps the file open until it ends.

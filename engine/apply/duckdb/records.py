@@ -14,8 +14,10 @@ from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.target import TableRecord, TargetProgress
 
-LAYOUT = 2
-"""Version of the tables below; raised when they change."""
+LAYOUT = 3
+"""Version of the tables below; raised when they change, or what their rows mean."""
+READABLE = (2, 3)
+"""Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts."""
 
 _DDL = (
     "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
@@ -70,7 +72,13 @@ class CopyRecord:
 class Records:
     """Reads and writes the progress record over one connection."""
 
-    def __init__(self, connection: Any, catalog: str) -> None:
+    def __init__(self, connection: Any, catalog: str, *, crowded: bool = False) -> None:
+        """`crowded`: another transaction stays open meanwhile, for which DuckDB keeps a chain of every version of an updated row.
+
+        Every look at the row walks that chain, so rows that each batch changes are replaced then.
+        """
+        self._crowded = crowded
+        self._version: int | None = None
         self._connection = connection
         self._own = f"{quoted(catalog)}.{quoted(OWN_SCHEMA)}"
 
@@ -90,14 +98,17 @@ class Records:
             raise EngineFault(
                 FaultKind.TARGET_FOREIGN, OWN_SCHEMA, "the file has a schema of this name that is not ours"
             )
-        version = self._connection.execute(f"SELECT max(version) FROM {self._own}.layout").fetchall()[0][0]
-        if version != LAYOUT:
-            detail = f"its progress record has layout {version}; this version of Penstock knows {LAYOUT}"
+        self._version = self._connection.execute(f"SELECT max(version) FROM {self._own}.layout").fetchall()[0][0]
+        if self._version not in READABLE:
+            detail = f"its progress record has layout {self._version}; this version of Penstock knows {LAYOUT}"
             raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
         return True
 
     def create(self) -> None:
+        """Make the tables, or bring those of an older version to this one."""
         if self.exist():
+            if self._version != LAYOUT:
+                self._connection.execute(f"UPDATE {self._own}.layout SET version = ?", [LAYOUT])
             return
         self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._own}")
         for statement in _DDL:
@@ -111,29 +122,30 @@ class Records:
         rows = self._connection.execute(sql, [subscription]).fetchall()
         if not rows:
             return None
-        row = rows[0]
+        row = max(rows, key=lambda row: (row[0], row[1]))
         return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), row[3], row[4], row[5])
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
         """Insert or replace the subscription's row."""
-        values = [
-            position.epoch,
-            position.batch,
-            str(position.end),
-            position.system_id,
-            position.timeline,
-            position.slot,
-            subscription,
-        ]
+        if self._crowded or self._update_position(subscription, position) != 1:
+            self._connection.execute(f"DELETE FROM {self._own}.progress WHERE subscription = ?", [subscription])
+            self.add_position(subscription, position)
+
+    def _update_position(self, subscription: SubscriptionName, position: Position) -> int:
         assignments = "epoch = ?, batch = ?, position = ?, system_id = ?, timeline = ?, slot = ?"
-        done = self._connection.execute(
-            f"UPDATE {self._own}.progress SET {assignments} WHERE subscription = ?", values
-        ).fetchall()
-        if done[0][0] == 0:
-            columns = "epoch, batch, position, system_id, timeline, slot, subscription"
-            self._connection.execute(
-                f"INSERT INTO {self._own}.progress ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", values
-            )
+        sql = f"UPDATE {self._own}.progress SET {assignments} WHERE subscription = ?"
+        return int(self._connection.execute(sql, _values(subscription, position)).fetchall()[0][0])
+
+    def add_position(self, subscription: SubscriptionName, position: Position) -> None:
+        """Insert a row beside the subscription's older ones, which a transaction with an old snapshot cannot replace.
+
+        The next `write_position` leaves one of them.
+        """
+        columns = "epoch, batch, position, system_id, timeline, slot, subscription"
+        self._connection.execute(
+            f"INSERT INTO {self._own}.progress ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            _values(subscription, position),
+        )
 
     def forget(self, subscription: SubscriptionName) -> None:
         self._connection.execute(f"DELETE FROM {self._own}.progress WHERE subscription = ?", [subscription])
@@ -188,11 +200,14 @@ class Records:
 
     def write_applied(self, subscription: SubscriptionName, tables: Sequence[TableId], end: Lsn) -> None:
         """Set how far these tables' changes have been applied, all at once."""
-        self._connection.execute(
-            f"UPDATE {self._own}.tables SET applied = ?"
-            " WHERE subscription = ? AND list_contains(CAST(? AS VARCHAR[]), table_id)",
-            [str(end), subscription, list(tables)],
-        )
+        which = "subscription = $1 AND list_contains(CAST($2 AS VARCHAR[]), table_id) AND applied <> $3"
+        values = [subscription, list(tables), str(end)]
+        if not self._crowded:
+            self._connection.execute(f"UPDATE {self._own}.tables SET applied = $3 WHERE {which}", values)
+            return
+        rows = f"SELECT * REPLACE ($3 AS applied) FROM {self._own}.tables WHERE {which}"
+        self._connection.execute(f"INSERT INTO {self._own}.tables {rows}", values)
+        self._connection.execute(f"DELETE FROM {self._own}.tables WHERE {which}", values)
 
     def write_marks(self, subscription: SubscriptionName, marks: Mapping[TableId, str | None]) -> None:
         for table, mark in marks.items():
@@ -244,6 +259,18 @@ def progress_of(position: Position, reservations: Sequence[Reservation]) -> Targ
     return TargetProgress(
         position.epoch, position.batch, position.end, position.system_id, position.timeline, position.slot, tables
     )
+
+
+def _values(subscription: SubscriptionName, position: Position) -> list[object]:
+    return [
+        position.epoch,
+        position.batch,
+        str(position.end),
+        position.system_id,
+        position.timeline,
+        position.slot,
+        subscription,
+    ]
 
 
 def _reservation(row: tuple[Any, ...]) -> Reservation:

@@ -44,5 +44,9 @@ class StagingConnection:
         finally:
             self._staged.rows = self._nothing
 
+    def interrupt(self) -> None:
+        """Stop what runs here; it fails with an interrupt in its own thread. From any thread."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         self._connection.close()

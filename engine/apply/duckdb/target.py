@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from engine.apply.duckdb.ahead import AheadTransaction
 from engine.apply.duckdb.changes import Place, insert_rows
 from engine.apply.duckdb.commit import BatchWriter
 from engine.apply.duckdb.database import Database, roll_back, transaction
@@ -34,7 +35,7 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec
-from engine.model.target import BatchCommit, QueryAnswer, QueryRefused, TargetProgress, TargetReader
+from engine.model.target import AheadRows, BatchCommit, QueryAnswer, QueryRefused, TargetProgress, TargetReader
 
 
 class DuckDbTarget:
@@ -54,6 +55,8 @@ class DuckDbTarget:
         """Guards `_database`. Taken after `_lock`, never before it, except without waiting."""
         self._database: Database | None = None
         self._in_doubt: BatchCommit | None = None
+        self._ahead: AheadTransaction | None = None
+        """The last one begun. It may end at any time; `_lock` is held to begin or commit one."""
 
     def check(self, tables: Sequence[TableName]) -> list[tuple[str, str, str, str]]:
         """Preflight: (severity, code, what, remedy) per finding. Creates no file."""
@@ -77,6 +80,7 @@ class DuckDbTarget:
     ) -> None:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them."""
         with self._writing() as (connection, database):
+            self._end_ahead(subscription)
             records = Records(connection, database.catalog)
             records.create()
             before = records.position(subscription)
@@ -101,6 +105,7 @@ class DuckDbTarget:
         Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
         """
         with self._writing() as (connection, database):
+            self._end_ahead(subscription)
             records = Records(connection, database.catalog)
             records.create()
             before = records.position(subscription)
@@ -114,6 +119,7 @@ class DuckDbTarget:
     def forget(self, subscription: SubscriptionName) -> None:
         """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""
         with self._writing() as (connection, database):
+            self._end_ahead(subscription)
             records = Records(connection, database.catalog)
             if records.exist():
                 self._writer(database).drop_copies(records.copies(subscription))
@@ -178,10 +184,23 @@ class DuckDbTarget:
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
                 return
+            if self._ahead is not None and self._ahead.in_the_way_of(batch):
+                self._end_ahead()
             try:
                 self._commit_once(batch)
             except duckdb.OutOfMemoryException:
                 self._retry(batch)
+
+    def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
+        with self._lock:
+            if self._ahead is not None and not self._ahead.over:
+                return None
+            database = self._open()
+            try:
+                self._ahead = AheadTransaction(database, subscription, self._commit_ahead)
+            except duckdb.Error as error:
+                raise self._fault(error, database) from error
+            return self._ahead
 
     def query(self, sql: str, max_rows: int, timeout_s: float, subscription: SubscriptionName) -> QueryAnswer:
         with self._reading() as (connection, catalog):
@@ -201,6 +220,7 @@ class DuckDbTarget:
     def close(self) -> None:
         """Checkpoint and give the file up. Running queries are interrupted. A later call opens the file again."""
         with self._lock:
+            self._end_ahead()
             database, self._database = self._database, None
             if database is not None:
                 database.close(checkpoint=True)
@@ -230,8 +250,48 @@ class DuckDbTarget:
             if not self._settle(batch):
                 raise fault from error
 
+    def _commit_ahead(self, rows: AheadTransaction, batch: BatchCommit) -> bool:
+        """What `rows.commit` does: between two batches of the writer, which alone moves the fence."""
+        with self._lock:
+            if self._in_doubt is not None and self._settle(batch):
+                rows.roll_back()
+                return True
+            database = self._open()
+            try:
+                position = self._writer(database).fence(batch)
+            except duckdb.Error as error:
+                raise self._fault(error, database) from error
+            if rows.database is not database or not rows.write(batch, position, database.writer):
+                rows.roll_back()
+                return False
+            try:
+                rows.finish()
+            except duckdb.Error as error:
+                database.broken = database.broken or is_broken(error)
+                self._in_doubt = batch
+                if not self._settle(batch):
+                    return False
+            self._fold(batch)
+            return True
+
+    def _fold(self, batch: BatchCommit) -> None:
+        """Leave one row of the progress record behind a commit ahead. Where it fails, the next batch does it."""
+        with suppress(EngineFault), self._writing() as (connection, database):
+            records = Records(connection, database.catalog)
+            position = records.position(batch.subscription)
+            if position is not None:
+                records.write_position(batch.subscription, position)
+            records.write_applied(batch.subscription, [one.table for one in batch.tables], batch.end)
+
+    def _end_ahead(self, subscription: SubscriptionName | None = None) -> None:
+        """Roll back what is open ahead of its commit, of this subscription or any."""
+        if self._ahead is not None and subscription in {None, self._ahead.subscription}:
+            self._ahead.roll_back()
+            self._ahead = None
+
     def _retry(self, batch: BatchCommit) -> None:
-        """Once more without the queries, which share the memory with the batch and may wait."""
+        """Once more without the queries and what is ahead of its commit, which share the memory with the batch and may wait."""
+        self._end_ahead()
         database = self._open()
         database.interrupt_readers()
         try:
@@ -285,7 +345,8 @@ class DuckDbTarget:
             return {folded_name(name) for name in standing(connection)} - ours
 
     def _writer(self, database: Database) -> BatchWriter:
-        return BatchWriter(database.writer, database.catalog, self.path)
+        crowded = self._ahead is not None and not self._ahead.over
+        return BatchWriter(database.writer, database.catalog, self.path, crowded=crowded)
 
     def _open(self) -> Database:
         with self._opening:
@@ -300,6 +361,7 @@ class DuckDbTarget:
         if not self._lock.acquire(blocking=False):
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and is to be opened anew")
         try:
+            self._end_ahead()
             database.close(checkpoint=False)
             self._database = None
         finally:

@@ -14,6 +14,11 @@ from engine.sort.closed import Controls
 from engine.sort.sorter import TransactionSorter
 
 
+def is_alone(xid: int) -> bool:
+    """Some streamed transactions are to be batches of their own."""
+    return xid % 3 == 0
+
+
 class Feed(Protocol):
     """Where control records come from."""
 
@@ -27,7 +32,7 @@ class BatcherPlay:
 
     def __init__(self, rng: random.Random, policy: BatchPolicy, log: Feed, bytes_of: BytesOf, after: int = 0) -> None:
         self.rng, self.log, self.bytes_of = rng, log, bytes_of
-        self.sorter, self.batcher = TransactionSorter(Lsn(after)), Batcher(policy, Lsn(after))
+        self.sorter, self.batcher = TransactionSorter(Lsn(after)), Batcher(policy, Lsn(after), is_alone)
         self.now = self.held = 0
         self.batches: list[SealedBatch] = []
         self.accepted: list[int] = []

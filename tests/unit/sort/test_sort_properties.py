@@ -18,7 +18,7 @@ from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
 from engine.sort.closed import Closed
 from engine.sort.sorter import TransactionSorter
-from tests.unit.sort.batcher_play import BatcherPlay
+from tests.unit.sort.batcher_play import BatcherPlay, is_alone
 from tests.unit.sort.log_script import LogFeed, bytes_of
 from tests.unit.sort.walsender import Reality, Transaction, Walsender, make_transactions, play
 
@@ -140,6 +140,7 @@ def test_batches_hold_the_committed_sequence_once_whatever_closes_them(
         sizes = sum(bytes_of(part.start, part.stop) for part in batch.ranges)
         assert batch.transactions <= 1 or sizes <= size
         assert batch.transactions <= most
+        assert batch.transactions == 1 or not any(part.xid and is_alone(part.xid) for part in batch.ranges)
     assert sorted(cut for cut, _ in driven.reached) == sorted(driven.accepted)
     for cut, batch in driven.reached:
         assert not [t for t in transactions if t.commits and batch.end.value < t.end <= cut]
@@ -231,3 +232,20 @@ def test_age_is_told_ahead() -> None:
     assert batcher.seal(5, bytes_of) is None
     assert batcher.due_in_ms(105) == 100
     assert batcher.due_in_ms(500) == 0
+
+
+def test_a_transaction_that_is_to_be_alone_waits_for_no_other_and_takes_none_along() -> None:
+    sorter, log = TransactionSorter(Lsn(0)), LogFeed()
+    batcher = Batcher(BatchPolicy(max_age_ms=200), Lsn(0), {3, 6}.__contains__)
+    for xid in (3, 4, 5, 6, 7):
+        log.control(ControlKind.STREAM_START, xid)
+        log.change()
+        log.control(ControlKind.STREAM_STOP)
+        log.control(ControlKind.STREAM_COMMIT, xid, end=xid * 100)
+    sorter.feed(*log.flush())
+    batcher.add(sorter.drain(), 0)
+    batches = []
+    for now in (0, 200):
+        while (batch := batcher.seal(now, bytes_of)) is not None:
+            batches.append((now, batch.end.value, batch.transactions))
+    assert batches == [(0, 300, 1), (200, 500, 2), (200, 600, 1), (200, 700, 1)]
