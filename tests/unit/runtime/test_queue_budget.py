@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -33,7 +34,7 @@ class Bench:
         self.sealed: list[Sealed] = []
         policy = BatchPolicy(max_transactions=1)
         # It works on large transactions only, and there is none.
-        desk = AheadDesk(*cast("Any", [None] * 4), folder)
+        desk = AheadDesk(*cast("Any", [None] * 4), folder, cast("Any", SimpleNamespace(holds=lambda _: False)))
         self._catalog = QueueCatalog(folder)
         self._intake = Intake(
             policy,
