@@ -440,7 +440,7 @@ class BatchReport(SubscriptionReport):
     """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`).
 
     `tuning`: what was chosen for it and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms` (what a job costs on each
-    path before its first record).
+    path before its first record). `apply_calls`: by operation, how many times a table was given at least 1, 10, 100 … rows.
     """
 
     kind: Literal["batch"] = "batch"
@@ -456,6 +456,7 @@ class BatchReport(SubscriptionReport):
     seconds: dict[str, float] = Field(default_factory=dict)
     tables: int = 0
     tuning: dict[str, float] = Field(default_factory=dict)
+    apply_calls: dict[str, dict[str, int]] = Field(default_factory=dict)
     committed_at: datetime
 
 

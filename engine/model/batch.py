@@ -145,6 +145,8 @@ class TableChanges:
     net_rows: int = 0
     fault: TableFault | None = None
     piece: int = 0
+    staged: Mapping[str, int] = field(default_factory=dict)
+    """Rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); nothing for those that are None."""
 
 
 @dataclass(frozen=True, slots=True)

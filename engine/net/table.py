@@ -83,8 +83,16 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
         return TableChanges(part.table, truncated, None, None, None, fault=fault)
     before = changes.op[:begin] if bucket.number == 0 else changes.op[:0]
     counts = _counts(np.concatenate([before, live.op[outcome.mine]]))
+    parts = {"delete": outcome.deletes, "insert": outcome.inserts, "complete": outcome.partials}
     return TableChanges(
-        part.table, truncated, outcome.deletes, outcome.inserts, outcome.partials, counts, outcome.net_rows
+        part.table,
+        truncated,
+        outcome.deletes,
+        outcome.inserts,
+        outcome.partials,
+        counts,
+        outcome.net_rows,
+        staged={name: rows.num_rows for name, rows in parts.items() if rows is not None},
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -166,6 +167,7 @@ class Reporter:
                 },
                 tables=len({change.table for change in changes}),
                 tuning=dict(times.tuning),
+                apply_calls=apply_calls(changes),
                 committed_at=_time(times.committed_us),
             )
         )
@@ -225,6 +227,23 @@ class Reporter:
                 remedy=remedy,
             )
         )
+
+
+def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, int]]:
+    """How often rows were brought into a table by operation, and with how many rows each time: at least 1, 10, 100 …
+
+    All buckets of a piece are one call.
+    """
+    rows: Counter[tuple[str, str, int]] = Counter()
+    for change in changes:
+        for operation, count in change.staged.items():
+            rows[operation, change.table, change.piece] += count
+    calls: dict[str, dict[str, int]] = {}
+    for (operation, _, _), count in rows.items():
+        size = "1" + "0" * (len(str(count)) - 1)
+        of = calls.setdefault(operation, {})
+        of[size] = of.get(size, 0) + 1
+    return calls
 
 
 def _time(wall_us: int) -> datetime:

@@ -51,6 +51,12 @@ class Meters:
             buckets=_BATCH_TRANSACTIONS,
             registry=self.registry,
         )
+        self._apply_calls = Counter(
+            "penstock_apply_calls",
+            "How often rows were brought into a table, by operation, path, and how many rows they were at least: 1, 10, 100 and so on.",
+            [*of, "op", "path", "rows"],
+            registry=self.registry,
+        )
         self._tuning = Gauge(
             "penstock_batch_tuning",
             "What was chosen for the last batch, and the measurements that decided: see `tuning` of a batch.",
@@ -71,6 +77,9 @@ class Meters:
             self._rows.labels(batch.subscription, operation).inc(count)
         for stage, duration in batch.seconds.items():
             self._batches.labels(batch.subscription, stage).observe(duration)
+        for operation, sizes in batch.apply_calls.items():
+            for rows, calls in sizes.items():
+                self._apply_calls.labels(batch.subscription, operation, batch.path, rows).inc(calls)
         for what, value in batch.tuning.items():
             self._tuning.labels(batch.subscription, what).set(value)
         self._transactions.labels(batch.subscription, batch.path).observe(batch.transactions)
