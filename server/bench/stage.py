@@ -15,6 +15,7 @@ from typing import Self
 
 import psutil
 
+from engine.model.position import ZERO, Lsn
 from server.bench.errors import BenchError
 from server.bench.processes import SENDER, Member, Sampler
 from server.bench.sides import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, NativeSide, PenstockSide, Side, until
@@ -161,6 +162,15 @@ class Stage:
 
         until(there, 60, f"one process sent the log to {side.name}")
         return rows[0][0]
+
+    def sent(self, side: Side) -> Lsn:
+        """Up to where the source has sent its log to this side."""
+        sql = (
+            "SELECT r.sent_lsn::text FROM pg_stat_replication r JOIN pg_replication_slots s ON s.active_pid = r.pid"
+            f" WHERE NOT s.temporary AND s.{side.slot}"
+        )
+        rows = self.source.execute(sql)
+        return Lsn.parse(str(rows[0][0])) if rows and rows[0][0] is not None else ZERO
 
     def spilled_bytes(self, side: Side) -> int:
         """What the source has written to disk because a transaction did not fit its memory, for this side's slot."""

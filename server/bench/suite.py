@@ -232,7 +232,12 @@ def outline(side: Document) -> str:
             return f"waits beside: {times}; all visible after {side['all_visible_s']:.1f} s; {memory}"
         return f"{side['transactions_per_s']:,.0f} transactions/s, waits: {times}, {waits['failed']} failed"
     if "commit_to_visible_s" in side:
-        return f"{side['commit_to_visible_s']:.2f} s from commit to visible, {side['peak_pss_mb_total']:,.0f} MB"
+        sent = (
+            f", {side['commit_to_sent_s']:.2f} s of it until the source had sent it"
+            if "commit_to_sent_s" in side
+            else ""
+        )
+        return f"{side['commit_to_visible_s']:.2f} s from commit to visible{sent}, {side['peak_pss_mb_total']:,.0f} MB"
     return f"{side['cpu_percent_total']:.1f} % of a core, {side['memory_growth_mb']:+.1f} MB"
 
 

@@ -6,8 +6,9 @@ import threading
 from time import perf_counter
 from typing import Any
 
+from engine.model.position import Lsn
 from server.bench.processes import Usage
-from server.bench.sides import Side
+from server.bench.sides import DRAIN_TIMEOUT_S, Side, until
 from server.bench.source_log import position, volume
 from server.bench.stage import Stage, load_average, seen
 
@@ -35,7 +36,10 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
         made = stage.workload.generate(stage.source, amount)
         committed = perf_counter()
         number, reached = stage.mark()
-        visible = seen(side.arm(number, reached))
+        awaited = side.arm(number, reached)
+        until(lambda: stage.sent(side) >= Lsn.parse(reached), DRAIN_TIMEOUT_S, "the source has sent everything")
+        sent = perf_counter()
+        visible = seen(awaited)
     finally:
         usage = sampler.stop()
     log = volume(stage.source, before, reached)
@@ -44,6 +48,8 @@ def live(stage: Stage, side: Side, amount: int) -> Document:
         "row_changes": made.row_changes,
         "generate_s": round(committed - began, 2),
         "commit_to_visible_s": round(visible - committed, 3),
+        # Until then the source's own sender was behind, and nobody could have had it.
+        "commit_to_sent_s": round(sent - committed, 3),
         "seconds": round(visible - began, 2),
         "rows_per_s": round(made.row_changes / (visible - began), 1),
         "log": {"bytes": log.total, "full_page_image_bytes": log.images, "measured_with": "pg_waldump"},

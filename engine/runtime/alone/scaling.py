@@ -8,6 +8,7 @@ scan, net, decode, stage. The numbers of cores take turns, each in a Spark sessi
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -80,7 +81,12 @@ def descriptors(
 
 
 def measure(cores: int, tasks: Sequence[TaskDescriptor], folder: Path, rounds: int) -> None:
-    """Run the job so often in one session and tell of each; a first one, to warm up, is not told of."""
+    """Run the job so often in one session and tell of each; a first one, to warm up, is not told of.
+
+    Everything, Spark's own process too, is kept to so many cores.
+    """
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:cores])
     runner = SparkRunner(f"local[{cores}]", "scaling", folder / "spark", prepare=settle)
     runner.start()
     runner.wait_ready(_START_S)
@@ -95,6 +101,7 @@ def measure(cores: int, tasks: Sequence[TaskDescriptor], folder: Path, rounds: i
                 _tell({"cores": cores, "tasks": len(tasks), "seconds": took, "rows": rows, "cpu_s": _cpu_s() - used})
     finally:
         runner.stop()
+        os.sched_setaffinity(0, allowed)
 
 
 def main() -> int:

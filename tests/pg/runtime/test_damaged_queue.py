@@ -213,8 +213,8 @@ def test_a_persisted_queue_keeps_what_lies_before_the_damage(
         captured(replica, behind)
         assert whole <= confirmed(replica) < behind
         flip_a_byte(largest(replica), ends + 1000)
-        monkeypatch.undo()
     replica.reports.wait(lambda _: events(replica, "queue_reread"), "the log is read again")
+    monkeypatch.undo()
     replica.wait_state("running")
     replica.assert_equal()
     assert not events(replica, "log_gap")
