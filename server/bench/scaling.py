@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from server.bench import capture
-from server.bench.errors import BenchError
+from server.bench.alone import results
 from server.bench.sides import PENSTOCK, declared
 from server.bench.small_transactions import Tpcb
 from server.bench.stage import Stage
@@ -23,7 +20,6 @@ CORES = (1, 2)
 JOBS = 3
 """With each number of cores, in each round."""
 _BATCH_BYTES = 4 * 1024 * 1024
-_TIMEOUT_S = 600.0
 
 
 class Scaling(Tpcb):
@@ -53,7 +49,7 @@ def measure(workload: Workload, size: Size, rest_s: float, say: Callable[[str], 
             "cores": [cores for number in range(size.rounds) for cores in (CORES[::-1] if number % 2 else CORES)],
             "rounds": JOBS,
         }
-        found = _jobs(order, say)
+        found = results("scaling", order, lambda one: say(f"scaling: {told(one)}"))
     return {"scaling": found, "rounds": [], "checks": {}, "rows_per_s": rates(found), "scaling_ratio": ratio(found)}
 
 
@@ -75,30 +71,3 @@ def told(one: Document) -> str:
     """One job for people."""
     cores = "1 core" if one["cores"] == 1 else f"{one['cores']} cores"
     return f"{cores}, {one['tasks']} tasks: {one['rows'] / one['seconds']:,.0f} rows/s, {one['cpu_s']:.1f} CPU s"
-
-
-def _jobs(order: Document, say: Callable[[str], None]) -> list[Document]:
-    found: list[Document] = []
-    # It ends when its output is closed, or by itself after a time that is known beforehand.
-    process = subprocess.Popen(
-        [sys.executable, "-m", "engine.runtime.alone.scaling"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        if process.stdin is None or process.stdout is None:
-            raise AssertionError("both are pipes")
-        process.stdin.write(json.dumps(order) + "\n")
-        process.stdin.close()
-        for line in process.stdout:
-            found.append(json.loads(line))
-            say(f"scaling: {told(found[-1])}")
-        if process.wait(_TIMEOUT_S) != 0:
-            raise BenchError(f"the process with the Spark session ended with {process.returncode}")
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-    return found
