@@ -314,7 +314,9 @@ class Source(Protocol):
         """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
         ...
 
-    def open_stream(self, slot: str, start: Lsn, application: str) -> LogStream: ...
+    def open_stream(self, slot: str, start: Lsn, application: str, wake: int | None = None) -> LogStream:
+        """Start streaming behind `start`. `wake`: a file descriptor; a read that waits ends as soon as it has something to read."""
+        ...
 
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
         """COPY output in text form, in pieces of whole lines, read under the imported snapshot.

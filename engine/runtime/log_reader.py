@@ -27,10 +27,10 @@ from engine.runtime.queue_switch import KeepDurable
 if TYPE_CHECKING:
     from engine.model.source import LogStream
 
-READ_TIMEOUT_S = 0.02
-"""How long a read waits for the log before it looks for commands; bounds how late a command is seen."""
-
-
+READ_TIMEOUT_S = 5.0
+"""How long a read waits for the log; a command ends it."""
+HELD_TIMEOUT_S = 1.0
+"""How often a reader that is held looks whether the source wants to be told something; it answers before the source's time-out."""
 NOTE_POSITION_S = 1.0
 """How often a position that moved without records is made durable in the queue."""
 
@@ -130,7 +130,7 @@ class _Reader:
         config = self._config
         self._prepare_queue()
         source = PostgresSource(config.source)
-        stream = source.open_stream(config.slot, config.start, config.application)
+        stream = source.open_stream(config.slot, config.start, config.application, self._engine.fileno())
         writer = SegmentWriter(
             config.queue,
             config.first_ordinal,
@@ -163,10 +163,10 @@ class _Reader:
     def _turn(self, stream: LogStream, writer: SegmentWriter) -> None:
         self._make_durable(writer)
         if self._held:
-            self._engine.poll(READ_TIMEOUT_S)
+            self._engine.poll(0.0 if self._making_durable else HELD_TIMEOUT_S)
             stream.confirm(self._confirmed)
             return
-        chunk = stream.read(READ_TIMEOUT_S)
+        chunk = stream.read(0.0 if self._making_durable else READ_TIMEOUT_S)
         if chunk is None:
             return
         if chunk.count == 0:

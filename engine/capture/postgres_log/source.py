@@ -158,8 +158,8 @@ class PostgresSource:
         del spec
         return chunks.cut_table(self._connector, schema, chunk_bytes)
 
-    def open_stream(self, slot: str, start: Lsn, application: str) -> PostgresLogStream:
-        return open_stream(self._connector, slot, start, application, publications.names(slot))
+    def open_stream(self, slot: str, start: Lsn, application: str, wake: int | None = None) -> PostgresLogStream:
+        return open_stream(self._connector, slot, start, application, publications.names(slot), wake)
 
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
         """Raises COPY_LOST where the snapshot is gone, TABLE_STRUCTURE_CHANGED where the table was rewritten or truncated after it."""

@@ -68,7 +68,12 @@ def start_command(slot: str, start: Lsn, publications: tuple[str, ...], server_v
 
 
 def open_stream(
-    connector: Connector, slot: str, start: Lsn, application: str, publications: tuple[str, ...]
+    connector: Connector,
+    slot: str,
+    start: Lsn,
+    application: str,
+    publications: tuple[str, ...],
+    wake: int | None = None,
 ) -> PostgresLogStream:
     """Start streaming behind `start`. The caller has made the gap check: the source goes on in silence where `start` is too old.
 
@@ -84,7 +89,7 @@ def open_stream(
     except BaseException:
         connection.close()
         raise
-    stream = PostgresLogStream(transport, slot, start)
+    stream = PostgresLogStream(transport, slot, start, wake)
     try:
         stream.await_start()
     except BaseException:
@@ -96,8 +101,9 @@ def open_stream(
 class PostgresLogStream:
     """LogStream over one replication session; used by one thread."""
 
-    def __init__(self, transport: Transport, slot: str, start: Lsn) -> None:
+    def __init__(self, transport: Transport, slot: str, start: Lsn, wake: int | None) -> None:
         self._transport = transport
+        self._wake = wake
         self._slot = slot
         self._inbox = Inbox(_INBOX_BYTES)
         self._wal_end = start.value
@@ -139,12 +145,11 @@ class PostgresLogStream:
         deadline = time.monotonic() + timeout_s
         while True:
             self._keep_alive()
-            if self._leftover or self._receive(deadline):
-                chunk = self._next_chunk()
-                if chunk is not None:
-                    return chunk
-            elif time.monotonic() >= deadline:
+            if not (self._leftover or self._receive(deadline)):
                 return None
+            chunk = self._next_chunk()
+            if chunk is not None:
+                return chunk
 
     def confirm(self, durable: Lsn) -> None:
         """Note what may be released, and tell it in due time; see LogStream.confirm."""
@@ -176,7 +181,7 @@ class PostgresLogStream:
         if count == 0:
             # A pause: whatever comes next is read as soon as it is there.
             self._nap = 0.0
-            if self._transport.wait(min(deadline - self._last_read, self._status_due(self._last_read))):
+            if self._transport.wait(min(deadline - self._last_read, self._status_due(self._last_read)), self._wake):
                 self._last_read = time.monotonic()
                 count = self._inbox.fill(self._transport)
                 self._nap = _FIRST_NAP_S

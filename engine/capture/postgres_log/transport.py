@@ -46,8 +46,8 @@ class Transport(Protocol):
         """Send the command that starts streaming. Its answer comes as the first message."""
         ...
 
-    def wait(self, timeout_s: float) -> bool:
-        """Whether something can be received before the time is over."""
+    def wait(self, timeout_s: float, wake: int | None = None) -> bool:
+        """Whether something can be received before the time is over, or before `wake` has something to read."""
         ...
 
     def receive(self, into: memoryview) -> int:
@@ -70,22 +70,28 @@ def _lost(detail: str) -> EngineFault:
     return EngineFault(FaultKind.SOURCE_UNREACHABLE, "replication stream", detail)
 
 
+def _readable(fd: int, timeout_s: float, wake: int | None = None) -> bool:
+    poll = select.poll()
+    for each in (fd, wake):
+        if each is not None:
+            poll.register(each, select.POLLIN)
+    return any(ready == fd for ready, _ in poll.poll(max(0.0, timeout_s) * 1000))
+
+
 class RawSocket:
     """The socket of an idle libpq connection without TLS, spoken to directly. libpq takes part again when the server is idle again."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self._socket.setblocking(False)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
 
     def query(self, command: str) -> None:
         """Send a simple query; everything that answers it is ours to read."""
         text = command.encode() + b"\0"
         self.send_all(b"Q" + _LENGTH.pack(len(text) + 4) + text)
 
-    def wait(self, timeout_s: float) -> bool:
-        return bool(self._poll.poll(max(0.0, timeout_s) * 1000))
+    def wait(self, timeout_s: float, wake: int | None = None) -> bool:
+        return _readable(self._socket.fileno(), timeout_s, wake)
 
     def receive(self, into: memoryview) -> int:
         total = 0
@@ -181,12 +187,12 @@ class _LibpqTransport:
             self._ended = True
             self._add_error(b"E", result)
 
-    def wait(self, timeout_s: float) -> bool:
-        return bool(self._pending) or self._take() or self._readable(timeout_s)
+    def wait(self, timeout_s: float, wake: int | None = None) -> bool:
+        return bool(self._pending) or self._take() or _readable(self._pgconn.socket, timeout_s, wake)
 
     def receive(self, into: memoryview) -> int:
         # One call takes in a few kilobytes; go on for as long as there is more.
-        while len(self._pending) < len(into) and not self._ended and self._readable(0.0):
+        while len(self._pending) < len(into) and not self._ended and _readable(self._pgconn.socket, 0.0):
             self._consume()
             self._take()
         if self._ended and not self._pending:
@@ -205,10 +211,6 @@ class _LibpqTransport:
 
     def close(self) -> None:
         self._connection.close()
-
-    def _readable(self, timeout_s: float) -> bool:
-        ready, _, _ = select.select([self._pgconn.socket], [], [], max(0.0, timeout_s))
-        return bool(ready)
 
     def _consume(self) -> None:
         try:
