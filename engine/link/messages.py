@@ -25,7 +25,7 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec, TableSpec
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 _WIRE = {"wire": True}
@@ -440,7 +440,7 @@ class BatchReport(SubscriptionReport):
     """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`).
 
     `tuning`: what was chosen for it and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms` (what a job costs on each
-    path before its first record). `apply_calls`: by operation, how many times a table was given at least 1, 10, 100 … rows.
+    path before its first record). `apply_calls`: by table and operation, how many times it was given at least 1, 10, 100 … rows.
     """
 
     kind: Literal["batch"] = "batch"
@@ -456,7 +456,7 @@ class BatchReport(SubscriptionReport):
     seconds: dict[str, float] = Field(default_factory=dict)
     tables: int = 0
     tuning: dict[str, float] = Field(default_factory=dict)
-    apply_calls: dict[str, dict[str, int]] = Field(default_factory=dict)
+    apply_calls: dict[str, dict[str, dict[str, int]]] = Field(default_factory=dict)
     committed_at: datetime
 
 

@@ -229,8 +229,8 @@ class Reporter:
         )
 
 
-def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, int]]:
-    """How often rows were brought into a table by operation, and with how many rows each time: at least 1, 10, 100 …
+def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str, int]]]:
+    """How often rows were brought into a table, by table and operation, and with how many rows each time: at least 1, 10, 100 …
 
     All buckets of a piece are one call.
     """
@@ -238,10 +238,10 @@ def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, int]]:
     for change in changes:
         for operation, count in change.staged.items():
             rows[operation, change.table, change.piece] += count
-    calls: dict[str, dict[str, int]] = {}
-    for (operation, _, _), count in rows.items():
+    calls: dict[str, dict[str, dict[str, int]]] = {}
+    for (operation, table, _), count in rows.items():
         size = "1" + "0" * (len(str(count)) - 1)
-        of = calls.setdefault(operation, {})
+        of = calls.setdefault(table, {}).setdefault(operation, {})
         of[size] = of.get(size, 0) + 1
     return calls
 

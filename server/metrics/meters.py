@@ -53,8 +53,8 @@ class Meters:
         )
         self._apply_calls = Counter(
             "penstock_apply_calls",
-            "How often rows were brought into a table, by operation, path, and how many rows they were at least: 1, 10, 100 and so on.",
-            [*of, "op", "path", "rows"],
+            "How often rows were brought into a table, by operation, path, and how many they were at least: 1, 10, 100 and so on.",
+            [*of, "table", "op", "path", "rows"],
             registry=self.registry,
         )
         self._tuning = Gauge(
@@ -77,9 +77,10 @@ class Meters:
             self._rows.labels(batch.subscription, operation).inc(count)
         for stage, duration in batch.seconds.items():
             self._batches.labels(batch.subscription, stage).observe(duration)
-        for operation, sizes in batch.apply_calls.items():
-            for rows, calls in sizes.items():
-                self._apply_calls.labels(batch.subscription, operation, batch.path, rows).inc(calls)
+        for table, operations in batch.apply_calls.items():
+            for operation, sizes in operations.items():
+                for rows, calls in sizes.items():
+                    self._apply_calls.labels(batch.subscription, table, operation, batch.path, rows).inc(calls)
         for what, value in batch.tuning.items():
             self._tuning.labels(batch.subscription, what).set(value)
         self._transactions.labels(batch.subscription, batch.path).observe(batch.transactions)

@@ -18,14 +18,17 @@ def change(table: str, piece: int = 0, **staged: int) -> TableChanges:
     return TableChanges(TableId(table), False, None, None, None, piece=piece, staged=staged)
 
 
-def test_calls_are_counted_by_operation_and_size() -> None:
+def test_calls_are_counted_by_table_operation_and_size() -> None:
     changes = [
         change("a", insert=6),
         change("a", insert=4, delete=99),
         change("b", insert=1),
         change("b", 1, insert=100),
     ]
-    assert apply_calls(changes) == {"insert": {"10": 1, "1": 1, "100": 1}, "delete": {"10": 1}}
+    assert apply_calls(changes) == {
+        "a": {"insert": {"10": 1}, "delete": {"10": 1}},
+        "b": {"insert": {"1": 1, "100": 1}},
+    }
 
 
 def test_metrics_have_them_by_path_beside_what_was_chosen() -> None:
@@ -39,11 +42,13 @@ def test_metrics_have_them_by_path_beside_what_was_chosen() -> None:
         transactions=3,
         path="spark",
         tuning={"tasks": 2},
-        apply_calls={"insert": {"10": 5}},
+        apply_calls={"public.t": {"insert": {"10": 5}}},
         committed_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
     meters.batch_applied(report)
     meters.batch_applied(report)
     page = generate_latest(meters.registry).decode()
-    assert 'penstock_apply_calls_total{op="insert",path="spark",rows="10",subscription="s"} 10.0' in page
+    assert (
+        'penstock_apply_calls_total{op="insert",path="spark",rows="10",subscription="s",table="public.t"} 10.0' in page
+    )
     assert 'penstock_batch_tuning{subscription="s",what="tasks"} 2.0' in page
