@@ -17,11 +17,11 @@ from typing import Any
 import psycopg
 
 from server.cli.client import Document
-from tests.chaos import open_transactions
+from tests.chaos import open_transactions, pouring
 
 ACCOUNTS = 200
 START_BALANCE = 1_000
-TABLES = ("checking", "savings", "entries", "labels", "scratch", "moves", "vault")
+TABLES = ("checking", "savings", "entries", "labels", "scratch", "moves", "vault", "poured")
 
 Connection = psycopg.Connection[Any]
 
@@ -46,13 +46,23 @@ INVARIANTS = (
     " (SELECT count(*) FROM entries) - 2 * (SELECT count(DISTINCT move) FROM entries),"
     " (SELECT count(*) FROM labels), (SELECT count(*) FROM checking), (SELECT count(*) FROM savings),"
     " (SELECT count(*) FROM checking) - (SELECT count(*) FROM checking WHERE length(statement) = 3200),"
-    f" {open_transactions.INVARIANTS}"
+    f" {open_transactions.INVARIANTS}, {pouring.INVARIANTS}"
 )
-EXPECTED = [2 * ACCOUNTS * START_BALANCE, 0, 0, ACCOUNTS, ACCOUNTS, ACCOUNTS, 0, *open_transactions.EXPECTED]
+EXPECTED = [
+    2 * ACCOUNTS * START_BALANCE,
+    0,
+    0,
+    ACCOUNTS,
+    ACCOUNTS,
+    ACCOUNTS,
+    0,
+    *open_transactions.EXPECTED,
+    *pouring.EXPECTED,
+]
 
 
 def create(connection: Connection) -> None:
-    connection.execute((_DDL + open_transactions.DDL).encode())
+    connection.execute((_DDL + open_transactions.DDL + pouring.DDL).encode())
 
 
 def subscription_tables() -> list[Document]:

@@ -25,17 +25,17 @@ _NEVER_PASSED = frozenset(
         Failpoint.QUEUE_SWITCHED,
         Failpoint.SLOT_DROP_NOTED,
         Failpoint.SLOT_DROPPED,
-        Failpoint.EARLY_INSERTED,
-        Failpoint.EARLY_COMMIT,
     }
 )
-"""Nobody switches the queue's mode here, the slot's budget is not used up, and no large transaction only inserts."""
+"""Nobody switches the queue's mode here, and the slot's budget is not used up."""
 _MOST_PASSINGS = {
     Failpoint.SLOT_CREATED: 1,
     Failpoint.COPY_RUNNING: 2,
     Failpoint.HANDOVER_BEFORE: 1,
     Failpoint.HANDOVER_AFTER: 1,
     Failpoint.TASK_RUNNING: 8,
+    Failpoint.EARLY_INSERTED: 8,
+    Failpoint.EARLY_COMMIT: 2,
 }
 _MOST_PASSINGS_ELSE = 30
 _HIT_S = 60.0

@@ -2,7 +2,7 @@
 
 A round kills each kind once, in a random order, and once it changes the queue's mode. A kill counts only if a batch has
 been committed since the one before. The load is many small transactions, and beside them large, aborted, interleaved,
-prepared and long ones. Memory of all our processes is summed each second, and may neither pass a bound nor grow.
+prepared and long ones, and ones that only insert. Memory of all our processes is summed each second, and may neither pass a bound nor grow.
 Readers ask the copy for its sums all the time; at cuts in between and at the end every row of every table is compared
 with the source. Even seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three seeds in a row begin with
 failpoints that are all of them together. Prints a JSON summary; a failure leaves the seed and the list of events in a
@@ -31,6 +31,7 @@ from tests.chaos.failpoint_kills import ENVIRONMENT, FailpointKills, NothingToKi
 from tests.chaos.killer import KINDS, Killer, Kind
 from tests.chaos.memory import Memory
 from tests.chaos.open_transactions import OpenTransactions
+from tests.chaos.pouring import PIECE_BYTES, Pouring
 from tests.chaos.reader import Readers
 from tests.fixtures.rig import Rig
 
@@ -67,6 +68,7 @@ class Run:
         self._rig = rig
         self._bank = bank.Bank(rig.connect, seed)
         self._transactions = OpenTransactions(rig.connect, seed)
+        self._pouring = Pouring(rig.connect, seed)
         self._memory = Memory(self._pids, memory_mb)
         self._streamed = 0
         self._readers = Readers(rig)
@@ -84,12 +86,14 @@ class Run:
         self._bank.start()
         with self._transactions.calm():
             self._transactions.start()
+            self._pouring.start()
             self._begin()
         try:
             self._kill_for(self._seconds)
         finally:
             self._bank.stop()
             self._transactions.stop()
+            self._pouring.stop()
             self._readers.stop()
         self._look()
         self._cut()
@@ -127,6 +131,7 @@ class Run:
             "unequal_cuts": len(self.unequal),
             "moves": self._bank.moves,
             "transactions": self._transactions.counts.document(),
+            "poured": {"committed": self._pouring.committed, "aborted": self._pouring.aborted},
             "streamed_transactions": self._streamed,
             "memory": self._memory.summary(),
             "sum_checks": self._readers.checks,
@@ -202,7 +207,8 @@ class Run:
         assert not self.unequal, "source and copy differ at a cut"
 
     def _look(self) -> None:
-        for failure in (part.failure for part in (self._bank, self._transactions, self._readers, self._memory)):
+        parts = (self._bank, self._transactions, self._pouring, self._readers, self._memory)
+        for failure in (part.failure for part in parts):
             if failure is not None:
                 raise AssertionError(f"a thread ended: {failure!r}") from failure
         if self._readers.violations:
@@ -249,7 +255,11 @@ def main() -> int:
         with (
             tempfile.TemporaryDirectory(prefix="penstock-failpoints-") as folder,
             patch("server.cli.supervisor._PAUSE_MOST_S", _RESTART_PAUSE_S),
-            Rig(durable=False, settings=_SETTINGS, extra={ENVIRONMENT: folder}) as rig,
+            Rig(
+                durable=False,
+                settings=_SETTINGS,
+                extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES)},
+            ) as rig,
         ):
             run = Run(rig, Path(folder), options.seed, options.seconds, options.memory_mb)
             run.go()
