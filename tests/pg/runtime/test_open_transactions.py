@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from engine.model.subscription import BatchPolicy
 from engine.runtime.ahead import AheadCounts
 from tests.fixtures.channel import until
-from tests.fixtures.postgres import Database
-from tests.fixtures.replication import Replica, table
+from tests.fixtures.postgres import Database, Session
+from tests.fixtures.replication import Replica
 
 pytestmark = pytest.mark.pg
-
-_PIECE = 256 * 1024
-_SHOP = """
-CREATE TABLE orders (id bigint PRIMARY KEY, total numeric(12, 2), note text);
-CREATE TABLE log (id bigint, note text); ALTER TABLE log REPLICA IDENTITY FULL;
-INSERT INTO orders SELECT i, i * 1.5, 'note ' || i FROM generate_series(1, 20000) i;
-"""
-
-
-@pytest.fixture
-def shop(private_cluster: Callable[..., object], database_on: Callable[..., Database]) -> Database:
-    made = database_on(private_cluster(18, logical_decoding_work_mem="'64kB'"))
-    made.execute(_SHOP)
-    return made
-
-
-@pytest.fixture
-def replica(shop: Database, replicate: Callable[..., Replica]) -> Replica:
-    """Tables of which every change counts, in pieces far smaller than the transactions below."""
-    return replicate(shop, [table("orders"), table("log")], batch=BatchPolicy(small_rows=0), piece_bytes=_PIECE)
-
-
-@pytest.fixture
-def session(shop: Database) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    with shop.connect() as connection:
-        yield connection
 
 
 def counts(replica: Replica) -> AheadCounts:
@@ -54,7 +25,7 @@ def staged_files(replica: Replica) -> list[Path]:
 
 
 def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_commit(
-    shop: Database, replica: Replica, session: psycopg.Connection[tuple[object, ...]]
+    shop: Database, replica: Replica, session: Session
 ) -> None:
     session.execute("BEGIN")
     session.execute("INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 120000) i")
@@ -72,9 +43,7 @@ def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_com
     until(lambda: not staged_files(replica))
 
 
-def test_a_rollback_costs_what_was_staged(
-    shop: Database, replica: Replica, session: psycopg.Connection[tuple[object, ...]]
-) -> None:
+def test_a_rollback_costs_what_was_staged(shop: Database, replica: Replica, session: Session) -> None:
     session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 120000) i")
     until(lambda: counts(replica).staged >= 2)
     session.execute("ROLLBACK")
@@ -85,9 +54,7 @@ def test_a_rollback_costs_what_was_staged(
     assert not staged_files(replica)
 
 
-def test_a_savepoint_rolled_back_after_its_rows_were_staged(
-    replica: Replica, session: psycopg.Connection[tuple[object, ...]]
-) -> None:
+def test_a_savepoint_rolled_back_after_its_rows_were_staged(replica: Replica, session: Session) -> None:
     session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 110000) i")
     until(lambda: counts(replica).staged >= 2)
     before = counts(replica).staged
@@ -100,9 +67,7 @@ def test_a_savepoint_rolled_back_after_its_rows_were_staged(
     assert replica.query("select count(*) from log") == [(0,)]
 
 
-def test_a_column_added_within_the_transaction(
-    replica: Replica, session: psycopg.Connection[tuple[object, ...]]
-) -> None:
+def test_a_column_added_within_the_transaction(replica: Replica, session: Session) -> None:
     session.execute("BEGIN; INSERT INTO orders SELECT i, 1, repeat('n', 50) FROM generate_series(100001, 110000) i")
     until(lambda: counts(replica).staged >= 2)
     before = counts(replica).staged
@@ -114,7 +79,7 @@ def test_a_column_added_within_the_transaction(
     assert replica.query("select count(*) from orders where extra = id and id > 100000") == [(10_000,)]
 
 
-def test_a_truncate_within_the_transaction(replica: Replica, session: psycopg.Connection[tuple[object, ...]]) -> None:
+def test_a_truncate_within_the_transaction(replica: Replica, session: Session) -> None:
     session.execute("BEGIN; UPDATE orders SET note = repeat('u', 40)")
     until(lambda: counts(replica).staged >= 2)
     session.execute("TRUNCATE orders")
@@ -124,7 +89,7 @@ def test_a_truncate_within_the_transaction(replica: Replica, session: psycopg.Co
 
 
 def test_a_new_session_in_the_middle_sends_the_transaction_again(
-    shop: Database, replica: Replica, session: psycopg.Connection[tuple[object, ...]]
+    shop: Database, replica: Replica, session: Session
 ) -> None:
     session.execute("BEGIN; UPDATE orders SET note = repeat('u', 40)")
     until(lambda: counts(replica).staged >= 2)

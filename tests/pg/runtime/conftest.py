@@ -1,0 +1,37 @@
+"""What tests of large open transactions share: a shop on a source that streams early, its copy, and a session to leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from engine.model.subscription import BatchPolicy
+from tests.fixtures.postgres import Database, Session
+from tests.fixtures.replication import Replica, table
+
+_PIECE = 256 * 1024
+_SHOP = """
+CREATE TABLE orders (id bigint PRIMARY KEY, total numeric(12, 2), note text);
+CREATE TABLE log (id bigint, note text); ALTER TABLE log REPLICA IDENTITY FULL;
+INSERT INTO orders SELECT i, i * 1.5, 'note ' || i FROM generate_series(1, 20000) i;
+"""
+
+
+@pytest.fixture
+def shop(private_cluster: Callable[..., object], database_on: Callable[..., Database]) -> Database:
+    made = database_on(private_cluster(18, logical_decoding_work_mem="'64kB'"))
+    made.execute(_SHOP)
+    return made
+
+
+@pytest.fixture
+def replica(shop: Database, replicate: Callable[..., Replica]) -> Replica:
+    """Tables of which every change counts, in pieces far smaller than the transactions of the tests."""
+    return replicate(shop, [table("orders"), table("log")], batch=BatchPolicy(small_rows=0), piece_bytes=_PIECE)
+
+
+@pytest.fixture
+def session(shop: Database) -> Iterator[Session]:
+    with shop.connect() as connection:
+        yield connection
