@@ -113,7 +113,7 @@ class BatchPart(Message):
     """When a batch is sealed; fields and defaults as `engine.model.subscription.BatchPolicy`."""
 
     max_transactions: int = 200_000
-    max_bytes: int = 64 * 1024 * 1024
+    max_bytes: int = 128 * 1024 * 1024
     max_age_ms: int = 200
     small_rows: int | None = None
     tasks: int | None = None

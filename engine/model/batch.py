@@ -105,7 +105,7 @@ class TaskDescriptor:
     blocks: tuple[BlockRef, ...]
     tables: tuple[TablePart, ...]
     staging: str
-    """Folder for the result's Arrow files."""
+    """Folder for the result's file."""
     piece: int = 0
     """Which of the batch's pieces it works on: large batches are cut into pieces that follow each other."""
 
@@ -119,11 +119,20 @@ class TableFault:
 
 
 @dataclass(frozen=True, slots=True)
+class StagedRows:
+    """Where rows lie that crossed a process border: an Arrow IPC stream of `size` bytes at `offset` (bytes) of the file `path`."""
+
+    path: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class TableChanges:
     """The net changes of one table in one bucket of one piece.
 
-    `deletes`, `inserts` and `partials` are None when empty, a pyarrow.Table in process, or the path (str) of an Arrow IPC file
-    where the result crossed a process border.
+    `deletes`, `inserts` and `partials` are None when empty, a pyarrow.Table in process, or StagedRows where the result
+    crossed a process border.
 
     With columns c0 … cn the columns of the last version by position, and k0 … km the key columns by position:
     - `deletes`: `k0 … km` of rows that existed before the batch and are gone or replaced; for BAG `c0 … cn` and `n` (int64), how
@@ -151,7 +160,7 @@ class TableChanges:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a task hands back: a few bytes per table, the rows in Arrow files below the descriptor's staging folder."""
+    """What a task hands back: a few bytes per table, the rows in one file of the descriptor's staging folder."""
 
     bucket: int
     tables: tuple[TableChanges, ...]

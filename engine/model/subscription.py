@@ -50,7 +50,7 @@ class BatchPolicy:
     """When a batch is sealed: at the first limit reached. Ages are in milliseconds. None: chosen by what it cost before."""
 
     max_transactions: int = 200_000
-    max_bytes: int = 64 * 1024 * 1024
+    max_bytes: int = 128 * 1024 * 1024
     max_age_ms: int = 200
     small_rows: int | None = None
     """Batches with fewer raw records run in the driver process; 0 = never."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.model.batch import LogRange, TablePart, TaskDescriptor
+from engine.model.batch import LogRange, StagedRows, TablePart, TaskDescriptor
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault
 from engine.model.identity import BatchId, Ordinal
@@ -280,11 +280,11 @@ def _within(staged: Staged, ranges: Sequence[LogRange]) -> bool:
     return any(one.start <= start < one.stop for one in ranges)
 
 
-def files_of(staged: Staged) -> list[str]:
+def files_of(staged: Staged) -> set[str]:
     """Paths of its rows."""
-    return [
-        part
+    return {
+        part.path
         for change in staged.changes
         for part in (change.deletes, change.inserts, change.partials)
-        if isinstance(part, str)
-    ]
+        if isinstance(part, StagedRows)
+    }

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.model.batch import TableChanges
+from engine.model.batch import StagedRows, TableChanges
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.target import AheadRows, BatchCommit, TableCommit
@@ -42,7 +42,7 @@ class EarlyRows:
         self._counts = counts
         self._lock = threading.Lock()
         self._closed = False
-        self._files: set[str] = set()
+        self._staged: set[StagedRows] = set()
 
     @property
     def over(self) -> bool:
@@ -58,14 +58,14 @@ class EarlyRows:
             for table in tables:
                 if self._closed or not self._rows.insert(table):
                     return False
-                self._files.update(str(change.inserts) for change in table.changes)
+                self._staged.update(change.inserts for change in table.changes if change.inserts is not None)
             return True
 
-    def close(self) -> frozenset[str]:
-        """The files whose rows are in. Nothing is inserted any more; waits for what is under way."""
+    def close(self) -> frozenset[StagedRows]:
+        """What is in. Nothing is inserted any more; waits for what is under way."""
         with self._lock:
             self._closed = True
-            return frozenset(self._files)
+            return frozenset(self._staged)
 
     def commit(self, batch: BatchCommit) -> bool:
         """As AheadRows.commit."""
@@ -236,17 +236,19 @@ class EarlyInserter:
         return found
 
 
-def rest_of(commits: Mapping[TableId, TableCommit], files: frozenset[str]) -> tuple[TableCommit, ...] | None:
-    """The batch without what lies in these files. None where it does more than insert, or not all of them are part of it."""
-    found: set[str] = set()
+def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]) -> tuple[TableCommit, ...] | None:
+    """The batch without these rows. None where it does more than insert, or not all of them are part of it."""
+    found: set[StagedRows] = set()
     rest = []
     for commit in commits.values():
         if commit.handover or commit.resumed or commit.parked is not None or not only_inserts(commit.changes):
             return None
-        done = [change for change in commit.changes if isinstance(change.inserts, str) and change.inserts in files]
-        found.update(str(change.inserts) for change in done)
+        done = [
+            change for change in commit.changes if isinstance(change.inserts, StagedRows) and change.inserts in early
+        ]
+        found.update(change.inserts for change in done if change.inserts is not None)
         rest.append(replace(commit, changes=tuple(change for change in commit.changes if change not in done)))
-    return tuple(rest) if files and found == files else None
+    return tuple(rest) if early and found == early else None
 
 
 def only_inserts(changes: Sequence[TableChanges]) -> bool:

@@ -32,7 +32,7 @@ class EngineSettings(BaseSettings):
         description="Queries that run at once on this engine; one above waits for a place, up to its own time limit.",
     )
     piece_bytes: int = Field(
-        default=64 * 1024 * 1024,
+        default=128 * 1024 * 1024,
         ge=64 * 1024,
         description="Bytes of log that one task works on; larger batches and open transactions are worked on in such pieces.",
     )

@@ -60,7 +60,7 @@ def settings(master: str, app_name: str, logging: Path) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.task.killTimeout": "100ms",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging} -XX:+UseSerialGC -Xmn32m -XX:TieredStopAtLevel=1",
     }
     if master.startswith("local"):
         chosen["spark.driver.bindAddress"] = "127.0.0.1"

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from engine.apply.duckdb import DuckDbTarget, ahead
+from engine.model.batch import StagedRows
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
@@ -189,7 +190,7 @@ def test_only_inserts_into_complete_tables_are_taken(pipeline: Pipeline) -> None
         TableCommit(T, pairs, pairs.name, (changes(T, truncated=True),)),
         replace(some(0, 1), handover=True),
         some(0, 1, TableId("t0c")),
-        TableCommit(T, pairs, pairs.name, (replace(changes(T), inserts="/nowhere/at/all.arrow"),)),
+        TableCommit(T, pairs, pairs.name, (replace(changes(T), inserts=StagedRows("/nowhere/at/all.arrows", 0, 1)),)),
     ):
         rows = begun(pipeline)
         assert not rows.insert(wrong)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.capture.postgres_log.scan import PgOutputScanner
-from engine.model.batch import SealedBatch, TableChanges, TablePart, TaskDescriptor, TaskResult
+from engine.model.batch import SealedBatch, StagedRows, TableChanges, TablePart, TaskDescriptor, TaskResult
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
@@ -185,16 +185,19 @@ class Replica:
             staged.append(Staged((early,), result.xids, schemas, result.tables))
         return staged
 
-    def _early(self, staged: Sequence[Staged]) -> tuple[list[Staged], dict[str, TableChanges]]:
-        """The same, with names in place of rows for some pieces that only insert: these are in the target before the commit."""
+    def _early(self, staged: Sequence[Staged]) -> tuple[list[Staged], dict[StagedRows, TableChanges]]:
+        """The same, with places in place of rows for some pieces that only insert: these are in the target before the commit."""
         named, early = [], {}
         for number, one in enumerate(staged):
             if self.rng.random() < 0.3 or not only_inserts(one.changes):
                 named.append(one)
                 continue
-            names = [f"{number}-{change.table}" if change.inserts is not None else None for change in one.changes]
-            early.update({name: change for name, change in zip(names, one.changes, strict=True) if name is not None})
-            marked = (replace(change, inserts=name) for name, change in zip(names, one.changes, strict=True))
+            places = [
+                None if change.inserts is None else StagedRows(f"{number}-{change.table}", 0, 1)
+                for change in one.changes
+            ]
+            early.update({at: change for at, change in zip(places, one.changes, strict=True) if at is not None})
+            marked = (replace(change, inserts=at) for at, change in zip(places, one.changes, strict=True))
             named.append(replace(one, changes=tuple(marked)))
         return named, early
 
@@ -203,7 +206,7 @@ class Replica:
         batch: SealedBatch,
         parts: Sequence[TablePart],
         found: Sequence[TableChanges],
-        early: dict[str, TableChanges],
+        early: dict[StagedRows, TableChanges],
     ) -> list[TableChanges]:
         """What is early, and behind it what is left of the batch; nothing where the batch has to be applied as a whole."""
         if len({one.xid for one in batch.ranges}) != 1:
@@ -218,8 +221,8 @@ class Replica:
         if rest is None:
             return []
         self.early_batches += 1
-        counted = [c for c in found if isinstance(c.inserts, str)]
-        before = [replace(c, inserts=early[str(c.inserts)].inserts, piece=-1) for c in counted]
+        counted = [c for c in found if isinstance(c.inserts, StagedRows)]
+        before = [replace(c, inserts=early[c.inserts].inserts, piece=-1) for c in counted]
         return [*before, *(change for commit in rest for change in commit.changes)]
 
     def _run(self, pieces: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
@@ -243,5 +246,5 @@ def part_id(source: Table) -> TableId:
     return part(schema_of(source)).table
 
 
-def _with_rows(found: Sequence[TableChanges], early: dict[str, TableChanges]) -> list[TableChanges]:
-    return [replace(c, inserts=early[c.inserts].inserts) if isinstance(c.inserts, str) else c for c in found]
+def _with_rows(found: Sequence[TableChanges], early: dict[StagedRows, TableChanges]) -> list[TableChanges]:
+    return [replace(c, inserts=early[c.inserts].inserts) if isinstance(c.inserts, StagedRows) else c for c in found]

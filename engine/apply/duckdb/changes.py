@@ -11,7 +11,7 @@ import pyarrow as pa
 from engine.apply.duckdb.identifiers import folded, quoted
 from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.types import equal_means_identical, fits, staged_as
-from engine.model.batch import TableChanges
+from engine.model.batch import StagedRows, TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import KeyMode, TableSchema
@@ -197,13 +197,14 @@ def _joined(tables: Sequence[Any | None]) -> Any | None:
 
 def _rows(table: Any) -> Any:
     """Rows as they are, or mapped from the file that they lie in: its pages are held only for as long as the rows are."""
-    if not isinstance(table, str):
+    if not isinstance(table, StagedRows):
         return table
     try:
-        with pa.memory_map(table, "r") as file:
-            return pa.ipc.open_file(file).read_all()
+        with pa.memory_map(table.path, "r") as file:
+            file.seek(table.offset)
+            return pa.ipc.open_stream(file.read_buffer(table.size)).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise EngineFault(FaultKind.SPARK_FAILED, table, "a staged result cannot be read") from error
+        raise EngineFault(FaultKind.SPARK_FAILED, table.path, "a staged result cannot be read") from error
 
 
 def _refuse_faults(place: Place, changes: Sequence[TableChanges]) -> None:

@@ -39,7 +39,7 @@ def counts(replica: Replica) -> EarlyCounts:
 
 
 def staged(replica: Replica) -> list[Path]:
-    return list((replica.folder / "staging").rglob("*-b0-*.arrow"))
+    return list((replica.folder / "staging").rglob("*-b0-*.arrows"))
 
 
 def begin(session: Session, replica: Replica, first: int = 100_000) -> None:

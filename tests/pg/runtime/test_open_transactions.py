@@ -21,7 +21,7 @@ def counts(replica: Replica) -> AheadCounts:
 
 
 def staged_files(replica: Replica) -> list[Path]:
-    return list((replica.folder / "staging").rglob("*-b0-*.arrow"))
+    return list((replica.folder / "staging").rglob("*-b0-*.arrows"))
 
 
 def test_a_large_transaction_is_staged_while_it_is_open_and_visible_with_its_commit(

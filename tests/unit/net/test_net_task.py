@@ -194,17 +194,25 @@ def test_a_result_survives_its_files(tmp_path: Path) -> None:
     )
     prefix = staging_prefix(descriptor((), ()))
     spilled = spill_result(result, tmp_path / "new", prefix)
-    names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert names == ["e3-b17-a2-p0-k0-t2-deletes.arrow", "e3-b17-a2-p0-k0-t2-partials.arrow"]
-    assert spilled.tables[1].partials == str(tmp_path / "new" / names[1])
+    (file,) = (tmp_path / "new").iterdir()
+    assert file.name == "e3-b17-a2-p0-k0.arrows"
     assert spilled.tables[0] == result.tables[0]
-    staged = pa.ipc.open_file(spilled.tables[1].partials).read_all()
-    assert staged == result.tables[1].partials
+    for kind in ("deletes", "partials"):
+        staged = getattr(spilled.tables[1], kind)
+        assert (staged.path, staged.offset % 64) == (str(file), 0)
+        held = file.read_bytes()[staged.offset : staged.offset + staged.size]
+        assert pa.ipc.open_stream(held).read_all() == getattr(result.tables[1], kind)
+
+
+def test_a_result_without_rows_needs_no_file(tmp_path: Path) -> None:
+    result = task([pgoutput.truncate([1])], [part(_KEYED)])
+    assert spill_result(result, tmp_path / "new", "x") == result
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
     result = task([pgoutput.insert(1, ["1", "2"])], [part(_KEYED)])
-    (tmp_path / "x-k0-t1-inserts.arrow").mkdir()
+    (tmp_path / "x-k0.arrows").mkdir()
     with pytest.raises(EngineFault) as caught:
         spill_result(result, tmp_path, "x")
     assert caught.value.kind is FaultKind.QUEUE_DISK_FULL

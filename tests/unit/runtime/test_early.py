@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.model.batch import LogRange, TableChanges, TableFault
+from engine.model.batch import LogRange, StagedRows, TableChanges, TableFault
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
@@ -27,8 +27,13 @@ SCHEMA = TableSchema(
 )
 
 
+def rows_of(path: str) -> StagedRows:
+    return StagedRows(path, 0, 1)
+
+
 def change(path: str | None, **other: Any) -> TableChanges:
-    return TableChanges(T, **({"truncated": False, "deletes": None, "inserts": path, "partials": None} | other))
+    rows = None if path is None else rows_of(path)
+    return TableChanges(T, **({"truncated": False, "deletes": None, "inserts": rows, "partials": None} | other))
 
 
 def piece(path: str, **other: Any) -> Staged:
@@ -56,7 +61,7 @@ class FakeRows:
 
     def insert(self, table: TableCommit) -> bool:
         if not self.refuse:
-            self.files += [str(one.inserts) for one in table.changes]
+            self.files += [one.inserts.path for one in table.changes if one.inserts is not None]
         return not self.refuse
 
     def commit(self, batch: BatchCommit) -> bool:
@@ -119,7 +124,7 @@ def test_pieces_go_in_as_they_come_and_the_batch_ends_them(bench: Bench) -> None
     assert not bench.inserter.holds(8)
     early = bench.inserter.take([lot], alone=True)
     assert early is not None
-    assert early.close() == {"a", "b"}
+    assert early.close() == {rows_of("a"), rows_of("b")}
     assert not early.insert(list(commit_of(change("c")).values()))
     assert not rows.over
     assert early.commit(batch())
@@ -138,7 +143,7 @@ def test_what_waits_when_a_batch_takes_the_rows_still_goes_in_and_is_not_given_u
     assert early is not None
     bench.inserter.add(lot, piece("b"))
     bench.inserted("a", "b")
-    assert early.close() == {"a", "b"}
+    assert early.close() == {rows_of("a"), rows_of("b")}
     bench.inserter.add(lot, piece("c"))
     until(lambda: not lot.waiting)
     bench.now_ms = 2 * OPEN_MS
@@ -202,10 +207,10 @@ def test_the_largest_that_only_inserts_comes_next(bench: Bench) -> None:
 
 def test_the_rest_of_a_batch_is_what_is_not_in_the_target() -> None:
     done, left = change("a"), change("b")
-    rest = rest_of(commit_of(done, left), frozenset({"a"}))
+    rest = rest_of(commit_of(done, left), frozenset({rows_of("a")}))
     assert rest is not None
     assert [one.changes for one in rest] == [(left,)]
-    whole = rest_of(commit_of(done), frozenset({"a"}))
+    whole = rest_of(commit_of(done), frozenset({rows_of("a")}))
     assert whole is not None
     assert [(one.table, one.changes) for one in whole] == [(T, ())]
 
@@ -224,7 +229,7 @@ def test_the_rest_of_a_batch_is_what_is_not_in_the_target() -> None:
     ],
 )
 def test_a_batch_that_does_more_or_lacks_a_file_has_no_rest(commits: dict[TableId, TableCommit]) -> None:
-    assert rest_of(commits, frozenset({"a"})) is None
+    assert rest_of(commits, frozenset({rows_of("a")})) is None
 
 
 def test_nothing_in_the_target_is_nothing_to_commit() -> None:
