@@ -7,6 +7,7 @@ order alternates. Start-up and resuming are thereby outside of what is timed.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -59,7 +60,7 @@ def _round(stage: Stage, order: list[Side], amount: int) -> Document:
         took = perf_counter() - began
         marked = stage.mark()
         log = volume(stage.source, before, marked[1])
-        # What the load has left to write to disk is nobody's cost below.
+        # What the load has left to write to disk is nobody's cost below, nor what another side has.
         stage.source.execute("CHECKPOINT")
         load = load_average()
         for side in order:
@@ -82,6 +83,7 @@ def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: 
     spilled = stage.spilled_bytes(side)
     first = side.last_batch() if isinstance(side, PenstockSide) else 0
     awaited = side.arm(*marked)
+    os.sync()
     sampler = stage.sampler(side)
     sampler.start()
     before = _cpu_times(side, held)
