@@ -121,7 +121,6 @@ class _Reader:
         self._engine = engine
         self._held = False
         self._confirmed = ZERO
-        self._stopped = False
         self._noted = 0.0
         self._durable = config.order.on
         self._making_durable: tuple[KeepDurable, Backlog] | None = None
@@ -143,8 +142,7 @@ class _Reader:
                 mark_durable(config.queue)
             self._engine.send(Started())
             self._engine.send(Holds(config.order, config.start))
-            while not self._stopped:
-                self._take_commands(stream, writer)
+            while self._goes_on(stream, writer):
                 self._turn(stream, writer)
         finally:
             writer.close()
@@ -217,8 +215,9 @@ class _Reader:
         self._durable, self._making_durable = False, None
         self._engine.send(Holds(order, writer.wal_end))
 
-    def _take_commands(self, stream: LogStream, writer: SegmentWriter) -> None:
-        while not self._stopped and self._engine.poll(0):
+    def _goes_on(self, stream: LogStream, writer: SegmentWriter) -> bool:
+        """Take the commands that are there; False where one of them is to stop."""
+        while self._engine.poll(0):
             command = self._engine.recv()
             if isinstance(command, Confirm):
                 self._confirmed = max(self._confirmed, command.position)
@@ -231,7 +230,8 @@ class _Reader:
             elif isinstance(command, KeepDurable):
                 self._keep(command, writer)
             else:
-                self._stopped = True
+                return False
+        return True
 
 
 def main(fd: int) -> None:

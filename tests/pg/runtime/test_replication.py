@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from functools import partial
 
@@ -106,6 +107,26 @@ def test_resumes_after_a_stop(shop: Database, replicate: Replicate) -> None:
         shop.execute("INSERT INTO orders VALUES (1, 1, 'again')")
         replica.restart()
         replica.assert_equal()
+
+
+def test_a_log_reader_ends_by_itself_when_told_to_while_nothing_comes(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = replicate(shop, [table("orders")])
+    replica.catch_up()
+    assert replica.pipeline.run is not None
+    pid = replica.pipeline.run.reader_pid()
+    killed: list[int] = []
+    kill = subprocess.Popen.kill
+
+    def seen(process: subprocess.Popen[bytes]) -> None:
+        killed.append(process.pid)
+        kill(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", seen)
+    replica.pipeline.close()
+    assert pid is not None
+    assert pid not in killed
 
 
 def test_a_killed_log_reader_is_replaced(shop: Database, replicate: Replicate) -> None:
