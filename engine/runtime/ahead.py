@@ -30,6 +30,8 @@ from engine.runtime.worker import net_task
 from engine.sort.closed import Controls
 from engine.sort.sorter import TransactionSorter
 
+PIECE_PART = 4
+"""Pieces of open transactions are so many times smaller than those of batches: what is no whole piece yet is left for the commit."""
 _ANY_END = Lsn(2**64 - 1)
 """Where the transaction will commit nobody knows yet: behind everything that its tables have."""
 

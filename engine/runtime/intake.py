@@ -18,7 +18,7 @@ from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
-from engine.runtime.ahead import AheadCutter, AheadDesk
+from engine.runtime.ahead import PIECE_PART, AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
@@ -165,7 +165,7 @@ class Intake:
     ) -> None:
         self._holds = holds
         self._sorter = TransactionSorter(after)
-        self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes, ahead)
+        self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)
         self._batcher = Batcher(policy, after, ahead.alone)
         self._catalog = catalog
         self._clock = clock
