@@ -40,6 +40,13 @@ _STATUS = struct.Struct(">cQQQQB")
 _KNOWN_TYPES = np.zeros(256, np.bool_)
 _KNOWN_TYPES[list(b"BCORYIUDTMSEcA")] = True
 
+DECODING_MEMORY_KB = 16 * 1024
+"""What of open transactions the source holds before it sends them, at most: less memory there, and less to be sent once one commits."""
+_HOLD_LESS = (
+    f"SELECT pg_catalog.set_config(name, '{DECODING_MEMORY_KB}kB', false) FROM pg_catalog.pg_settings"
+    f" WHERE name = 'logical_decoding_work_mem' AND setting::bigint > {DECODING_MEMORY_KB}"
+)
+
 _START_KINDS = {
     "42704": FaultKind.LOG_GAP,
     "55000": FaultKind.LOG_GAP,
@@ -81,6 +88,7 @@ def open_stream(
     """
     connection = connector.open(application, replication=True)
     try:
+        connection.execute(_HOLD_LESS)
         transport = open_transport(connection)
         transport.start(start_command(slot, start, publications, connection.info.server_version))
     except psycopg.Error as error:
