@@ -9,12 +9,13 @@ from typing import Any
 
 import psycopg
 
-PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 2 * 1024 * 1024
 """Small enough that each of these transactions is several pieces."""
 DDL = "CREATE TABLE poured (generation integer, place integer, note text NOT NULL, PRIMARY KEY (generation, place));"
 _STEPS = 8
-_STEP_ROWS = 2_000
+_STEP_ROWS = 1_000
 _STEP_S = 0.25
+_REST_S = 2.0
 _KEPT = 2
 """Generations that stay; older ones are deleted."""
 _ABORTED = 0.3
@@ -55,7 +56,7 @@ class Pouring:
             try:
                 with self._connect() as connection:
                     connection.execute("SET statement_timeout = '20s'")
-                    while not self._stopping.wait(_STEP_S):
+                    while not self._stopping.wait(self._rng.uniform(0, _REST_S)):
                         self._pour(connection)
             except psycopg.OperationalError:
                 self._stopping.wait(_TRANSACT_AGAIN_S)
@@ -68,7 +69,7 @@ class Pouring:
         row = connection.execute("SELECT coalesce(max(generation), 0) + 1 FROM poured").fetchone()
         assert row is not None
         aborts = self._rng.random() < _ABORTED
-        note = f"'{_UNDONE}'" if aborts else "md5(n::text) || repeat('x', 60)"
+        note = f"'{_UNDONE}'" if aborts else "md5(n::text) || repeat('x', 500)"
         connection.execute("BEGIN")
         for step in range(_STEPS):
             first = step * _STEP_ROWS + 1
