@@ -113,7 +113,7 @@ class LogStream(Protocol):
     """One open replication session. Used by one thread of the log reader process."""
 
     def read(self, timeout_s: float) -> RecordChunk | None:
-        """The next records, at most about 8 MiB; an empty chunk when only `wal_end` moved; None when nothing came in time.
+        """The next records, at most about 8 MiB; an empty chunk when only `wal_end` moved; None when nothing came in time or before `wake`.
 
         Answers the source's keepalives by itself, whatever the caller does between calls of at most some seconds.
         Raises EngineFault(SOURCE_UNREACHABLE) when the connection is lost, PUBLICATION_CHANGED on a notice of the server.

@@ -34,7 +34,7 @@ class EngineSettings(BaseSettings):
     piece_bytes: int = Field(
         default=128 * 1024 * 1024,
         ge=64 * 1024,
-        description="Bytes of log that one task works on; larger batches and open transactions are worked on in such pieces.",
+        description="Bytes of log that one task works on; larger batches are cut into such pieces, open transactions into fourths of that.",
     )
     copy_chunk_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."

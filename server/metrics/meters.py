@@ -53,7 +53,7 @@ class Meters:
         )
         self._apply_calls = Counter(
             "penstock_apply_calls",
-            "How often rows were brought into a table, by operation, path, and how many they were at least: 1, 10, 100 and so on.",
+            "How often rows were brought into a table (its id), by operation, path, and how many they were at least: 1, 10, 100 and so on.",
             [*of, "table", "op", "path", "rows"],
             registry=self.registry,
         )

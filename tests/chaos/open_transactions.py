@@ -1,4 +1,4 @@
-"""Transactions of every shape, many of them open beside each other: streamed, undone in part, aborted, prepared, and one long.
+"""Transactions of every shape, many of them open beside each other: streamed, undone in part, aborted, prepared, one long, one pouring.
 
 Every connection has rows of its own in `vault`, so that none waits for another. Whatever is going to be undone writes the note
 UNDONE and breaks the sums: neither may ever be seen on the copy.
@@ -16,6 +16,8 @@ from time import monotonic
 from typing import Any
 
 import psycopg
+
+from tests.chaos.pouring import pour
 
 KEEPERS = 24
 """Connections that take turns, in THREADS threads; the long transaction has one more."""
@@ -36,6 +38,7 @@ EXPECTED = [(KEEPERS + 1) * ROWS * AMOUNT, (KEEPERS + 1) * ROWS, 0]
 
 _TURN_S = 0.04
 _TRANSACT_AGAIN_S = 0.2
+_POUR_AGAIN_S = 2.0
 _STOP_S = 30.0
 _LONGEST_S = 20.0
 """A new slot's snapshot waits for those that are open: a copy or a cut must not run into its timeout for one of ours."""
@@ -185,7 +188,7 @@ def decide(connection: Connection, gid: str, *, commit: bool) -> None:
 
 
 class OpenTransactions:
-    """Threads that each keep many transactions open across each other's commits, and one with a long one.
+    """Threads that each keep many transactions open across each other's commits, one with a long one, and one that pours rows in.
 
     They keep working through restarts of the source. `counts` says what came to its end; `failure` is what ended a thread.
     """
@@ -210,6 +213,7 @@ class OpenTransactions:
         self._threads.append(
             self._thread("open-long", self._long, random.Random(f"{seed}/long"), range(KEEPERS, KEEPERS + 1))
         )
+        self._threads.append(self._thread("pouring", self._pour, random.Random(f"{seed}/poured")))
 
     def start(self) -> None:
         for thread in self._threads:
@@ -231,7 +235,7 @@ class OpenTransactions:
         finally:
             self._calm.clear()
 
-    def _thread(self, name: str, work: Callable[[random.Random, range], None], *given: Any) -> threading.Thread:
+    def _thread(self, name: str, work: Callable[..., None], *given: Any) -> threading.Thread:
         def guarded() -> None:
             while True:
                 try:
@@ -305,6 +309,13 @@ class OpenTransactions:
                 if not self._calm.is_set():
                     self._keep_open(one, lasting)
                 self._stopping.wait(lasting)
+
+    def _pour(self, rng: random.Random) -> None:
+        with self._connect() as connection:
+            connection.execute("SET statement_timeout = '20s'")
+            while not self._stopping.wait(rng.uniform(0, _POUR_AGAIN_S)):
+                committed = pour(connection, rng, self._stopping.wait)
+                self.counts.add("poured_committed" if committed else "poured_aborted")
 
     def _keep_open(self, one: _Transaction, lasting: float) -> None:
         self._ended.clear()

@@ -31,7 +31,7 @@ from tests.chaos.failpoint_kills import ENVIRONMENT, FailpointKills, NothingToKi
 from tests.chaos.killer import KINDS, Killer, Kind
 from tests.chaos.memory import Memory
 from tests.chaos.open_transactions import OpenTransactions
-from tests.chaos.pouring import PIECE_BYTES, Pouring
+from tests.chaos.pouring import PIECE_BYTES
 from tests.chaos.reader import Readers
 from tests.fixtures.rig import Rig
 
@@ -68,7 +68,6 @@ class Run:
         self._rig = rig
         self._bank = bank.Bank(rig.connect, seed)
         self._transactions = OpenTransactions(rig.connect, seed)
-        self._pouring = Pouring(rig.connect, seed)
         self._memory = Memory(self._pids, memory_mb)
         self._streamed = 0
         self._readers = Readers(rig)
@@ -86,14 +85,12 @@ class Run:
         self._bank.start()
         with self._transactions.calm():
             self._transactions.start()
-            self._pouring.start()
             self._begin()
         try:
             self._kill_for(self._seconds)
         finally:
             self._bank.stop()
             self._transactions.stop()
-            self._pouring.stop()
             self._readers.stop()
         self._look()
         self._cut()
@@ -131,7 +128,6 @@ class Run:
             "unequal_cuts": len(self.unequal),
             "moves": self._bank.moves,
             "transactions": self._transactions.counts.document(),
-            "poured": {"committed": self._pouring.committed, "aborted": self._pouring.aborted},
             "streamed_transactions": self._streamed,
             "memory": self._memory.summary(),
             "sum_checks": self._readers.checks,
@@ -207,8 +203,7 @@ class Run:
         assert not self.unequal, "source and copy differ at a cut"
 
     def _look(self) -> None:
-        parts = (self._bank, self._transactions, self._pouring, self._readers, self._memory)
-        for failure in (part.failure for part in parts):
+        for failure in (part.failure for part in (self._bank, self._transactions, self._readers, self._memory)):
             if failure is not None:
                 raise AssertionError(f"a thread ended: {failure!r}") from failure
         if self._readers.violations:
