@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from engine.capture.postgres_log.guard import parse_truncate
 from engine.model.batch import BlockRef, SealedBatch
 from engine.model.control import ControlKind
@@ -127,10 +129,12 @@ class Truncations:
         kinds = landed.controls["kind"]
         truncates = kinds == ControlKind.TRUNCATE
         # A transaction's truncates come behind its BEGIN, perhaps in a later chunk.
-        wanted = landed.controls[truncates | (kinds == ControlKind.BEGIN) | (kinds == ControlKind.SESSION)]
+        begins = (kinds == ControlKind.BEGIN) | (kinds == ControlKind.SESSION)
         if landed.block is None or not truncates.any():
-            self._plain_xid = int(wanted["xid"][-1]) if len(wanted) else self._plain_xid
+            places = np.flatnonzero(begins)
+            self._plain_xid = int(landed.controls["xid"][places[-1]]) if len(places) else self._plain_xid
             return
+        wanted = landed.controls[truncates | begins]
         data, offsets = self._read(landed.block)
         for kind, ordinal, top in zip(*(wanted[name].tolist() for name in ("kind", "ordinal", "xid")), strict=True):
             if kind != ControlKind.TRUNCATE:

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from server.bench.errors import BenchError
+from server.bench.facts import core_ms
 from server.bench.processes import Usage
 from server.bench.sides import NATIVE, PENSTOCK, PenstockSide, Side
 from server.bench.source_log import LogVolume, position, volume
@@ -62,7 +63,7 @@ def _round(stage: Stage, order: list[Side], amount: int) -> Document:
         log = volume(stage.source, before, marked[1])
         # What the load has left to write to disk is nobody's cost below, nor what another side has.
         stage.source.execute("CHECKPOINT")
-        load = load_average()
+        load, speed = load_average(), core_ms()
         for side in order:
             sides[side.name] = _drain(stage, side, held[side.name], marked, made, log)
     return {
@@ -72,6 +73,7 @@ def _round(stage: Stage, order: list[Side], amount: int) -> Document:
         "log": {"bytes": log.total, "full_page_image_bytes": log.images, "measured_with": "pg_waldump"},
         "order": [side.name for side in order],
         "load_average": load,
+        "core_ms": speed,
         "sides": sides,
         **ratios(sides),
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+_STEPS = 500_000
 _PACKAGES = ("penstock", "pyspark", "duckdb", "numba", "pyarrow")
 
 
@@ -23,7 +25,15 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
         "load_average": [round(value, 2) for value in os.getloadavg()],
+        "core_ms": core_ms(),
     }
+
+
+def core_ms() -> float:
+    """Milliseconds of CPU time for a fixed computation: how fast a core is just now, also where other guests share it."""
+    began = time.thread_time()
+    sum(number * number for number in range(_STEPS))
+    return round((time.thread_time() - began) * 1000, 1)
 
 
 def cpu_model(cpuinfo: str) -> str:

@@ -116,6 +116,17 @@ def _load(documents: Sequence[Document]) -> list[str]:
     """A machine that was busy with other things shows in its load before the runs; each workload adds to that of the next."""
     loads = [document["machine"]["load_average"][0] for document in documents]
     lines = [f"Load average over a minute before each run: {min(loads):g} to {max(loads):g}."]
+    speeds = [
+        one["core_ms"]
+        for document in documents
+        for one in (document["machine"], *document["rounds"])
+        if "core_ms" in one
+    ]
+    if speeds:
+        lines.append(
+            f"The same small computation took a core {min(speeds):g} to {max(speeds):g} ms before the runs and rounds:"
+            " as much did the machine's own speed change."
+        )
     if any(document.get("quick") for document in documents):
         lines.append("**Small sizes (`--quick`): to see that all of it runs, not for figures.**")
     return lines

@@ -24,6 +24,7 @@ MACHINE = {
     "python": "3.11.1",
     "packages": {"penstock": "0.1.0"},
     "load_average": [0.5, 0.4, 0.3],
+    "core_ms": 30.0,
 }
 CLUSTERS = {
     "source": {"server_version": "18.1", "shared_buffers": "512MB"},
@@ -86,6 +87,7 @@ def _documents() -> list[dict[str, Any]]:
     drains = [
         {
             "row_changes": 1_600_000,
+            "core_ms": 20.0 * ratio,
             "ratio": ratio,
             "cpu_ratio": 6 / 11,
             "sides": {"penstock": _drained(10, 6), "native": _drained(10 * ratio, 11)},
