@@ -53,7 +53,7 @@ class Tables500(PgbenchWorkload):
     changes = 200
     clients = 4
     protocol = "simple"
-    full = Size(10_000, 500, rate=650)
+    full = Size(10_000, 500, rate=200)
     quick = Size(500, 500, rounds=1, seconds=10, rate=100)
     count: ClassVar[int] = 500
     rows: ClassVar[int] = 1000
