@@ -16,11 +16,11 @@ from typing import Any
 import psutil
 
 from server.bench.errors import BenchError
-from server.bench.facts import core_ms
+from server.bench.facts import core_ms, load_average
 from server.bench.processes import Usage
 from server.bench.sides import NATIVE, PENSTOCK, PenstockSide, Side
 from server.bench.source_log import LogVolume, position, volume
-from server.bench.stage import Held, Stage, load_average, seen
+from server.bench.stage import Held, Stage, seen
 from server.bench.workload import Made
 
 Document = dict[str, Any]

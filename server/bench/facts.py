@@ -24,9 +24,14 @@ def machine() -> dict[str, Any]:
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES},
-        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "load_average": load_average(),
         "core_ms": core_ms(),
     }
+
+
+def load_average() -> list[float]:
+    """The machine's load over 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]
 
 
 def core_ms() -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -240,8 +239,3 @@ def seen(future: Future[float]) -> float:
         return future.result(DRAIN_TIMEOUT_S + 60)
     except (TimeoutError, FutureTimeoutError, ProblemError, NoServerError) as error:
         raise BenchError(f"the end was not reached: {error}") from error
-
-
-def load_average() -> list[float]:
-    """The machine's load over 1, 5 and 15 minutes."""
-    return [round(value, 2) for value in os.getloadavg()]

@@ -20,9 +20,10 @@ from typing import Any
 import psycopg
 
 from server.bench.errors import BenchError
+from server.bench.facts import load_average
 from server.bench.histogram import Times
 from server.bench.sides import Side
-from server.bench.stage import Stage, load_average
+from server.bench.stage import Stage
 from server.bench.workload import Connection
 from server.cli.children import end, spawn
 from server.cli.client import NoServerError, ProblemError

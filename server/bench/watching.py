@@ -7,10 +7,11 @@ from time import perf_counter
 from typing import Any
 
 from engine.model.position import Lsn
+from server.bench.facts import load_average
 from server.bench.processes import Usage
 from server.bench.sides import DRAIN_TIMEOUT_S, Side, until
 from server.bench.source_log import position, volume
-from server.bench.stage import Stage, load_average, seen
+from server.bench.stage import Stage, seen
 
 Document = dict[str, Any]
 

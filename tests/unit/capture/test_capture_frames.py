@@ -15,39 +15,7 @@ from engine.capture.postgres_log.position import without_page_header
 from engine.capture.postgres_log.stream import start_command
 from engine.capture.postgres_log.transport import Inbox
 from engine.model.position import Lsn
-
-
-def copy_data(body: bytes) -> bytes:
-    return b"d" + struct.pack(">I", len(body) + 4) + body
-
-
-def xlog(record: bytes, position: int) -> bytes:
-    return copy_data(b"w" + struct.pack(">QQQ", position, position, 7) + record)
-
-
-def keepalive(position: int, ask: bool = False) -> bytes:
-    return copy_data(b"k" + struct.pack(">QQB", position, 9, ask))
-
-
-class _Pieces:
-    """A transport that hands out the bytes in the given pieces."""
-
-    def __init__(self, data: bytes, sizes: list[int]) -> None:
-        self.data = data
-        self.sizes = sizes
-
-    def receive(self, into: memoryview) -> int:
-        size = min(len(into), self.sizes.pop(0) if self.sizes else len(self.data))
-        piece, self.data = self.data[:size], self.data[size:]
-        into[: len(piece)] = piece
-        return len(piece)
-
-    def start(self, command: str) -> None: ...
-    def wait(self, timeout_s: float) -> bool:
-        return True
-
-    def send(self, body: bytes) -> None: ...
-    def close(self) -> None: ...
+from tests.unit.capture.replication_wire import Pieces, copy_data, keepalive, xlog
 
 
 @settings(max_examples=80, deadline=None)
@@ -67,7 +35,7 @@ def test_however_the_bytes_are_split_the_records_are_the_same(
     messages: list[tuple[str, bytes, int]], sizes: list[int], buffer_bytes: int, most_bytes: int
 ) -> None:
     stream = b"".join(xlog(record, at) if kind == "w" else keepalive(at) for kind, record, at in messages)
-    transport = _Pieces(stream, list(sizes))
+    transport = Pieces(stream, list(sizes))
     inbox = Inbox(buffer_bytes)
     records: list[bytes] = []
     highest = 0
