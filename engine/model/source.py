@@ -283,7 +283,7 @@ class Source(Protocol):
     def slot_status(self, slot: str) -> SlotStatus: ...
 
     def drop(self, slot: str) -> list[str]:
-        """Drop slot and publications; returns what could not be dropped, in words."""
+        """Drop slot and publications; returns what could not be dropped, in words. The publications stay where the slot does."""
         ...
 
     def terminate_reader(self, slot: str, application: str) -> bool:

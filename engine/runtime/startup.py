@@ -39,12 +39,15 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
         check_gap(spec, source, identity, progress)
     else:
         refuse_errors(spec, source)
-    source.prepare(spec.tables, spec.slot)
     fresh = progress is None or progress.slot != spec.slot
     if progress is not None and fresh:
         # A subscription of this name was deleted while its target could not be told; its tables may be taken up again.
         target.forget(spec.name)
-    start = _make_slot(spec, source) if fresh or progress is None else progress.end
+    if fresh or progress is None:
+        start = _make_slot(spec, source)
+    else:
+        source.prepare(spec.tables, spec.slot)
+        start = progress.end
     target.claim(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
     claimed = target.progress(spec.name)
     if claimed is None:
@@ -56,8 +59,6 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     """Begin again from the source's present: a new slot, every table to be copied, old rows readable until each swap."""
     refuse_errors(spec, source)
     identity = source.identify()
-    source.drop(spec.slot)
-    source.prepare(spec.tables, spec.slot)
     start = _make_slot(spec, source)
     target.rebase(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
     progress = target.progress(spec.name)
@@ -135,10 +136,14 @@ def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetPro
 
 
 def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:
-    """A new slot; one of this name that an interrupted first start left behind holds nothing and is replaced."""
-    if source.slot_status(spec.slot).exists:
-        source.drop(spec.slot)
-        source.prepare(spec.tables, spec.slot)
+    """A new slot and its publications; what an interrupted first start left under this name holds nothing and is replaced.
+
+    Raises EngineFault(SLOT_IN_USE) where somebody reads the slot there is; neither it nor its publications are touched then.
+    """
+    left = source.drop(spec.slot) if source.slot_status(spec.slot).exists else []
+    if left:
+        raise EngineFault(FaultKind.SLOT_IN_USE, spec.slot, "; ".join(left))
+    source.prepare(spec.tables, spec.slot)
     with source.create_slot(spec.slot) as snapshot:
         position = snapshot.position
     hit(Failpoint.SLOT_CREATED)

@@ -109,7 +109,8 @@ class PostgresSource:
         return slots.status(self._connector, slot)
 
     def drop(self, slot: str) -> list[str]:
-        return slots.drop(self._connector, slot) + publications.drop(self._connector, slot)
+        left = slots.drop(self._connector, slot)
+        return [f"{what}; its publications stay too" for what in left] or publications.drop(self._connector, slot)
 
     def terminate_reader(self, slot: str, application: str) -> bool:
         return slots.terminate_reader(self._connector, slot, application)

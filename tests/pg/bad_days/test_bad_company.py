@@ -94,9 +94,12 @@ def test_the_second_engine_with_a_home_of_its_own_disturbs_nothing(
 def test_somebody_else_reads_the_slot(shop: Database, bad_day: BadDays, tmp_path: Path) -> None:
     """The same subscription with another target file: the slot is the fence that is left."""
     replica = bad_day(shop)
+    made = "SELECT oid, pubname FROM pg_publication ORDER BY oid"
+    publications = shop.execute(made)
     target = replace(replica.spec.target, settings={"path": str(tmp_path / "other.duckdb")})
     stranger = bad_day(shop, live=False, spec=replace(replica.spec, target=target), target=tmp_path / "other.duckdb")
-    stranger.wait_code("starting", "slot_in_use")
+    assert "somebody still reads it" in str(stranger.wait_code("starting", "slot_in_use").reason)
+    assert shop.execute(made) == publications
     replica.assert_nothing_lost()
     stranger.close()
     replica.assert_nothing_lost("still here")
