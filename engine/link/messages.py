@@ -291,6 +291,7 @@ class Preflight(Message):
     kind: Literal["preflight"] = "preflight"
     request_id: str
     connection: ConnectionPart
+    role: Literal["source", "target"]
     tables: tuple[TablePart, ...] = ()
 
 

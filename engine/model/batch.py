@@ -154,6 +154,8 @@ class TableChanges:
     net_rows: int = 0
     fault: TableFault | None = None
     piece: int = 0
+    paired: int = 0
+    """So many rows at the start of `deletes` and of `inserts` have the same keys in the same order: rows that stay under their key."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); nothing for those that are None."""
 

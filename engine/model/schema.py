@@ -58,7 +58,7 @@ class Column:
     fill: str | None = None
     """Text of the value that rows written before this column existed hold (pg_attribute.attmissingval); None = NULL."""
     map_as: str | None = None
-    """`text` where the user asked for PostgreSQL's text form on the target."""
+    """`text`: PostgreSQL's text form on the target, as the user asked for. `source`: that form on the way, the source's type on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class TableSpec:
     where: str | None = None
     insert_only: bool = False
     map_as: Mapping[str, str] = field(default_factory=dict)
+    map_others_as: str | None = None
+    """For columns without a mapping of their own: the target's way, not the user's."""
     paused: bool = False
 
 

@@ -63,8 +63,8 @@ _FIXED: dict[str, Kind] = {
 
 
 def value_type(column: Column) -> ValueType:
-    """How values of `column` are held; its text form where the user asked for that or nothing else holds it exactly."""
-    if column.map_as == "text":
+    """How values of `column` are held; its text form where it travels so or nothing else holds it exactly."""
+    if column.map_as is not None:
         return TEXT
     return _of_type(column.type)
 

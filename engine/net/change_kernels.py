@@ -403,6 +403,16 @@ def net_keyed(
 
 
 @kernel
+def find_staying(data: Array, refs: Refs, source: Array, last: Array, after: Array, staying: Array) -> None:
+    """Which rows were there before the batch and are now, under the same key; `source` and `last` as in `Net`."""
+    for row in range(source.size):
+        staying[row] = source[row] >= 0 and last[row] >= 0
+        if staying[row]:
+            now = after[last[row]]
+            staying[row] = refs.hash[now] == refs.hash[source[row]] and _same_ref(data, refs, now, source[row])
+
+
+@kernel
 def count_gone(data: Array, refs: Refs, net: Net) -> int:
     """Rows of before the batch that are dead and whose key no other row took."""
     gone = 0

@@ -56,6 +56,7 @@ class _Outcome:
     inserts: pa.Table | None = None
     partials: pa.Table | None = None
     net_rows: int = 0
+    paired: int = 0
 
 
 def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, bucket: Bucket) -> TableChanges:
@@ -92,6 +93,7 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
         outcome.partials,
         counts,
         outcome.net_rows,
+        paired=outcome.paired,
         staged={name: rows.num_rows for name, rows in parts.items() if rows is not None},
     )
 
@@ -144,7 +146,7 @@ def _net_keyed(
     full = bool(np.all((changes.op == _INSERT) | (changes.old_kind == _FULL_ROW)))
     pair = Rows(*empty_places(len(plan.columns) if full else 0, 2))
     _check(kernels.net_keyed(data, changes, layout, refs, before, after, own, truncated, net, pair)[0])
-    return _keyed_outcome(data, changes, layout, plan, refs, net, mine)
+    return _keyed_outcome(data, changes, layout, plan, refs, after, net, mine)
 
 
 def _own_keys(refs: Refs, before: Array, after: Array, bucket: Bucket) -> Array:
@@ -178,23 +180,32 @@ def _empty_net(changes: int, own: int, moves: int) -> Net:
 
 
 def _keyed_outcome(
-    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, refs: Refs, net: Net, mine: Array
+    data: Array, changes: Changes, layout: Layout, plan: DecodePlan, refs: Refs, after: Array, net: Net, mine: Array
 ) -> _Outcome:
     found = int(net.used[1])
     source, last = net.source[:found], net.last[:found]
-    gone = source[source >= 0]
-    alive = last >= 0
+    staying = np.empty(found, np.bool_)
+    kernels.find_staying(data, refs, source, last, after, staying)
+    alive = np.flatnonzero(last >= 0)
     rows, part = _read_rows(data, changes, layout, plan, last[alive], net.prev)
-    born = source[alive] < 0
-    if np.any(part & born):
+    if np.any(part & (source[alive] < 0)):
         _check(kernels.VALUE_UNKNOWN)
+    paired = staying[alive] & ~part
+    leaving = source >= 0
+    leaving[alive[paired]] = False
     return _Outcome(
         mine,
-        deletes=_decode_keys(data, plan, refs, gone),
-        inserts=_decode_rows(data, plan.columns, rows, ~part),
+        deletes=_decode_keys(data, plan, refs, np.concatenate([source[alive[paired]], source[leaving]])),
+        inserts=_decode_rows(data, plan.columns, rows, _first_those(paired, ~part)),
         partials=_decode_partials(data, plan, rows, part, refs, source[alive]),
-        net_rows=int(np.count_nonzero(alive)) + kernels.count_gone(data, refs, net),
+        net_rows=len(alive) + kernels.count_gone(data, refs, net),
+        paired=int(np.count_nonzero(paired)),
     )
+
+
+def _first_those(first: Array, chosen: Array) -> Array:
+    """Indices of the chosen rows, those of `first` (all of them chosen) in front."""
+    return np.concatenate([np.flatnonzero(first), np.flatnonzero(chosen & ~first)])
 
 
 def _read_rows(
@@ -217,13 +228,20 @@ def _decode_keys(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa
     return pa.Table.from_batches(decode_batches(data, *_key_places(plan, refs, chosen)))
 
 
-def _decode_rows(data: Array, columns: Sequence[ColumnPlan], rows: Rows, chosen: Array) -> pa.Table | None:
-    if not chosen.any():
+def _decode_rows(
+    data: Array, columns: Sequence[ColumnPlan], rows: Rows, chosen: Array | None = None
+) -> pa.Table | None:
+    """The chosen rows (indices) in that order; all of them as they are where nothing is chosen."""
+    if rows.off.shape[1] == 0 or (chosen is not None and not chosen.size):
         return None
-    if not chosen.all():
+    if chosen is not None and not _is_all(chosen, rows):
         rows = Rows(np.ascontiguousarray(rows.off[:, chosen]), np.ascontiguousarray(rows.len[:, chosen]))
     names = [f"c{c}" for c in range(len(columns))]
     return pa.Table.from_batches(decode_batches(data, rows.off, rows.len, columns, names))
+
+
+def _is_all(chosen: Array, rows: Rows) -> bool:
+    return len(chosen) == rows.off.shape[1] and bool(np.all(chosen[1:] > chosen[:-1]))
 
 
 def _decode_partials(
@@ -277,7 +295,7 @@ def _net_bag(
 
 def _decode_images(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
     rows = Rows(np.ascontiguousarray(refs.off[chosen].T), np.ascontiguousarray(refs.len[chosen].T))
-    return _decode_rows(data, plan.columns, rows, np.ones(len(chosen), np.bool_))
+    return _decode_rows(data, plan.columns, rows)
 
 
 def _net_append(
@@ -291,7 +309,7 @@ def _net_append(
     rows, part = _read_rows(data, changes, layout, plan, own, np.full(len(mine), -1, np.int32))
     if part.any():
         _check(kernels.VALUE_UNKNOWN)
-    return _Outcome(mine, inserts=_decode_rows(data, plan.columns, rows, ~part), net_rows=len(own))
+    return _Outcome(mine, inserts=_decode_rows(data, plan.columns, rows), net_rows=len(own))
 
 
 _NETTING = {KeyMode.KEYED: _net_keyed, KeyMode.BAG: _net_bag, KeyMode.APPEND: _net_append}

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from engine.apply.duckdb.target import open_target as open_duckdb
+from engine.apply.postgres import PostgresTarget
 from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import Source
-from engine.model.subscription import ConnectionSpec
+from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
+from engine.net.copy_text import decode_copy_text
 from engine.runtime.settings import EngineSettings
 
 SOURCES: dict[str, Callable[[ConnectionSpec], Source]] = {"postgres": PostgresSource}
@@ -25,8 +27,11 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
             },
         ),
         settings.home,
-    )
+    ),
+    "postgres": lambda connection, _: PostgresTarget(connection, decode_copy_text),
 }
+_MAPPINGS = {"postgres": "source"}
+"""How columns are held on the way to a target, where that is not by their type."""
 
 
 def open_source(connection: ConnectionSpec) -> Source:
@@ -47,3 +52,9 @@ def open_target(connection: ConnectionSpec, settings: EngineSettings) -> Target:
             FaultKind.TARGET_UNAVAILABLE, connection.name, f"no target of kind {connection.kind!r} exists"
         )
     return opener(connection, settings)
+
+
+def as_held(spec: SubscriptionSpec) -> SubscriptionSpec:
+    """The subscription with its tables' columns held as its kind of target takes them."""
+    mapping = _MAPPINGS.get(spec.target.kind)
+    return replace(spec, tables=tuple(replace(table, map_others_as=mapping) for table in spec.tables))

@@ -27,6 +27,7 @@ from engine.model.table_state import Refused, TableState
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.queue import unmark_durable
+from engine.runtime.catalog import as_held
 from engine.runtime.clock import Clock
 from engine.runtime.dropped_slot import DroppedSlot
 from engine.runtime.fault_policy import Action, policy
@@ -63,7 +64,7 @@ class Pipeline:
     """A subscription's life in this engine. Methods return at once unless they say otherwise; one thread does the work."""
 
     def __init__(self, spec: SubscriptionSpec, parts: PipelineParts, reporter: Reporter) -> None:
-        self._spec = spec
+        self._spec = spec = as_held(spec)
         self._parts = parts
         self._reporter = reporter
         self._desired = DesiredState(spec.desired)
@@ -171,6 +172,7 @@ class Pipeline:
 
     def update(self, spec: SubscriptionSpec) -> None:
         """A newer wording of the same assignment: tables added, removed, paused; policies take hold at the next start."""
+        spec = as_held(spec)
         with self._changed:
             before = {t.table: t for t in self._spec.tables}
             after = {t.table: t for t in spec.tables}

@@ -134,12 +134,12 @@ class RequestDesk:
         connection = command.connection.to_spec()
         if isinstance(command, Discover):
             return self._discover(connection)
-        findings = self._preflight(connection, [part.to_spec() for part in command.tables])
+        findings = self._preflight(connection, command.role, [part.to_spec() for part in command.tables])
         return PreflightBody(findings=tuple(findings)).model_dump(mode="json")
 
-    def _preflight(self, connection: ConnectionSpec, tables: Sequence[TableSpec]) -> list[FindingPart]:
+    def _preflight(self, connection: ConnectionSpec, role: str, tables: Sequence[TableSpec]) -> list[FindingPart]:
         try:
-            if connection.kind == "duckdb":
+            if role == "target":
                 return self._preflight_target(connection, tables)
             source = open_source(connection)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ _MEMORY_EVERY = 2
 """Looks at memory are fewer: the kernel walks all pages of a process to tell it, some milliseconds for ours."""
 
 _APPLY = ("logical replication apply worker", "logical replication parallel apply worker")
+
+_CLIENT = re.compile(r"\(\d+\) ")
 
 Member = tuple[str, psutil.Process]
 
@@ -47,6 +50,11 @@ def native_role(command: Sequence[str]) -> str:
     """The part a process of the subscribing PostgreSQL plays, by its title."""
     title = " ".join(command)
     return "apply" if any(name in title for name in _APPLY) else BACKGROUND
+
+
+def target_role(command: Sequence[str]) -> str:
+    """The part a process of a PostgreSQL that is the target plays, by its title: a client's session names the client's port."""
+    return "target sessions" if _CLIENT.search(" ".join(command)) else BACKGROUND
 
 
 def family(pid: int, role: Callable[[Sequence[str]], str]) -> list[Member]:

@@ -9,6 +9,7 @@ from typing import Any
 from server.bench import svg
 from server.bench.catalogue import WORKLOADS
 from server.bench.report_tables import Document, Row, by_mode, of_processes, of_scaling, of_techniques
+from server.bench.results import label
 from server.bench.sides import NATIVE, PENSTOCK
 from server.bench.suite import late
 from server.bench.workload import Mode
@@ -31,13 +32,13 @@ def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> s
     parts = ["# Benchmark", "", *_machine(documents), *_load(documents), ""]
     parts += _failures(documents)
     measured = [document for document in documents if "failed" not in document]
-    for title, chosen, rows in (
+    for heading, chosen, rows in (
         *by_mode(measured),
         *of_techniques(measured),
         *of_scaling(measured),
         *of_processes(measured),
     ):
-        parts += [f"## {title}", "", *_lines(rows), "", *_notes(chosen)]
+        parts += [f"## {heading}", "", *_lines(rows), "", *_notes(chosen)]
     for file in plot_files:
         parts += [f"![{file.removesuffix('.svg')}]({file})", ""]
     return "\n".join(parts).rstrip() + "\n"
@@ -50,18 +51,18 @@ def plots(documents: Sequence[Document]) -> dict[str, str]:
 
 def _plots(documents: Sequence[Document]) -> Iterator[tuple[str, str]]:
     drained = [document for document in documents if document["mode"] == Mode.BACKLOG.value]
-    ratios = [(d["workload"], d["summary"]["ratio"]["median"]) for d in drained if "ratio" in d["summary"]]
+    ratios = [(label(d), d["summary"]["ratio"]["median"]) for d in drained if "ratio" in d["summary"]]
     if ratios:
-        title = "Draining a backlog: how many times PostgreSQL's own logical replication"
+        heading = "Draining a backlog: how many times PostgreSQL's own logical replication"
         note = f"row changes a second until the last one can be read; {_MEASURED}"
-        yield "ratios.svg", svg.bars(title, note, ratios, rule=1.0, unit="×")
-    costs = [(d["workload"], _by_side(d, "cpu_s_per_million_rows_total")) for d in drained]
+        yield "ratios.svg", svg.bars(heading, note, ratios, rule=1.0, unit="×")
+    costs = [(label(d), _by_side(d, "cpu_s_per_million_rows_total")) for d in drained]
     if any(len(sides) > 1 for _, sides in costs):
-        title = "CPU seconds for a million row changes"
+        heading = "CPU seconds for a million row changes"
         note = f"the source's sender and all that receive and apply; {_MEASURED}"
-        yield "cpu.svg", svg.pairs(title, note, costs, unit="s")
+        yield "cpu.svg", svg.pairs(heading, note, costs, unit="s")
     waits = [
-        (f"{d['workload']} {key}", {name: d["summary"][name]["waits"][f"{key}_ms"] for name in d["sides"]})
+        (f"{label(d)} {key}", {name: d["summary"][name]["waits"][f"{key}_ms"] for name in d["sides"]})
         for d in documents
         if d["mode"] == Mode.SUSTAINED.value
         for key in ("p50", "p95", "p99")
@@ -73,13 +74,13 @@ def _plots(documents: Sequence[Document]) -> Iterator[tuple[str, str]]:
         if document["mode"] in {Mode.LIVE.value, Mode.OPEN.value} and document["rounds"]:
             sides = document["rounds"][-1]["sides"]
             curves = [(name, [(at, mb) for at, mb in side["memory_mb"]]) for name, side in sides.items()]
-            title, note = f"{document['workload']}: memory", "sum of the proportional set sizes of all processes"
-            yield f"{document['workload']}-memory.svg", svg.lines(title, note, curves, unit="MB")
+            heading, note = f"{label(document)}: memory", "sum of the proportional set sizes of all processes"
+            yield f"{label(document).replace(' ', '-')}-memory.svg", svg.lines(heading, note, curves, unit="MB")
         if document["mode"] == Mode.TECHNIQUES.value:
             points = [(_technique(one), one["rows_per_s"]) for one in document["techniques"]]
-            title = "The same changes brought into DuckDB in different ways"
+            heading = "The same changes brought into DuckDB in different ways"
             note = "row changes a second on a scale of powers of ten; in brackets: source transactions in a commit"
-            yield "techniques.svg", svg.powers(title, note, points)
+            yield "techniques.svg", svg.powers(heading, note, points)
 
 
 def _technique(one: Document) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from server.bench.processes import SENDER
+from server.bench.results import label
 from server.bench.sides import NATIVE, PENSTOCK
 from server.bench.workload import Mode
 
@@ -17,7 +18,10 @@ Cell = Callable[[Document], Any]
 Columns = Sequence[tuple[str, Cell]]
 
 _NAMES = {PENSTOCK: "Penstock", NATIVE: "PostgreSQL"}
-_ROLES = ("walsender", "log reader", "intake", "engine", "jvm", "spark workers", "server", "other")
+_ROLES = (
+    *("walsender", "log reader", "intake", "engine", "jvm", "spark workers", "server", "other"),
+    *("target sessions", "background"),
+)
 _NATIVE_ROLES = ("walsender", "apply", "receiver", "background")
 _CPU, _MEMORY, _WRITTEN = "CPU seconds for a million row changes", "peak memory, MB", "written in a round, MB"
 
@@ -128,11 +132,11 @@ def _cpu_ratio(document: Document) -> float | None:
 
 
 def _workload(document: Document) -> str:
-    return str(document["workload"])
+    return label(document)
 
 
 def _run(document: Document) -> str:
-    return f"{document['workload']}, {document['mode']}"
+    return f"{label(document)}, {document['mode']}"
 
 
 def _first_side(key: str) -> Cell:

@@ -1,4 +1,4 @@
-"""What follows the source: Penstock into DuckDB, and PostgreSQL's own logical replication into a second cluster."""
+"""What follows the source: Penstock into a target, and PostgreSQL's own logical replication into a second cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from server.bench.arrivals import Arrivals
 from server.bench.errors import BenchError
-from server.bench.processes import Member, family, native_role, our_role
+from server.bench.processes import Member, family, native_role, our_role, target_role
 from server.bench.workload import DATABASE, Connection, Table
 from server.cli.client import Api, Document, NoServerError, ProblemError
 from server.cli.data_commands import run_verification, verified_equal
@@ -92,8 +92,10 @@ class PenstockSide:
     name = PENSTOCK
     slot = f"slot_name <> '{SLOT}'"
 
-    def __init__(self, source: EmbeddedPostgres) -> None:
+    def __init__(self, source: EmbeddedPostgres, target: EmbeddedPostgres | None = None) -> None:
+        """`target`: a cluster of this side's own; a DuckDB file where there is none."""
         self._source = source
+        self._target = target
         self.home = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
         self.deaths: list[ChildDied] = []
         options = UpOptions(self.home, port=free_port(), logs=self.home / "logs")
@@ -104,10 +106,13 @@ class PenstockSide:
     def start(self, tables: Sequence[Table]) -> None:
         self._running.start()
         until(self._ready, 120, "an engine connected")
-        source = {"host": self._source.host, "port": self._source.port, "database": DATABASE}
-        source |= {"user": self._source.user, "sslmode": "disable"}
-        self.api.put("/connections/source", {"kind": "postgres", "settings": source})
-        self.api.put("/connections/target", {"kind": "duckdb", "settings": {"path": str(self.home / "copy.duckdb")}})
+        self.api.put("/connections/source", connection_to(self._source))
+        target: Document = {"kind": "duckdb", "settings": {"path": str(self.home / "copy.duckdb")}}
+        if self._target is not None:
+            self._target.start()
+            self._target.execute(f"CREATE DATABASE {DATABASE}")
+            target = connection_to(self._target)
+        self.api.put("/connections/target", target)
         body: Document = {"source": "source", "target": "target", "desired_state": "running"}
         body["tables"] = [declared(table) for table in tables]
         self.api.put(_PATH, body)
@@ -131,7 +136,8 @@ class PenstockSide:
 
     def members(self) -> list[Member]:
         pids = (self._running.supervisor.pid(name) for name in ("server", "engine"))
-        return [member for pid in pids if pid is not None for member in family(pid, our_role)]
+        ours = [member for pid in pids if pid is not None for member in family(pid, our_role)]
+        return ours if self._target is None else [*ours, *family(self._target.pid, target_role)]
 
     def verify(self) -> bool:
         """Whether source and target are equal, row by row at one cut."""
@@ -161,6 +167,8 @@ class PenstockSide:
         self._running.stop()
         self.api.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._target is not None:
+            self._target.destroy()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _answered(self, position: str) -> float:
@@ -189,6 +197,12 @@ class PenstockSide:
         if "parked" in states:
             raise BenchError("a table is parked")
         return len(states) == count and set(states) == {"live"}
+
+
+def connection_to(cluster: EmbeddedPostgres) -> Document:
+    """The suite's database in a cluster as a connection."""
+    settings = {"host": cluster.host, "port": cluster.port, "database": DATABASE, "user": cluster.user}
+    return {"kind": "postgres", "settings": {**settings, "sslmode": "disable"}}
 
 
 def declared(table: Table) -> Document:

@@ -80,7 +80,7 @@ class Stage:
         self._say = say
         settings = {**CLUSTER_SETTINGS, **workload.source_settings}
         self.source = EmbeddedPostgres(server_folder("penstock-bench-pg-"), durable=True, settings=settings)
-        self.sides: dict[str, Side] = {name: (side_of or _side)(name, self.source) for name in names}
+        self.sides: dict[str, Side] = {name: (side_of or sides_into("duckdb"))(name, self.source) for name in names}
         self._held: list[Held] = []
         self._marked = 0
         self._clients = 0
@@ -229,8 +229,18 @@ class Stage:
         self.source.destroy()
 
 
-def _side(name: str, source: EmbeddedPostgres) -> Side:
-    return PenstockSide(source) if name == PENSTOCK else NativeSide(source, CLUSTER_SETTINGS)
+def sides_into(target: str) -> SideOf:
+    """Makes sides; ours fills a target of this kind, a cluster with the settings of the native side's where it is `postgres`."""
+
+    def side(name: str, source: EmbeddedPostgres) -> Side:
+        if name == NATIVE:
+            return NativeSide(source, CLUSTER_SETTINGS)
+        if target == "duckdb":
+            return PenstockSide(source)
+        cluster = EmbeddedPostgres(server_folder("penstock-bench-pg-"), durable=True, settings=CLUSTER_SETTINGS)
+        return PenstockSide(source, cluster)
+
+    return side
 
 
 def seen(future: Future[float]) -> float:

@@ -12,7 +12,7 @@ from server.bench import backlog, capture, open_transactions, scaling, steady, t
 from server.bench.errors import BenchError
 from server.bench.facts import machine
 from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS
-from server.bench.stage import Stage
+from server.bench.stage import Stage, sides_into
 from server.bench.workload import Mode, Size, Workload
 from server.cli.client import NoServerError, ProblemError
 from server.cli.running import StartError
@@ -34,6 +34,7 @@ class Order:
 
     mode: Mode | None = None
     against: bool = False
+    target: str = "duckdb"
     quick: bool = False
     verify: bool = True
     amount: int | None = None
@@ -81,6 +82,7 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
         "quick": order.quick,
         "size": _size(workload, mode, size, order),
         "sides": names,
+        "target": order.target,
         "limits_ms": dict(workload.limits_ms),
     }
     if mode is Mode.TECHNIQUES:
@@ -103,6 +105,7 @@ def failure(workload: Workload, order: Order, text: str, clock: Clock | None = N
         **_head(workload, order.mode_of(workload), (clock or SystemClock()).now()),
         "failed": text,
         "sides": [],
+        "target": order.target,
         "rounds": [],
         "summary": {},
     }
@@ -136,7 +139,7 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
 def _backlog(
     workload: Workload, size: Size, order: Order, names: Sequence[str], say: Callable[[str], None]
 ) -> Document:
-    with Stage(workload, size.scale, names, say, rest_s=order.rest_s) as stage:
+    with Stage(workload, size.scale, names, say, side_of=sides_into(order.target), rest_s=order.rest_s) as stage:
         settings = _settings(stage)
         rounds = backlog.rounds(stage, size.amount, size.rounds, say)
         return {"clusters": settings, "rounds": rounds, "checks": _checks(stage, order, say)}
@@ -164,7 +167,7 @@ def _apart(
     settings: Document = {}
     checks: Document = {}
     for name in names:
-        with Stage(workload, size.scale, [name], say, rest_s=order.rest_s) as stage:
+        with Stage(workload, size.scale, [name], say, side_of=sides_into(order.target), rest_s=order.rest_s) as stage:
             settings = settings or _settings(stage)
             if mode is Mode.LIVE:
                 watching.warm_up(stage, size.amount)

@@ -35,6 +35,13 @@ class Against(StrEnum):
     NATIVE = "native"
 
 
+class TargetName(StrEnum):
+    """What our side fills."""
+
+    DUCKDB = "duckdb"
+    POSTGRES = "postgres"
+
+
 class ModeName(StrEnum):
     """What is measured."""
 
@@ -71,6 +78,7 @@ def list_workloads(as_json: AsJson = False) -> None:
 def run(
     workload: Annotated[str, typer.Argument(help="A name of 'bench list', or 'all'.")],
     against: Annotated[Against | None, typer.Option("--against", help="Measure this too, and the ratio.")] = None,
+    target: Annotated[TargetName, typer.Option("--target", help="What our side fills.")] = TargetName.DUCKDB,
     mode: Annotated[ModeName | None, typer.Option("--mode", help="Else the first one that the workload has.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes and one round.")] = False,
     amount: Annotated[
@@ -94,6 +102,7 @@ def run(
     order = Order(
         mode=_mode(mode),
         against=against is not None,
+        target=target.value,
         quick=quick,
         verify=verify,
         amount=amount,

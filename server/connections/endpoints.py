@@ -21,7 +21,7 @@ from server.connections.schemas import (
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, database_of
 from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
-from server.errors import Conflict, NotFound, NotSupportedYet, PreconditionFailed, responses
+from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, set_etag
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
@@ -114,12 +114,17 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
     operation_id="connections_check",
     summary="Check a connection",
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, NotSupportedYet, SecretsUnreadable, EngineUnavailable, EngineTimeout),
+    responses=responses(NotFound, InvalidRequest, NotSupportedYet, SecretsUnreadable, EngineUnavailable, EngineTimeout),
 )
 async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
     """The engine connects and looks for what would keep a subscription from working. It only reads."""
     connection = await run_in_threadpool(_opened, request, box, name)
-    payload = {"connection": connection, "tables": preflight_parts(body.tables if body else [])}
+    body = body or CheckRequest()
+    kind = KINDS[connection["kind"]]
+    role = body.role or ("source" if kind.source else "target")
+    if not getattr(kind, role):
+        raise InvalidRequest.at("/role", f"'{name}' is of the kind {kind.name}, which cannot be a {role}.")
+    payload = {"connection": connection, "role": role, "tables": preflight_parts(body.tables)}
     answer = await _ask(request, "preflight", payload)
     findings = [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
     return ChecksView(ok=all(finding.severity != "error" for finding in findings), findings=findings)

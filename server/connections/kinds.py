@@ -64,7 +64,14 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("postgres", PostgresSettings, frozenset({"password"}), source=True, target=False),
+        Kind(
+            "postgres",
+            PostgresSettings,
+            frozenset({"password"}),
+            source=True,
+            target=True,
+            own_schemas=frozenset({"penstock", "information_schema", "pg_catalog", "pg_toast"}),
+        ),
         Kind(
             "duckdb",
             DuckDbSettings,

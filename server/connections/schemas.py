@@ -88,6 +88,10 @@ class CheckRequest(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"tables": [{"schema": "public", "name": "orders"}]}]}
     )
 
+    role: Literal["source", "target"] | None = Field(
+        default=None,
+        description="What the connection is to be used as; a source, where its kind can be one, if not given.",
+    )
     tables: list[TableBody] = Field(default_factory=list, max_length=10_000)
 
 

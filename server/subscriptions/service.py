@@ -173,6 +173,10 @@ def _endpoints(session: ReadSession, source: str, target: str) -> tuple[Connecti
             fitting = ", ".join(kind.name for kind in KINDS.values() if getattr(kind, place))
             detail = f"'{name}' is of the kind {row.kind}, which cannot be a {place}; these can: {fitting}."
             errors.append(FieldError(pointer=f"/{place}", detail=detail))
+    if not errors and source == target:
+        errors.append(
+            FieldError(pointer="/target", detail=f"'{target}' is the source already; a copy needs another place.")
+        )
     if errors or rows[0] is None or rows[1] is None:
         raise InvalidRequest(
             " ".join(error.detail for error in errors),

@@ -116,9 +116,15 @@ def partials(schema: TableSchema, rows: Sequence[tuple[Row, Row, frozenset[int]]
 
 
 def changes(
-    table: TableId, *, delete: Any = None, insert: Any = None, partial: Any = None, truncated: bool = False
+    table: TableId,
+    *,
+    delete: Any = None,
+    insert: Any = None,
+    partial: Any = None,
+    truncated: bool = False,
+    paired: int = 0,
 ) -> TableChanges:
-    return TableChanges(table, truncated, delete, insert, partial)
+    return TableChanges(table, truncated, delete, insert, partial, paired=paired)
 
 
 class Pipeline:

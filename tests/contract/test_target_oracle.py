@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.apply.duckdb import DuckDbTarget
 from engine.model.batch import TableChanges
 from engine.model.identity import TableId, TableName
 from engine.model.schema import KeyMode, TableSchema
-from engine.model.target import Target
 from tests.contract.target_material import (
     SUBSCRIPTION,
     Pipeline,
@@ -27,8 +24,9 @@ from tests.contract.target_material import (
     partials,
     structure,
 )
+from tests.contract.targets import KINDS, target_opener
 
-TARGETS: dict[str, Callable[[Path], Target]] = {"duckdb": lambda folder: DuckDbTarget(folder / "mart.duckdb")}
+pytestmark = pytest.mark.pg
 K, B = TableId("t1"), TableId("t2")
 keyed = structure(TableName("public", "k"), {"id": "int4", "a": "text", "b": "float8"}, ["id"])
 bag = structure(TableName("public", "b"), {"a": "text", "b": "float8"}, mode=KeyMode.BAG)
@@ -42,12 +40,13 @@ batches = st.lists(
 )
 
 
-@pytest.fixture(scope="module", params=sorted(TARGETS))
+@pytest.fixture(scope="module", params=KINDS)
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """One target for all histories; each begins by loading its table anew, empty."""
-    made = Pipeline(TARGETS[request.param](tmp_path_factory.mktemp("target"))).claim()
-    yield made
-    made.target.close()
+    with target_opener(str(request.param), request, tmp_path_factory.mktemp("target")) as opened:
+        made = Pipeline(opened()).claim()
+        yield made
+        made.target.close()
 
 
 def net(model: dict[int, Row], batch: Any) -> tuple[list[TableChanges], dict[int, Row]]:

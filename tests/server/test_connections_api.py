@@ -170,6 +170,22 @@ def test_made_up_page_tokens_are_refused(client: TestClient, token: str) -> None
     assert (answer.status_code, answer.json()["code"]) == (422, "page_token_invalid")
 
 
+def test_checks_are_for_the_place_that_a_connection_is_to_take(
+    client: TestClient, engine: PlayedEngine, connections: None
+) -> None:
+    engine.answers["preflight"] = {"findings": []}
+    for name, body, role in (
+        ("shop", {}, "source"),
+        ("shop", {"role": "target"}, "target"),
+        ("mart", {}, "target"),
+        ("mart", {"role": "target"}, "target"),
+    ):
+        assert client.post(f"{URL}/{name}/checks", json=body).status_code == 200
+        assert engine.asked[-1][1]["role"] == role
+    answer = client.post(f"{URL}/mart/checks", json={"role": "source"})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/role")
+
+
 def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEngine, connections: None) -> None:
     finding = {"severity": "error", "code": "source_wal_level", "what": "wal_level is replica.", "remedy": "Set it."}
     engine.answers["preflight"] = {"findings": [finding]}

@@ -15,11 +15,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from engine.apply.bookkeeping import Position
 from engine.apply.duckdb.changes import Place, apply_changes
 from engine.apply.duckdb.database import Database, roll_back
 from engine.apply.duckdb.errors import is_broken
 from engine.apply.duckdb.identifiers import folded, qualified
-from engine.apply.duckdb.records import Position, Records
+from engine.apply.duckdb.records import DuckDbRecords
 from engine.apply.duckdb.staging import StagingConnection
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
@@ -136,7 +137,7 @@ class AheadTransaction:
                 raise _changed(table.table)
         for table in batch.tables:
             self._insert(table)
-        records = Records(self._connection, self.database.catalog)
+        records = DuckDbRecords(self._connection, self.database.catalog)
         records.add_position(batch.subscription, replace(position, batch=batch.batch, end=batch.end))
 
     def _place(self, table: TableCommit) -> Place:
@@ -148,7 +149,7 @@ class AheadTransaction:
         return Place(table.table, qualified(self.database.catalog, standing.target), table.schema)
 
     def _look(self, table: TableId, connection: StagingConnection) -> _Standing:
-        found = Records(connection, self.database.catalog).reservations(self.subscription, [table])
+        found = DuckDbRecords(connection, self.database.catalog).reservations(self.subscription, [table])
         if not found or found[0].schema is None or not found[0].ready or found[0].removed or found[0].parked:
             raise _changed(table)
         target = found[0].target

@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.apply.arrow_rows import joined, refuse_faults, require_form
 from engine.apply.duckdb.identifiers import folded, quoted
 from engine.apply.duckdb.staging import StagingConnection
-from engine.apply.duckdb.types import equal_means_identical, fits, staged_as
-from engine.model.batch import StagedRows, TableChanges
+from engine.apply.duckdb.types import equal_means_identical, staged_as
+from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import KeyMode, TableSchema
@@ -49,7 +50,7 @@ def apply_changes(connection: StagingConnection, place: Place, changes: Sequence
 
     Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
     """
-    _refuse_faults(place, changes)
+    refuse_faults(place.table, changes)
     pieces = sorted({c.piece for c in changes})
     return sum(_apply_piece(connection, place, [c for c in changes if c.piece == piece]) for piece in pieces)
 
@@ -57,9 +58,9 @@ def apply_changes(connection: StagingConnection, place: Place, changes: Sequence
 def _apply_piece(connection: StagingConnection, place: Place, changes: Sequence[TableChanges]) -> int:
     """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
     they are from."""
-    partials = _joined([c.partials for c in changes])
-    deletes = _joined([c.deletes for c in changes])
-    inserts = _joined([c.inserts for c in changes])
+    partials = joined([c.partials for c in changes])
+    deletes = joined([c.deletes for c in changes])
+    inserts = joined([c.inserts for c in changes])
     touched = 0
     if partials is not None:
         _complete(connection, place, partials)
@@ -101,7 +102,7 @@ def check_key(connection: StagingConnection, place: Place) -> None:
 def insert_rows(connection: StagingConnection, place: Place, rows: Any) -> int:
     """Insert staged rows with columns c0 … cn; returns their number."""
     names = [f"c{i}" for i in range(len(place.columns))]
-    _require_form(place, rows, names, place.values)
+    require_form(place.table, rows, names, place.values)
     staged = ", ".join(staged_as(f"s.{name}", value) for name, value in zip(names, place.values, strict=True))
     with connection.staged(rows) as source:
         sql = f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) SELECT {staged} FROM {source} AS s"
@@ -122,7 +123,7 @@ def _complete(connection: StagingConnection, place: Place, partials: Any) -> Non
     """Make the temporary table of rows whose unset columns hold what the existing row holds."""
     columns = [f"c{i}" for i in range(len(place.columns))]
     keys = [f"k{j}" for j in range(len(place.key))]
-    _require_form(place, partials, columns + keys, place.values + [place.values[i] for i in place.key])
+    require_form(place.table, partials, columns + keys, place.values + [place.values[i] for i in place.key])
     present = set(partials.schema.names)
     parts = []
     for i, (name, value) in enumerate(zip(place.columns, place.values, strict=True)):
@@ -145,7 +146,7 @@ def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
     keys = [f"k{j}" for j in range(len(place.key))]
-    _require_form(place, deletes, keys, [place.values[i] for i in place.key])
+    require_form(place.table, deletes, keys, [place.values[i] for i in place.key])
     with connection.staged(deletes) as source:
         sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {_on_key(place)}"
         found = int(connection.execute(sql).fetchall()[0][0])
@@ -157,7 +158,7 @@ def _delete(connection: StagingConnection, place: Place, deletes: Any) -> int:
 def _delete_copies(connection: StagingConnection, place: Place, deletes: Any) -> int:
     """Delete n of the rows that are identical to each image; which of them makes no difference."""
     columns = [f"c{i}" for i in range(len(place.columns))]
-    _require_form(place, deletes, columns, place.values)
+    require_form(place.table, deletes, columns, place.values)
     wanted = int(pa.compute.sum(deletes["n"]).as_py() or 0)
     hidden = next((c.name for c in place.schema.columns if folded(c.name) == "rowid"), None)
     if hidden is not None:  # a column of this name hides DuckDB's row number
@@ -185,41 +186,6 @@ def _on_key(place: Place) -> str:
     return " AND ".join(
         f"t.{place.columns[i]} = {staged_as(f's.k{j}', place.values[i])}" for j, i in enumerate(place.key)
     )
-
-
-def _joined(tables: Sequence[Any | None]) -> Any | None:
-    """All buckets' rows as one table, without copying them; None where there are none. Missing `u` columns become NULL."""
-    filled = [rows for table in tables if table is not None and (rows := _rows(table)).num_rows > 0]
-    if not filled:
-        return None
-    return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
-
-
-def _rows(table: Any) -> Any:
-    """Rows as they are, or mapped from the file that they lie in: its pages are held only for as long as the rows are."""
-    if not isinstance(table, StagedRows):
-        return table
-    try:
-        with pa.memory_map(table.path, "r") as file:
-            file.seek(table.offset)
-            return pa.ipc.open_stream(file.read_buffer(table.size)).read_all()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise EngineFault(FaultKind.SPARK_FAILED, table.path, "a staged result cannot be read") from error
-
-
-def _refuse_faults(place: Place, changes: Sequence[TableChanges]) -> None:
-    for bucket in changes:
-        if bucket.fault is not None:
-            raise EngineFault(FaultKind(bucket.fault.code), place.table, bucket.fault.detail)
-
-
-def _require_form(place: Place, rows: Any, names: Sequence[str], values: Sequence[ValueType]) -> None:
-    """Staged columns must have exactly the form of their type, or DuckDB would convert them in silence."""
-    for name, value in zip(names, values, strict=True):
-        at = rows.schema.get_field_index(name)
-        if at < 0 or not fits(rows.schema.field(at).type, value):
-            found = "is missing" if at < 0 else f"is staged as {rows.schema.field(at).type}"
-            raise EngineFault(FaultKind.INTERNAL, place.table, f"column {name} {found}, where {value.kind} is expected")
 
 
 def _anomaly(place: Place, detail: str) -> EngineFault:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.model.identity import TableId, TableName
+from engine.model.identity import TableName
 
-OWN_SCHEMA = "penstock"
-"""Schema of the target file that holds the progress record."""
-HIDDEN_PREFIX = "__penstock_copy_"
 _UPPER_TO_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
@@ -40,8 +37,3 @@ def same_to_duckdb(names: Iterable[str]) -> tuple[str, str] | None:
 def qualified(catalog: str, table: TableName) -> str:
     """The table with its catalog: a schema may be named like the file, and then two parts would be ambiguous."""
     return f"{quoted(catalog)}.{quoted(table.schema)}.{quoted(table.name)}"
-
-
-def hidden_name(table: TableId, target: TableName) -> TableName:
-    """Where a copy of the table is loaded until it takes the table's place."""
-    return TableName(target.schema, HIDDEN_PREFIX + table)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.apply.duckdb.identifiers import OWN_SCHEMA, folded
+from engine.apply.bookkeeping import OWN_SCHEMA
+from engine.apply.duckdb.identifiers import folded
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 

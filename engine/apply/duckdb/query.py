@@ -13,7 +13,7 @@ import pyarrow as pa
 from engine.apply.duckdb.database import roll_back
 from engine.apply.duckdb.errors import is_broken, is_out_of_memory
 from engine.apply.duckdb.query_guard import refusal
-from engine.apply.duckdb.records import Records
+from engine.apply.duckdb.records import DuckDbRecords
 from engine.model.identity import SubscriptionName
 from engine.model.target import QueryAnswer, QueryRefused
 
@@ -78,7 +78,7 @@ def run_query(
             statement = _single_read(connection, sql)
             _set_search_path(connection)
             connection.execute("BEGIN TRANSACTION READ ONLY")
-            position = Records(connection, catalog).position(subscription)
+            position = DuckDbRecords(connection, catalog).position(subscription)
             if position is None:
                 raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
             rows, truncated = _read(connection, statement, max_rows, max_bytes)

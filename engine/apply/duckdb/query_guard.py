@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.apply.duckdb.identifiers import HIDDEN_PREFIX
+from engine.apply.bookkeeping import HIDDEN_PREFIX
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE", "STATEMENT_NODE"})
 

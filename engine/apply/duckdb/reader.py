@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
+from engine.apply.arrow_rows import in_chunks
 from engine.apply.duckdb.changes import Place, identical, insert_rows
 from engine.apply.duckdb.identifiers import qualified, quoted
 from engine.apply.duckdb.staging import StagingConnection
@@ -18,8 +17,6 @@ from engine.model.target import TableRecord
 from engine.model.values import value_type
 
 _SOURCE = "__penstock_source"
-_ROWS_AT_ONCE = 65_536
-_BYTES_AT_ONCE = 64 * 1024 * 1024
 _KEY_LENGTH = 200
 """Characters that are shown of each column where a row has no key."""
 
@@ -67,7 +64,7 @@ class DuckDbReader:
         place = _Staging(record)
         total = 0
         connection = StagingConnection(self._connection)
-        for table in _in_chunks(source):
+        for table in in_chunks(source):
             total += insert_rows(connection, place, table)
         return total if schema.columns else 0
 
@@ -139,18 +136,3 @@ class _Sides:
             f" UNION ALL SELECT -1, {grouped} FROM ({self._target_rows()}))"
             f" GROUP BY {names} HAVING sum(side) <> 0 ORDER BY {names} LIMIT {limit}"
         )
-
-
-def _in_chunks(batches: Iterable[Any]) -> Iterator[Any]:
-    """Small record batches put together, so that each insert is worth its cost."""
-    waiting: list[Any] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows, size = [], 0, 0
-    if rows:
-        yield pa.Table.from_batches(waiting)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from engine.apply.duckdb.identifiers import OWN_SCHEMA, quoted
-from engine.apply.duckdb.structure_text import from_text, to_text
+from engine.apply.bookkeeping import OWN_SCHEMA, CopyRecord, Position, Reservation
+from engine.apply.duckdb.identifiers import quoted
+from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.schema import TableSchema
-from engine.model.target import TableRecord, TargetProgress
+from engine.model.target import TableRecord
 
 LAYOUT = 3
 """Version of the tables below; raised when they change, or what their rows mean."""
@@ -31,46 +30,8 @@ _DDL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The row of `penstock.progress`."""
-
-    epoch: Epoch
-    batch: BatchId
-    end: Lsn
-    system_id: str
-    timeline: int
-    slot: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A row of `penstock.tables`: a name on the target, with a structure once a copy has begun.
-
-    `removed`: no longer replicated; the table was left behind for its readers, and may be taken up again.
-    """
-
-    table: TableId
-    target: TableName
-    schema: TableSchema | None
-    ready: bool
-    applied: Lsn
-    parked: str | None
-    removed: bool
-    mark: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class CopyRecord:
-    """A row of `penstock.copies`: a hidden table that is being loaded."""
-
-    table: TableId
-    place: TableName
-    schema: TableSchema
-
-
-class Records:
-    """Reads and writes the progress record over one connection."""
+class DuckDbRecords:
+    """Implements Records over one connection."""
 
     def __init__(self, connection: Any, catalog: str, *, crowded: bool = False) -> None:
         """`crowded`: another transaction stays open meanwhile, for which DuckDB keeps a chain of every version of an updated row.
@@ -247,18 +208,6 @@ class Records:
 
     def delete_copy(self, table: TableId) -> None:
         self._connection.execute(f"DELETE FROM {self._own}.copies WHERE table_id = ?", [table])
-
-
-def progress_of(position: Position, reservations: Sequence[Reservation]) -> TargetProgress:
-    """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
-    tables = {
-        r.table: TableRecord(r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark)
-        for r in reservations
-        if r.schema is not None and not r.removed
-    }
-    return TargetProgress(
-        position.epoch, position.batch, position.end, position.system_id, position.timeline, position.slot, tables
-    )
 
 
 def _values(subscription: SubscriptionName, position: Position) -> list[object]:

@@ -1,49 +1,20 @@
-"""From one structure of a table to the next: which columns come and go, and what cannot be followed. Pure."""
+"""A table's structure in DuckDB's words: how it is made, and how columns come and go. Pure."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from engine.apply.duckdb.fill import OutsideDomain, fill_expression
 from engine.apply.duckdb.identifiers import folded, literal, quoted, same_to_duckdb
 from engine.apply.duckdb.types import duckdb_type
+from engine.apply.evolution import Evolution, require_columns
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.values import Kind, value_type
 
 
-@dataclass(frozen=True, slots=True)
-class Evolution:
-    """Columns to drop and to add, by the source's attribute numbers."""
-
-    dropped: tuple[Column, ...]
-    added: tuple[Column, ...]
-
-
-def evolution(table: TableId, old: TableSchema, new: TableSchema) -> Evolution:
-    """What leads from `old` to `new`.
-
-    Raises:
-        EngineFault: TABLE_STRUCTURE_CHANGED where more than added and dropped columns differs.
-    """
-    before = {column.attnum: column for column in old.columns}
-    after = {column.attnum: column for column in new.columns}
-    for attnum in before.keys() & after.keys():
-        _require_same(table, before[attnum], after[attnum])
-    if old.key != new.key or old.mode != new.mode:
-        raise _changed(table, "the key that identifies its rows is another one")
-    check_columns(table, new)
-    return Evolution(
-        tuple(column for number, column in before.items() if number not in after),
-        tuple(column for number, column in after.items() if number not in before),
-    )
-
-
 def check_columns(table: TableId, schema: TableSchema) -> None:
     """Refuse structures that DuckDB cannot hold: no column at all, or columns whose names it takes for the same."""
-    if not schema.columns:
-        raise _changed(table, "it has no columns, and a DuckDB table needs one")
+    require_columns(table, schema)
     twins = same_to_duckdb(column.name for column in schema.columns)
     if twins is not None:
         detail = (
@@ -100,21 +71,3 @@ def _remark(place: str, column: Column) -> str:
 
 def _type_words(source: SourceType) -> str:
     return f"{_type_words(source.element)}[]" if source.element is not None else source.name
-
-
-def _require_same(table: TableId, old: Column, new: Column) -> None:
-    if old.name != new.name:
-        raise _changed(table, f"column {old.name!r} is now named {new.name!r}")
-    if _identity(old.type) != _identity(new.type):
-        raise _changed(table, f"column {old.name!r} has another type")
-    if old.map_as != new.map_as:
-        raise _changed(table, f"column {old.name!r} is mapped in another way")
-
-
-def _identity(source: SourceType) -> tuple[object, ...]:
-    element = _identity(source.element) if source.element is not None else None
-    return source.name, source.modifier, source.category, element
-
-
-def _changed(table: TableId, detail: str) -> EngineFault:
-    return EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, table, detail)

@@ -10,12 +10,22 @@ from typing import Any
 
 import duckdb
 
+from engine.apply.batch_writer import BatchWriter
+from engine.apply.bookkeeping import (
+    CopyRecord,
+    Position,
+    hidden_name,
+    mark_of,
+    progress_of,
+    refuse_claim,
+    refuse_rebase,
+    stands,
+)
 from engine.apply.duckdb.ahead import AheadTransaction
 from engine.apply.duckdb.changes import Place, insert_rows
-from engine.apply.duckdb.commit import BatchWriter
 from engine.apply.duckdb.database import Database, roll_back, transaction
 from engine.apply.duckdb.errors import fault_of, is_broken
-from engine.apply.duckdb.identifiers import hidden_name, qualified, quoted
+from engine.apply.duckdb.identifiers import qualified, quoted
 from engine.apply.duckdb.preflight import (
     fault_finding,
     folded_name,
@@ -27,9 +37,10 @@ from engine.apply.duckdb.preflight import (
 )
 from engine.apply.duckdb.query import run_query
 from engine.apply.duckdb.reader import DuckDbReader
-from engine.apply.duckdb.records import CopyRecord, Position, Records, progress_of
+from engine.apply.duckdb.records import DuckDbRecords
 from engine.apply.duckdb.settings import DuckDbSettings, settings_from
 from engine.apply.duckdb.structure import check_columns, create_statements
+from engine.apply.duckdb.tables import DuckDbTables
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
@@ -71,7 +82,7 @@ class DuckDbTarget:
 
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
         with self._reading() as (connection, catalog):
-            records = Records(connection, catalog)
+            records = DuckDbRecords(connection, catalog)
             position = records.position(subscription) if records.exist() else None
             return progress_of(position, records.reservations(subscription)) if position is not None else None
 
@@ -81,10 +92,10 @@ class DuckDbTarget:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them."""
         with self._writing() as (connection, database):
             self._end_ahead(subscription)
-            records = Records(connection, database.catalog)
+            records = DuckDbRecords(connection, database.catalog)
             records.create()
             before = records.position(subscription)
-            _refuse_claim(subscription, before, epoch, system_id)
+            refuse_claim(subscription, before, epoch, system_id)
             after = Position(
                 epoch,
                 before.batch if before is not None else BatchId(0),
@@ -106,11 +117,10 @@ class DuckDbTarget:
         """
         with self._writing() as (connection, database):
             self._end_ahead(subscription)
-            records = Records(connection, database.catalog)
+            records = DuckDbRecords(connection, database.catalog)
             records.create()
             before = records.position(subscription)
-            if before is not None and before.epoch > epoch:
-                raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+            refuse_rebase(subscription, before, epoch)
             batch = before.batch if before is not None else BatchId(0)
             records.write_position(subscription, Position(epoch, batch, start, system_id, timeline, slot))
             records.mark_unready(subscription)
@@ -120,7 +130,7 @@ class DuckDbTarget:
         """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""
         with self._writing() as (connection, database):
             self._end_ahead(subscription)
-            records = Records(connection, database.catalog)
+            records = DuckDbRecords(connection, database.catalog)
             if records.exist():
                 self._writer(database).drop_copies(records.copies(subscription))
                 records.forget(subscription)
@@ -131,7 +141,7 @@ class DuckDbTarget:
             detail = f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         with self._writing() as (connection, database):
-            records = Records(connection, database.catalog)
+            records = DuckDbRecords(connection, database.catalog)
             records.create()
             same = [r for r in records.reservations(None) if folded_name(r.target) == folded_name(target)]
             mine = {
@@ -153,7 +163,7 @@ class DuckDbTarget:
     ) -> None:
         check_columns(table, schema)
         with self._writing() as (connection, database):
-            records = Records(connection, database.catalog)
+            records = DuckDbRecords(connection, database.catalog)
             if not any(
                 r.table == table and folded_name(r.target) == folded_name(target)
                 for r in records.reservations(subscription, [table])
@@ -168,7 +178,7 @@ class DuckDbTarget:
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         with self._writing(table) as (connection, database):
-            copies = Records(connection, database.catalog).copies(None, table)
+            copies = DuckDbRecords(connection, database.catalog).copies(None, table)
             if not copies:
                 raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
             place = Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
@@ -176,7 +186,7 @@ class DuckDbTarget:
 
     def discard_copy(self, table: TableId) -> None:
         with self._writing(table) as (connection, database):
-            self._writer(database).drop_copies(Records(connection, database.catalog).copies(None, table))
+            self._writer(database).drop_copies(DuckDbRecords(connection, database.catalog).copies(None, table))
 
     def commit(self, batch: BatchCommit) -> None:
         """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
@@ -212,7 +222,7 @@ class DuckDbTarget:
         with self._reading() as (connection, catalog):
             connection.execute("BEGIN TRANSACTION")
             # DuckDB takes its snapshot at the first look at the file, not at BEGIN.
-            position = Records(connection, catalog).position(subscription)
+            position = DuckDbRecords(connection, catalog).position(subscription)
             if position is None:
                 raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
             yield DuckDbReader(connection, catalog, position.end)
@@ -277,7 +287,7 @@ class DuckDbTarget:
     def _fold(self, batch: BatchCommit) -> None:
         """Leave one row of the progress record behind a commit ahead. Where it fails, the next batch does it."""
         with suppress(EngineFault), self._writing() as (connection, database):
-            records = Records(connection, database.catalog)
+            records = DuckDbRecords(connection, database.catalog)
             position = records.position(batch.subscription)
             if position is not None:
                 records.write_position(batch.subscription, position)
@@ -309,12 +319,12 @@ class DuckDbTarget:
             return False
         database = self._open()
         try:
-            position = Records(database.writer, database.catalog).position(doubted.subscription)
+            position = DuckDbRecords(database.writer, database.catalog).position(doubted.subscription)
         except duckdb.Error as error:
             raise self._fault(error, database) from error
         self._in_doubt = None
-        stands = position is not None and (position.epoch, position.batch, position.end) == _mark(doubted)
-        return stands and doubted.subscription == batch.subscription and _mark(doubted) == _mark(batch)
+        same = doubted.subscription == batch.subscription and mark_of(doubted) == mark_of(batch)
+        return same and stands(position, doubted)
 
     @contextmanager
     def _writing(self, table: TableId | None = None) -> Iterator[tuple[Any, Database]]:
@@ -340,13 +350,16 @@ class DuckDbTarget:
     def _foreign_tables(self) -> set[tuple[str, str]]:
         """Folded names of tables and views in the file that are not ours."""
         with self._reading() as (connection, catalog):
-            records = Records(connection, catalog)
+            records = DuckDbRecords(connection, catalog)
             ours = {folded_name(r.target) for r in records.reservations(None)} if records.exist() else set()
             return {folded_name(name) for name in standing(connection)} - ours
 
     def _writer(self, database: Database) -> BatchWriter:
         crowded = self._ahead is not None and not self._ahead.over
-        return BatchWriter(database.writer, database.catalog, self.path, crowded=crowded)
+        return BatchWriter(
+            DuckDbRecords(database.writer, database.catalog, crowded=crowded),
+            DuckDbTables(database.writer, database.catalog, self.path),
+        )
 
     def _open(self) -> Database:
         with self._opening:
@@ -370,21 +383,6 @@ class DuckDbTarget:
     def _fault(self, error: duckdb.Error, database: Database, table: TableId | None = None) -> EngineFault:
         database.broken = database.broken or is_broken(error)
         return fault_of(error, self.path, table)
-
-
-def _refuse_claim(subscription: SubscriptionName, before: Position | None, epoch: Epoch, system_id: str) -> None:
-    if before is None:
-        return
-    if before.epoch > epoch:
-        detail = f"epoch {before.epoch} is recorded on the target, this engine has {epoch}"
-        raise EngineFault(FaultKind.EPOCH_LOST, subscription, detail)
-    if before.system_id != system_id:
-        detail = "the target holds progress of another database cluster under this subscription's name"
-        raise EngineFault(FaultKind.TARGET_FOREIGN, subscription, detail)
-
-
-def _mark(batch: BatchCommit) -> tuple[Epoch, BatchId, Lsn]:
-    return batch.epoch, batch.batch, batch.end
 
 
 def open_target(spec: ConnectionSpec, home: Path | None = None) -> DuckDbTarget:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
-
 from engine.model.batch import TargetColumn
 from engine.model.schema import TableSchema
 from engine.model.values import Kind, ValueType, value_type
@@ -25,23 +21,6 @@ _NAMES = {
     Kind.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE",
     Kind.TIME: "TIME",
     Kind.UUID: "UUID",
-}
-
-_ARROW: dict[Kind, tuple[Any, ...]] = {
-    Kind.BOOL: (pa.bool_(),),
-    Kind.INT16: (pa.int16(),),
-    Kind.INT32: (pa.int32(),),
-    Kind.INT64: (pa.int64(),),
-    Kind.UINT32: (pa.uint32(),),
-    Kind.FLOAT32: (pa.float32(),),
-    Kind.FLOAT64: (pa.float64(),),
-    Kind.TEXT: (pa.string(), pa.large_string(), pa.string_view()),
-    Kind.BYTES: (pa.binary(), pa.large_binary(), pa.binary_view()),
-    Kind.DATE: (pa.date32(),),
-    Kind.TIMESTAMP: (pa.timestamp("us"),),
-    Kind.TIMESTAMPTZ: (pa.timestamp("us", tz="UTC"),),
-    Kind.TIME: (pa.time64("us"),),
-    Kind.UUID: (pa.string(), pa.large_string(), pa.string_view()),
 }
 
 
@@ -64,16 +43,6 @@ def staged_as(expression: str, value: ValueType) -> str:
     if _leaf(value).kind is Kind.UUID:
         return f"CAST({expression} AS {duckdb_type(value)})"
     return expression
-
-
-def fits(arrow: Any, value: ValueType) -> bool:
-    """Whether a staged Arrow column has exactly the form of `value`; DuckDB would convert any other form in silence."""
-    if value.kind is Kind.LIST:
-        is_list = pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
-        return is_list and fits(arrow.value_type, _element(value))
-    if value.kind is Kind.DECIMAL:
-        return pa.types.is_decimal128(arrow) and (arrow.precision, arrow.scale) == (value.precision, value.scale)
-    return arrow in _ARROW[value.kind]
 
 
 def equal_means_identical(value: ValueType) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.capture.postgres_log.connect import PostgresConnection
 from engine.capture.postgres_log.types import load_types, source_type
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
+from engine.postgres.sessions import PostgresConnection
 
 _TABLES = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
@@ -275,8 +275,8 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
 
 
 def mapped(column: Column, spec: TableSpec) -> Column:
-    """The column with the mapping that the user asked for."""
-    wanted = spec.map_as.get(column.name)
+    """The column with the mapping that user or target asks for."""
+    wanted = spec.map_as.get(column.name, spec.map_others_as)
     if wanted == column.map_as:
         return column
     return Column(column.name, column.type, column.attnum, column.nullable, column.fill, wanted)

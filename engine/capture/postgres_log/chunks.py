@@ -8,19 +8,14 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import pq, sql
 
-from engine.capture.postgres_log.connect import (
-    Connector,
-    PostgresConnection,
-    describe_state,
-    fault_of,
-    kind_of_state,
-)
+from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.capture.postgres_log.frames import MALFORMED, copy_lines, error_fields
 from engine.capture.postgres_log.transport import Inbox, RawSocket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk
+from engine.postgres.sessions import PostgresConnection, describe_state
 
 PIECE_BYTES = 1024 * 1024
 _READ_TIMEOUT_MS = 3_600_000
@@ -92,7 +87,7 @@ def read_chunk(connector: Connector, chunk: CopyChunk, snapshot: str) -> Iterato
             yield from _copy_out(connector, connection, chunk.sql, subject)
             connection.execute("COMMIT")
         except psycopg.Error as error:
-            raise fault_of(error, subject, _KINDS) from error
+            raise SOURCE.fault(error, subject, _KINDS) from error
         finally:
             # A reader that stops half-way, or a fault, leaves a session in the middle of a command.
             if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
@@ -217,4 +212,4 @@ def _refused(connector: Connector, result: pq.abc.PGresult | None, subject: str)
 
 
 def _fault(state: str | None, message: str, subject: str) -> EngineFault:
-    return EngineFault(_KINDS.get(state or "") or kind_of_state(state), subject, describe_state(state, message))
+    return EngineFault(_KINDS.get(state or "") or SOURCE.of(state), subject, describe_state(state, message))

@@ -1,269 +1,36 @@
-"""Connections to a PostgreSQL source: one way to print, timeouts, a name of ours, and errors as faults.
-
-Errors are told apart by SQLSTATE. A failed connection attempt carries none, so it is made once more with the protocol's own error
-field laid open.
-"""
+"""Sessions of a PostgreSQL source, and which fault an SQLSTATE stands for there."""
 
 from __future__ import annotations
 
-import os
-import select
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
-
-import psycopg
-from psycopg import pq
-from psycopg.conninfo import make_conninfo
-
-from engine.model.fault import EngineFault, FaultKind
+from engine.model.fault import FaultKind
 from engine.model.subscription import ConnectionSpec
-
-PostgresConnection = psycopg.Connection[tuple[Any, ...]]
-
-CONNECT_TIMEOUT_S = 10
-STATEMENT_TIMEOUT_MS = 30_000
-LOCK_TIMEOUT_MS = 5_000
-APPLICATION = "penstock"
-_IDLE_KEPT = 2
-
-_PRINTING = {
-    "datestyle": "ISO",
-    "intervalstyle": "postgres",
-    "timezone": "UTC",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "lc_monetary": "C",
-    "search_path": "pg_catalog",
-    "quote_all_identifiers": "off",
-}
-"""Everything that decides how a value is printed. The same on every session, so that log, copy and comparison agree."""
+from engine.postgres.sessions import Sessions, StateKinds
 
 _K = FaultKind
-_KIND_OF_STATE = {
-    "28000": _K.SOURCE_AUTHENTICATION,
-    "28P01": _K.SOURCE_AUTHENTICATION,
-    "42501": _K.SOURCE_PRIVILEGE,
-    "53400": _K.SOURCE_NO_SLOTS,
-    "55006": _K.SLOT_IN_USE,
-    "57014": _K.SOURCE_TIMEOUT,
-    "55P03": _K.SOURCE_TIMEOUT,
-    "25P03": _K.SOURCE_TIMEOUT,
-    "25P04": _K.SOURCE_TIMEOUT,
-    "40001": _K.SOURCE_TIMEOUT,
-    "40P01": _K.SOURCE_TIMEOUT,
-    "42P01": _K.TABLE_MISSING,
-    "3F000": _K.TABLE_MISSING,
-    "3D000": _K.SOURCE_UNREACHABLE,
-    "25006": _K.SOURCE_PRIVILEGE,
-}
-_UNREACHABLE_CLASSES = frozenset({"08", "53", "57", "58", "XX"})
-_SPEAKING_CLASSES = frozenset({"08", "25", "28", "3D", "3F", "42", "53", "55", "57", "58"})
-"""SQLSTATE classes whose messages name objects and settings, never values of rows."""
+SOURCE = StateKinds(
+    _K.SOURCE_UNREACHABLE,
+    {
+        "28000": _K.SOURCE_AUTHENTICATION,
+        "28P01": _K.SOURCE_AUTHENTICATION,
+        "42501": _K.SOURCE_PRIVILEGE,
+        "53400": _K.SOURCE_NO_SLOTS,
+        "55006": _K.SLOT_IN_USE,
+        "57014": _K.SOURCE_TIMEOUT,
+        "55P03": _K.SOURCE_TIMEOUT,
+        "25P03": _K.SOURCE_TIMEOUT,
+        "25P04": _K.SOURCE_TIMEOUT,
+        "40001": _K.SOURCE_TIMEOUT,
+        "40P01": _K.SOURCE_TIMEOUT,
+        "42P01": _K.TABLE_MISSING,
+        "3F000": _K.TABLE_MISSING,
+        "3D000": _K.SOURCE_UNREACHABLE,
+        "25006": _K.SOURCE_PRIVILEGE,
+    },
+)
 
 
-def kind_of_state(state: str | None) -> FaultKind:
-    """The kind of fault of a SQLSTATE; none at all means that the connection is gone."""
-    if state is None:
-        return FaultKind.SOURCE_UNREACHABLE
-    kind = _KIND_OF_STATE.get(state)
-    if kind is not None:
-        return kind
-    return FaultKind.SOURCE_UNREACHABLE if state[:2] in _UNREACHABLE_CLASSES else FaultKind.INTERNAL
-
-
-def describe_state(state: str | None, message: str) -> str:
-    """Text of a fault: the server's message where it cannot hold values of rows, and the SQLSTATE."""
-    if state is None:
-        return message.strip() or "the connection was lost"
-    return f"{message.strip()} ({state})" if state[:2] in _SPEAKING_CLASSES else f"SQLSTATE {state}"
-
-
-def fault_of(error: psycopg.Error, subject: str, kinds: dict[str, FaultKind] | None = None) -> EngineFault:
-    """The fault that a driver's error means. `kinds` says what some SQLSTATEs mean in the caller's context."""
-    state = error.sqlstate
-    kind = (kinds or {}).get(state or "") or kind_of_state(state)
-    message = error.diag.message_primary or ("" if state else str(error))
-    return EngineFault(kind, subject, describe_state(state, message))
-
-
-class Connector:
-    """Opens sessions on one source and keeps a few idle ones. Any thread may use it."""
+class Connector(Sessions):
+    """Sessions of one source."""
 
     def __init__(self, spec: ConnectionSpec) -> None:
-        self._spec = spec
-        self._idle: list[PostgresConnection] = []
-        self._lock = threading.Lock()
-        self._closed = False
-
-    @property
-    def name(self) -> str:
-        return self._spec.name
-
-    @property
-    def database(self) -> str:
-        return str(self._spec.settings.get("database", "postgres"))
-
-    def open(
-        self,
-        application: str = APPLICATION,
-        *,
-        replication: bool = False,
-        statement_timeout_ms: int = STATEMENT_TIMEOUT_MS,
-    ) -> PostgresConnection:
-        """A new session in autocommit mode that belongs to the caller. Raises EngineFault(SOURCE_*)."""
-        conninfo = self.conninfo(application, replication=replication, statement_timeout_ms=statement_timeout_ms)
-        try:
-            connection: PostgresConnection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
-        except psycopg.Error as error:
-            raise self._connect_fault(error, conninfo, replication=replication) from error
-        with suppress(psycopg.Error):
-            _lift_transaction_timeout(connection)
-        return connection
-
-    def conninfo(self, application: str, *, replication: bool, statement_timeout_ms: int) -> str:
-        """The connection string, password included: never to be printed."""
-        settings, secrets = self._spec.settings, self._spec.secrets
-        options = dict(_PRINTING)
-        options["synchronous_commit"] = "on"
-        options["statement_timeout"] = "0" if replication else str(statement_timeout_ms)
-        options["lock_timeout"] = "0" if replication else str(LOCK_TIMEOUT_MS)
-        options["idle_in_transaction_session_timeout"] = "0"
-        parts: dict[str, Any] = {
-            "host": settings.get("host", "127.0.0.1"),
-            "port": settings.get("port", 5432),
-            "dbname": self.database,
-            "user": settings.get("user", "postgres"),
-            "password": secrets.get("password"),
-            "sslmode": settings.get("sslmode"),
-            "sslrootcert": settings.get("sslrootcert") or secrets.get("sslrootcert"),
-            "gssencmode": "disable",
-            "application_name": _application(application),
-            "client_encoding": "UTF8",
-            "connect_timeout": CONNECT_TIMEOUT_S,
-            "keepalives_idle": 30,
-            "keepalives_interval": 10,
-            "keepalives_count": 3,
-            "tcp_user_timeout": 60_000,
-            "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
-        }
-        if replication:
-            parts["replication"] = "database"
-        return make_conninfo("", **{name: value for name, value in parts.items() if value is not None})
-
-    @contextmanager
-    def session(self, subject: str | None = None) -> Iterator[PostgresConnection]:
-        """An ordinary session for the length of the block; what the driver raises in it becomes an EngineFault about `subject`."""
-        connection = self._take()
-        try:
-            yield connection
-        except psycopg.Error as error:
-            raise fault_of(error, subject or self.name) from error
-        finally:
-            self._give_back(connection)
-
-    def close(self) -> None:
-        """Close the idle sessions; those in use are closed when they come back."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
-
-    def _take(self) -> PostgresConnection:
-        while True:
-            with self._lock:
-                connection = self._idle.pop() if self._idle else None
-            if connection is None:
-                return self.open()
-            if _is_fresh(connection):
-                return connection
-            connection.close()
-
-    def _give_back(self, connection: PostgresConnection) -> None:
-        idle = pq.TransactionStatus.IDLE
-        with self._lock:
-            if not self._closed and len(self._idle) < _IDLE_KEPT and connection.info.transaction_status == idle:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def _connect_fault(self, error: psycopg.Error, conninfo: str, *, replication: bool) -> EngineFault:
-        refused = None if isinstance(error, psycopg.errors.ConnectionTimeout) else _state_of_refusal(conninfo)
-        kind = kind_of_state(refused)
-        if refused == "53300" and replication:
-            kind = FaultKind.SOURCE_NO_SENDERS
-        detail = str(error).strip().splitlines()
-        return EngineFault(
-            kind, self.name, (detail[0] if detail else "no connection") + (f" ({refused})" if refused else "")
-        )
-
-
-def _application(name: str) -> str:
-    return name.encode()[:63].decode(errors="ignore")
-
-
-def _lift_transaction_timeout(connection: PostgresConnection) -> None:
-    """A role's own transaction_timeout (PostgreSQL 17) would end copies and exported snapshots."""
-    if connection.info.server_version >= 170000:
-        connection.execute("SET transaction_timeout = 0")
-
-
-def _is_fresh(connection: PostgresConnection) -> bool:
-    """An idle session on which something arrived was ended by the server, or is about to be."""
-    if connection.closed:
-        return False
-    readable, _, _ = select.select([connection.fileno()], [], [], 0)
-    return not readable
-
-
-def _state_of_refusal(conninfo: str) -> str | None:
-    """Try to connect once more and return the SQLSTATE with which the server refuses; None where it does not answer or lets us in.
-
-    libpq keeps the fields of an error during connection start to itself, but its protocol trace shows them. The trace stays in
-    memory and only the state leaves this function.
-    """
-    trace = os.memfd_create("trace", os.MFD_CLOEXEC)
-    try:
-        connection = pq.PGconn.connect_start(conninfo.encode())
-        try:
-            if connection.status == pq.ConnStatus.BAD:
-                return None
-            connection.trace(trace)
-            _poll_to_end(connection)
-            connection.untrace()
-            if connection.needs_password:
-                return "28P01"
-        finally:
-            connection.finish()
-        with os.fdopen(os.dup(trace), "rb") as file:
-            file.seek(0)
-            return _last_state(file.read())
-    except (OSError, psycopg.Error):
-        return None
-    finally:
-        os.close(trace)
-
-
-def _poll_to_end(connection: pq.abc.PGconn) -> None:
-    while True:
-        status = connection.connect_poll()
-        if status == pq.PollingStatus.READING:
-            ready, _, _ = select.select([connection.socket], [], [], CONNECT_TIMEOUT_S)
-        elif status == pq.PollingStatus.WRITING:
-            _, ready, _ = select.select([], [connection.socket], [], CONNECT_TIMEOUT_S)
-        else:
-            return
-        if not ready:
-            return
-
-
-def _last_state(trace: bytes) -> str | None:
-    state = None
-    for line in trace.splitlines():
-        _, found, fields = line.partition(b"ErrorResponse")
-        _, quoted, rest = fields.partition(b' C "')
-        if found and quoted:
-            state = rest[:5].decode("ascii", "replace")
-    return state
+        super().__init__(spec, SOURCE)

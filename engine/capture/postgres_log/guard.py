@@ -11,12 +11,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.capture.postgres_log.connect import Connector, PostgresConnection
+from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.position import current
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
+from engine.postgres.sessions import PostgresConnection
 
 _CREATED_IN_PLACE = 2
 """CREATE TABLE … PARTITION OF enters the partition two commands behind its row type; CREATE and ATTACH lie further apart."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
-from engine.capture.postgres_log.connect import Connector, PostgresConnection, fault_of
+from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.position import Lsn
 from engine.model.source import SourceIdentity
+from engine.postgres.sessions import PostgresConnection
 
 MESSAGE_PREFIX = "penstock"
 _LONG_HEADER = 40
@@ -27,7 +28,7 @@ def identify(connector: Connector) -> SourceIdentity:
         try:
             system_id, timeline, *_ = connection.execute("IDENTIFY_SYSTEM").fetchall()[0]
         except psycopg.Error as error:
-            raise fault_of(error, connector.name) from error
+            raise SOURCE.fault(error, connector.name) from error
         return SourceIdentity(str(system_id), int(timeline), connection.info.server_version)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.capture.postgres_log.catalog import CatalogTable, choose_key, key_of, load_tables
-from engine.capture.postgres_log.connect import Connector, PostgresConnection
+from engine.capture.postgres_log.connect import Connector
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.source import DiscoveredTable, Finding, Severity
 from engine.model.subscription import TableSpec
+from engine.postgres.sessions import PostgresConnection
 
 OLDEST_VERSION = 140000
 

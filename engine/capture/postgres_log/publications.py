@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from psycopg import sql
 
 from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables
-from engine.capture.postgres_log.connect import Connector, PostgresConnection
+from engine.capture.postgres_log.connect import Connector
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.subscription import TableSpec
+from engine.postgres.sessions import PostgresConnection
 
 _MOST_BYTES = 59
 _FULL = "insert, update, delete, truncate"

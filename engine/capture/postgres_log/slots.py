@@ -12,16 +12,11 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import pq, sql
 
-from engine.capture.postgres_log.connect import (
-    Connector,
-    PostgresConnection,
-    describe_state,
-    fault_of,
-    kind_of_state,
-)
+from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.source import ExportedSnapshot, SlotStatus
+from engine.postgres.sessions import PostgresConnection, describe_state
 
 CREATE_TIMEOUT_S = 600.0
 FREE_TIMEOUT_S = 5.0
@@ -216,7 +211,7 @@ def _run(connector: Connector, pgconn: pq.abc.PGconn, command: bytes, subject: s
             try:
                 pgconn.consume_input()
             except psycopg.Error as error:
-                raise fault_of(error, connector.name) from error
+                raise SOURCE.fault(error, connector.name) from error
     return _first_row(connector, pgconn, subject, timed_out=timed_out)
 
 
@@ -229,7 +224,7 @@ def _first_row(connector: Connector, pgconn: pq.abc.PGconn, subject: str, *, tim
         if timed_out:
             raise EngineFault(FaultKind.SOURCE_TIMEOUT, subject, f"open transactions hold it up: {_who(connector)}")
         message = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
-        kind = _KINDS.get(state or "") or kind_of_state(state)
+        kind = _KINDS.get(state or "") or SOURCE.of(state)
         if kind is FaultKind.SOURCE_SNAPSHOT_TOO_LARGE:
             raise EngineFault(kind, subject, f"the slot's snapshot is too large; oldest open: {_who(connector)}")
         raise EngineFault(kind, subject, describe_state(state, message))

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import psycopg
 
-from engine.capture.postgres_log.connect import Connector, describe_state, fault_of, kind_of_state
+from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
 from engine.capture.postgres_log.scan import find_controls
 from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
@@ -16,6 +16,7 @@ from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
+from engine.postgres.sessions import describe_state
 
 CHUNK_BYTES = 8 * 1024 * 1024
 _INBOX_BYTES = CHUNK_BYTES + 256 * 1024
@@ -93,7 +94,7 @@ def open_stream(
         transport.start(start_command(slot, start, publications, connection.info.server_version))
     except psycopg.Error as error:
         connection.close()
-        raise fault_of(error, slot, _START_KINDS) from error
+        raise SOURCE.fault(error, slot, _START_KINDS) from error
     except BaseException:
         connection.close()
         raise
@@ -251,7 +252,7 @@ class PostgresLogStream:
     def _server_fault(self, kinds: dict[str, FaultKind]) -> EngineFault:
         fields = error_fields(self._inbox.take_message()[1])
         state = fields.get("C")
-        kind = kinds.get(state or "") or kind_of_state(state)
+        kind = kinds.get(state or "") or SOURCE.of(state)
         return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
 
     def _status_due(self, now: float) -> float:

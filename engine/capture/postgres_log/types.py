@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from engine.capture.postgres_log.connect import PostgresConnection
 from engine.model.schema import SourceType
+from engine.postgres.sessions import PostgresConnection
 
 _QUERY = """
 SELECT t.oid, t.typname, n.nspname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem,

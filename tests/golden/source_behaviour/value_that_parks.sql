@@ -14,5 +14,5 @@ INSERT INTO unharmed VALUES (2, 2);
 
 UPDATE lists SET v = '{{1,2},{3,4}}';
 UPDATE unharmed SET v = v + 1;
--- parked prices value_out_of_domain
--- parked lists value_out_of_domain
+-- parked prices value_out_of_domain duckdb
+-- parked lists value_out_of_domain duckdb

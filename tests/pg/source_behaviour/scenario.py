@@ -35,13 +35,25 @@ class Wait:
     """The target catches up before what follows."""
 
 
+@dataclass(frozen=True)
+class Parked:
+    """The code with which a table parks, on every kind of target or on one."""
+
+    code: str
+    target_kind: str | None = None
+
+
 @dataclass
 class Scenario:
     name: str
     tables: list[Table] = field(default_factory=list)
     setup: list[Paragraph] = field(default_factory=list)
     workload: list[Paragraph | Wait] = field(default_factory=list)
-    parked: dict[TableName, str] = field(default_factory=dict)
+    parked: dict[TableName, Parked] = field(default_factory=dict)
+
+    def parked_on(self, target_kind: str) -> dict[TableName, str]:
+        """Codes of the tables that park with this kind of target."""
+        return {name: one.code for name, one in self.parked.items() if one.target_kind in {None, target_kind}}
 
 
 def scenario_names() -> list[str]:
@@ -95,8 +107,8 @@ class _Reader:
             key = tuple(keys[0].split(",")) if keys else ()
             self.scenario.tables.append(Table(name, "insert_only" in options, key))
         elif word == "parked":
-            name, (code,) = self._name(rest)
-            self.scenario.parked[name] = code
+            name, (code, *kind) = self._name(rest)
+            self.scenario.parked[name] = Parked(code, *kind)
         else:
             raise ValueError(f"{self.scenario.name}: unknown directive {text!r}")
 

@@ -79,9 +79,10 @@ def check(scenario: Scenario, database: Database, replica: Replica, specs: dict[
     assert target is not None
     progress = target.progress(replica.spec.name)
     assert progress is not None
+    parked = scenario.parked_on(replica.spec.target.kind)
     for name, spec in specs.items():
-        if name in scenario.parked:
-            assert replica.wait_table(name.name, "parked").code == scenario.parked[name]
+        if name in parked:
+            assert replica.wait_table(name.name, "parked").code == parked[name]
             continue
         record = progress.tables[spec.table]
         assert (record.parked, record.ready) == (None, True), f"{name} is {record.parked or 'not ready'}"
@@ -91,7 +92,7 @@ def check(scenario: Scenario, database: Database, replica: Replica, specs: dict[
             f"{name}: missing {missing.most_common(3)}, extra {extra.most_common(3)}"[:2000]
         )
     verdicts = replica.verify()
-    assert {verdict.source for verdict in verdicts} == specs.keys() - scenario.parked.keys()
+    assert {verdict.source for verdict in verdicts} == specs.keys() - parked.keys()
     assert [verdict for verdict in verdicts if not verdict.equal] == []
 
 
@@ -99,7 +100,8 @@ def test_paragraphs_sessions_and_names_are_read_as_written() -> None:
     scenario = parse_scenario(
         "s",
         '-- replicate "A.b""c".x insert_only\n-- replicate y key=a,b\n-- setup\nCREATE x;\nmore;\n\nCREATE y;\n'
-        "-- workload\nBEGIN;\n-- session b\nSELECT 1;\n-- wait\nSELECT 2;\n-- parked y some_code\n",
+        "-- workload\nBEGIN;\n-- session b\nSELECT 1;\n-- wait\nSELECT 2;\n-- parked y some_code\n"
+        "-- parked x other_code duckdb\n",
     )
     assert [(t.name, t.insert_only, t.key) for t in scenario.tables] == [
         (TableName('A.b"c', "x"), True, ()),
@@ -108,7 +110,8 @@ def test_paragraphs_sessions_and_names_are_read_as_written() -> None:
     assert [p.sql for p in scenario.setup] == ["CREATE x;\nmore;", "CREATE y;"]
     steps = [(step.session, step.sql) if isinstance(step, Paragraph) else "wait" for step in scenario.workload]
     assert steps == [("a", "BEGIN;"), ("b", "SELECT 1;"), "wait", ("b", "SELECT 2;")]
-    assert scenario.parked == {TableName("s", "y"): "some_code"}
+    assert scenario.parked_on("postgres") == {TableName("s", "y"): "some_code"}
+    assert len(scenario.parked_on("duckdb")) == 2
 
 
 @pytest.mark.parametrize(

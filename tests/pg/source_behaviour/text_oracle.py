@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from engine.model.identity import TableId, TableName
 from engine.model.schema import Column
+from engine.model.subscription import ConnectionSpec
+from engine.model.target import TableRecord, Target
 from engine.model.values import Kind, value_type
 from tests.contract.value_render import rendered, selected
 from tests.fixtures.postgres import Database
@@ -24,17 +27,31 @@ def rows_that_differ(database: Database, replica: Replica, table: TableId) -> tu
     progress = target.progress(replica.spec.name)
     assert progress is not None
     record = progress.tables[table]
-    source_rows = Counter(_source_rows(database, record.schema.name, record.schema.columns))
+    columns = record.schema.columns
+    source_rows = Counter(_printed_rows(database.dsn, record.schema.name, columns))
+    target_rows = Counter(
+        _printed_rows(_dsn(replica.spec.target), record.target, columns)
+        if replica.spec.target.kind == "postgres"
+        else _held_rows(replica, target, record)
+    )
+    return source_rows - target_rows, target_rows - source_rows
+
+
+def _dsn(target: ConnectionSpec) -> str:
+    settings = target.settings
+    return f"host={settings['host']} port={settings['port']} dbname={settings['database']} user={settings['user']}"
+
+
+def _held_rows(replica: Replica, target: Target, record: TableRecord) -> list[Row]:
     held = [selected(_quoted(column.name), value_type(column)) for column in record.schema.columns]
     named = ", ".join(f"{expression} AS v{i}" for i, expression in enumerate(held))
     statement = f"SELECT {named} FROM {_quoted(record.target.schema)}.{_quoted(record.target.name)}"
     answer = target.query(statement, 10_000_000, 60.0, replica.spec.name).table
-    columns = [
+    values = [
         [rendered(value_type(column), value) for value in answer.column(i).to_pylist()]
         for i, column in enumerate(record.schema.columns)
     ]
-    target_rows = Counter(zip(*columns, strict=True))
-    return source_rows - target_rows, target_rows - source_rows
+    return list(zip(*values, strict=True))
 
 
 def columns_of(database: Database, table: TableName) -> list[str]:
@@ -47,13 +64,13 @@ def columns_of(database: Database, table: TableName) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _source_rows(database: Database, table: TableName, columns: tuple[Column, ...]) -> list[Row]:
+def _printed_rows(dsn: str, table: TableName, columns: tuple[Column, ...]) -> list[Row]:
     shown = [
         sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN format('%s', {0}) END").format(sql.Identifier(column.name))
         for column in columns
     ]
     query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown), sql.Identifier(table.schema, table.name))
-    with database.connect(options="-c timezone=UTC -c extra_float_digits=3") as connection:
+    with psycopg.connect(dsn, options="-c timezone=UTC -c extra_float_digits=3") as connection:
         rows: list[Any] = connection.execute(query).fetchall()
     kinds = [value_type(column).kind for column in columns]
     return [tuple(_comparable(kind, value) for kind, value in zip(kinds, row, strict=True)) for row in rows]

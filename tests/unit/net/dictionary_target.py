@@ -23,6 +23,9 @@ def apply_keyed(before: Sequence[Row], shares: Sequence[TableChanges], key: Sequ
     for share in shares:
         for gone in rows(share.deletes):
             del held[gone]
+    for share in shares:
+        staying = [tuple(row[c] for c in key) for row in rows(share.inserts)[: share.paired]]
+        assert rows(share.deletes)[: share.paired] == staying
     for row in inserts:
         place = tuple(row[c] for c in key)
         assert place not in held

@@ -166,7 +166,8 @@ def test_partials_name_their_unset_columns() -> None:
         {"k0": 2, "c0": 2, "c1": "p", "c2": None, "c3": "y", "u1": False, "u2": True},
     ]
     assert rows(changes.inserts) == [(3, "p", "q", "r")]
-    assert rows(changes.deletes) == [(1,), (2,), (3,)]
+    assert rows(changes.deletes) == [(3,), (1,), (2,)]
+    assert changes.paired == 1
 
 
 def descriptor(blocks: tuple[BlockRef, ...], ranges: tuple[LogRange, ...]) -> TaskDescriptor:

@@ -1,36 +1,60 @@
-"""One batch as one transaction: every table's structure and changes, the hand-over of copies, and the progress record."""
+"""One batch inside a transaction of the caller: every table's structure and changes, the hand-over of copies, the progress record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-import duckdb
-
-from engine.apply.duckdb.changes import Place, apply_changes, check_key
-from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
-from engine.apply.duckdb.identifiers import qualified, quoted
-from engine.apply.duckdb.preflight import folded_name
-from engine.apply.duckdb.records import CopyRecord, Position, Records, Reservation
-from engine.apply.duckdb.structure import evolution, evolve_statements
+from engine.apply.bookkeeping import CopyRecord, Position, Records, Reservation, refuse_batch
+from engine.apply.evolution import Evolution, evolution
+from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import ZERO
+from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, TableCommit, TableRecord
 
 
-class BatchWriter:
-    """Applies one batch inside a transaction of the caller."""
+class Tables(Protocol):
+    """What a batch does to the target's tables, in the target's own words."""
 
-    def __init__(self, connection: Any, catalog: str, path: Path, *, crowded: bool = False) -> None:
-        """`crowded`: as in Records."""
-        self._connection = connection
-        self._catalog = catalog
-        self._path = path
-        self._records = Records(connection, catalog, crowded=crowded)
+    def same(self, one: TableName, other: TableName) -> bool:
+        """Whether both are the same name to the target."""
+        ...
+
+    def evolve(self, table: TableId, place: TableName, schema: TableSchema, change: Evolution) -> None:
+        """Bring a table's columns to `schema`."""
+        ...
+
+    def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
+        """Apply net changes. Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not."""
+        ...
+
+    def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
+        """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) where the key does not tell the table's rows apart."""
+        ...
+
+    def put_in_place(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
+        """The copy takes the place of the table that readers see, where there is one."""
+        ...
+
+    def drop(self, place: TableName) -> None:
+        """Drop a table, where it is there."""
+        ...
+
+    def faults_of(self, table: TableId) -> AbstractContextManager[None]:
+        """What the driver raises in the block becomes a fault of this table, where it is one."""
+        ...
+
+
+class BatchWriter:
+    """Applies one batch."""
+
+    def __init__(self, records: Records, tables: Tables) -> None:
+        self._records = records
+        self._tables = tables
 
     def apply(self, batch: BatchCommit) -> None:
         """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
@@ -39,7 +63,7 @@ class BatchWriter:
         known = {r.table: r for r in self._records.reservations(batch.subscription, names)} if names else {}
         applied: list[TableId] = []
         for commit in batch.tables:
-            with self._faults_of(commit.table):
+            with self._tables.faults_of(commit.table):
                 if self._apply_table(batch, commit, known):
                     applied.append(commit.table)
         if applied:
@@ -53,14 +77,13 @@ class BatchWriter:
 
     def fence(self, batch: BatchCommit) -> Position:
         """Where the subscription stands; raises where this batch must not be written behind that."""
-        position = self._records.position(batch.subscription)
-        if position is None or position.epoch != batch.epoch:
-            detail = "another engine has taken this subscription over" if position else "the target was not claimed"
-            raise EngineFault(FaultKind.EPOCH_LOST, batch.subscription, detail)
-        if batch.end < position.end:
-            detail = f"a batch that ends at {batch.end} after one that ended at {position.end}"
-            raise EngineFault(FaultKind.INTERNAL, batch.subscription, detail)
-        return position
+        return refuse_batch(self._records.position(batch.subscription), batch)
+
+    def drop_copies(self, copies: Sequence[CopyRecord]) -> None:
+        """Drop hidden tables and their records."""
+        for copy in copies:
+            self._tables.drop(copy.place)
+            self._records.delete_copy(copy.table)
 
     def _advance(self, batch: BatchCommit) -> None:
         """Check the fence and move the progress record."""
@@ -97,27 +120,22 @@ class BatchWriter:
     def _evolve(self, commit: TableCommit, place: TableName, before: Reservation | CopyRecord) -> None:
         if before.schema is None or before.schema == commit.schema:
             return
-        change = evolution(commit.table, before.schema, commit.schema)
-        for statement in evolve_statements(commit.table, qualified(self._catalog, place), change):
-            self._connection.execute(statement)
+        self._tables.evolve(commit.table, place, commit.schema, evolution(commit.table, before.schema, commit.schema))
 
     def _change(self, commit: TableCommit, place: TableName) -> None:
         if commit.changes:
-            where = Place(commit.table, qualified(self._catalog, place), commit.schema)
-            apply_changes(self._connection, where, commit.changes)
+            self._tables.change(commit.table, place, commit.schema, commit.changes)
 
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
         copies = self._records.copies(batch.subscription, commit.table)
-        if not copies or before is None or before.removed or folded_name(before.target) != folded_name(commit.target):
+        if not copies or before is None or before.removed or not self._tables.same(before.target, commit.target):
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy stands ready to take this table's place")
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         self._change(commit, copy.place)
         if commit.check_key:
-            check_key(self._connection, Place(commit.table, qualified(self._catalog, copy.place), commit.schema))
-        self._connection.execute(f"DROP TABLE IF EXISTS {qualified(self._catalog, commit.target)}")
-        hidden = qualified(self._catalog, copy.place)
-        self._connection.execute(f"ALTER TABLE {hidden} RENAME TO {quoted(commit.target.name)}")
+            self._tables.check_key(commit.table, copy.place, commit.schema)
+        self._tables.put_in_place(copy.place, commit.target, commit.schema)
         self._records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
         self._records.write_table(batch.subscription, record)
@@ -139,18 +157,3 @@ class BatchWriter:
         self._records.mark_removed(batch.subscription, batch.removed)
         for table in batch.removed:
             self.drop_copies(self._records.copies(batch.subscription, table))
-
-    def drop_copies(self, copies: list[CopyRecord]) -> None:
-        """Drop hidden tables and their records."""
-        for copy in copies:
-            self._connection.execute(f"DROP TABLE IF EXISTS {qualified(self._catalog, copy.place)}")
-            self._records.delete_copy(copy.table)
-
-    @contextmanager
-    def _faults_of(self, table: TableId) -> Iterator[None]:
-        try:
-            yield
-        except duckdb.Error as error:
-            if is_broken(error) or is_out_of_memory(error):
-                raise
-            raise fault_of(error, self._path, table) from error

@@ -1,0 +1,105 @@
+"""Staged rows as a target takes them: mapped from their files, put together, and of exactly the form of their type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from engine.model.batch import StagedRows, TableChanges
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.values import Kind, ValueType
+
+_ROWS_AT_ONCE = 65_536
+_BYTES_AT_ONCE = 64 * 1024 * 1024
+_FORMS: dict[Kind, tuple[Any, ...]] = {
+    Kind.BOOL: (pa.bool_(),),
+    Kind.INT16: (pa.int16(),),
+    Kind.INT32: (pa.int32(),),
+    Kind.INT64: (pa.int64(),),
+    Kind.UINT32: (pa.uint32(),),
+    Kind.FLOAT32: (pa.float32(),),
+    Kind.FLOAT64: (pa.float64(),),
+    Kind.TEXT: (pa.string(), pa.large_string(), pa.string_view()),
+    Kind.BYTES: (pa.binary(), pa.large_binary(), pa.binary_view()),
+    Kind.DATE: (pa.date32(),),
+    Kind.TIMESTAMP: (pa.timestamp("us"),),
+    Kind.TIMESTAMPTZ: (pa.timestamp("us", tz="UTC"),),
+    Kind.TIME: (pa.time64("us"),),
+    Kind.UUID: (pa.string(), pa.large_string(), pa.string_view()),
+}
+
+
+def joined(tables: Sequence[Any | None]) -> Any | None:
+    """All buckets' rows as one table, without copying them; None where there are none. Missing `u` columns become NULL."""
+    filled = [rows for table in tables if table is not None and (rows := _rows(table)).num_rows > 0]
+    if not filled:
+        return None
+    return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
+
+
+def split(changes: Sequence[TableChanges]) -> tuple[Any | None, Any | None, Any | None]:
+    """Keys to delete, rows to replace under their key, and rows to insert; each as `joined`."""
+    deletes, updates, inserts = [], [], []
+    for one in changes:
+        if one.deletes is not None:
+            deletes.append(_rows(one.deletes).slice(one.paired))
+        if one.inserts is not None:
+            rows = _rows(one.inserts)
+            updates.append(rows.slice(0, one.paired))
+            inserts.append(rows.slice(one.paired))
+    return joined(deletes), joined(updates), joined(inserts)
+
+
+def in_chunks(batches: Iterable[Any]) -> Iterator[Any]:
+    """Small record batches put together, so that each insert is worth its cost."""
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(waiting)
+
+
+def refuse_faults(table: TableId, changes: Sequence[TableChanges]) -> None:
+    """Raise the fault that was found while a table's changes were netted."""
+    for bucket in changes:
+        if bucket.fault is not None:
+            raise EngineFault(FaultKind(bucket.fault.code), table, bucket.fault.detail)
+
+
+def require_form(table: TableId, rows: Any, names: Sequence[str], values: Sequence[ValueType]) -> None:
+    """Staged columns must have exactly the form of their type, or the target would convert them in silence."""
+    for name, value in zip(names, values, strict=True):
+        at = rows.schema.get_field_index(name)
+        if at < 0 or not _fits(rows.schema.field(at).type, value):
+            found = "is missing" if at < 0 else f"is staged as {rows.schema.field(at).type}"
+            raise EngineFault(FaultKind.INTERNAL, table, f"column {name} {found}, where {value.kind} is expected")
+
+
+def _rows(table: Any) -> Any:
+    """Rows as they are, or mapped from the file that they lie in: its pages are held only for as long as the rows are."""
+    if not isinstance(table, StagedRows):
+        return table
+    try:
+        with pa.memory_map(table.path, "r") as file:
+            file.seek(table.offset)
+            return pa.ipc.open_stream(file.read_buffer(table.size)).read_all()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise EngineFault(FaultKind.SPARK_FAILED, table.path, "a staged result cannot be read") from error
+
+
+def _fits(arrow: Any, value: ValueType) -> bool:
+    if value.element is not None:
+        is_list = pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
+        return is_list and _fits(arrow.value_type, value.element)
+    if value.kind is Kind.DECIMAL:
+        return pa.types.is_decimal128(arrow) and (arrow.precision, arrow.scale) == (value.precision, value.scale)
+    return arrow in _FORMS[value.kind]

@@ -1,0 +1,147 @@
+"""What every target remembers of its subscriptions, and the rules of who may go on with one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.target import BatchCommit, TableRecord, TargetProgress
+
+OWN_SCHEMA = "penstock"
+"""Schema of the target that holds the progress record."""
+HIDDEN_PREFIX = "__penstock_copy_"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a subscription is, and of which source."""
+
+    epoch: Epoch
+    batch: BatchId
+    end: Lsn
+    system_id: str
+    timeline: int
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A name on the target, with a structure once a copy has begun.
+
+    `removed`: no longer replicated; the table was left behind for its readers, and may be taken up again.
+    """
+
+    table: TableId
+    target: TableName
+    schema: TableSchema | None
+    ready: bool
+    applied: Lsn
+    parked: str | None
+    removed: bool
+    mark: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRecord:
+    """A hidden table that is being loaded."""
+
+    table: TableId
+    place: TableName
+    schema: TableSchema
+
+
+class Records(Protocol):
+    """Reads and writes what the target remembers, inside the transaction of its caller."""
+
+    def position(self, subscription: SubscriptionName) -> Position | None: ...
+
+    def write_position(self, subscription: SubscriptionName, position: Position) -> None:
+        """Insert or replace the subscription's record."""
+        ...
+
+    def reservations(
+        self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
+    ) -> list[Reservation]:
+        """Of one subscription or all, of the given tables or all; removed ones included."""
+        ...
+
+    def write_table(self, subscription: SubscriptionName, record: TableRecord) -> None:
+        """Insert or replace a table's record."""
+        ...
+
+    def write_applied(self, subscription: SubscriptionName, tables: Sequence[TableId], end: Lsn) -> None:
+        """Set how far these tables' changes have been applied, all at once."""
+        ...
+
+    def write_marks(self, subscription: SubscriptionName, marks: Mapping[TableId, str | None]) -> None: ...
+
+    def mark_removed(self, subscription: SubscriptionName, tables: Sequence[TableId]) -> None: ...
+
+    def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
+        """Note that these tables' rows are not complete any more; None = all of the subscription."""
+        ...
+
+    def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]: ...
+
+    def delete_copy(self, table: TableId) -> None: ...
+
+
+def hidden_name(table: TableId, target: TableName) -> TableName:
+    """Where a copy of the table is loaded until it takes the table's place."""
+    return TableName(target.schema, HIDDEN_PREFIX + table)
+
+
+def progress_of(position: Position, reservations: Sequence[Reservation]) -> TargetProgress:
+    """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
+    tables = {
+        r.table: TableRecord(r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark)
+        for r in reservations
+        if r.schema is not None and not r.removed
+    }
+    return TargetProgress(
+        position.epoch, position.batch, position.end, position.system_id, position.timeline, position.slot, tables
+    )
+
+
+def refuse_claim(subscription: SubscriptionName, before: Position | None, epoch: Epoch, system_id: str) -> None:
+    """Raise EPOCH_LOST where a later engine holds the subscription, TARGET_FOREIGN where the record is of another source."""
+    if before is None:
+        return
+    if before.epoch > epoch:
+        detail = f"epoch {before.epoch} is recorded on the target, this engine has {epoch}"
+        raise EngineFault(FaultKind.EPOCH_LOST, subscription, detail)
+    if before.system_id != system_id:
+        detail = "the target holds progress of another database cluster under this subscription's name"
+        raise EngineFault(FaultKind.TARGET_FOREIGN, subscription, detail)
+
+
+def refuse_rebase(subscription: SubscriptionName, before: Position | None, epoch: Epoch) -> None:
+    """Raise EPOCH_LOST where a later engine holds the subscription."""
+    if before is not None and before.epoch > epoch:
+        raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+
+
+def refuse_batch(position: Position | None, batch: BatchCommit) -> Position:
+    """Where the subscription stands; raises where this batch must not be written behind that."""
+    if position is None or position.epoch != batch.epoch:
+        detail = "another engine has taken this subscription over" if position else "the target was not claimed"
+        raise EngineFault(FaultKind.EPOCH_LOST, batch.subscription, detail)
+    if batch.end < position.end:
+        detail = f"a batch that ends at {batch.end} after one that ended at {position.end}"
+        raise EngineFault(FaultKind.INTERNAL, batch.subscription, detail)
+    return position
+
+
+def mark_of(batch: BatchCommit) -> tuple[Epoch, BatchId, Lsn]:
+    """What tells a batch from every other of its subscription."""
+    return batch.epoch, batch.batch, batch.end
+
+
+def stands(position: Position | None, batch: BatchCommit) -> bool:
+    """Whether the record says that this batch was the last one written."""
+    return position is not None and (position.epoch, position.batch, position.end) == mark_of(batch)

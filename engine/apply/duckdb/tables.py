@@ -1,0 +1,62 @@
+"""What a batch does to the tables of a DuckDB file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from engine.apply.duckdb.changes import Place, apply_changes, check_key
+from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
+from engine.apply.duckdb.identifiers import qualified, quoted
+from engine.apply.duckdb.preflight import folded_name
+from engine.apply.duckdb.staging import StagingConnection
+from engine.apply.duckdb.structure import check_columns, evolve_statements
+from engine.apply.evolution import Evolution
+from engine.model.batch import TableChanges
+from engine.model.identity import TableId, TableName
+from engine.model.schema import TableSchema
+
+
+class DuckDbTables:
+    """Implements Tables inside the transaction of the caller."""
+
+    def __init__(self, connection: StagingConnection, catalog: str, path: Path) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._path = path
+
+    def same(self, one: TableName, other: TableName) -> bool:
+        return folded_name(one) == folded_name(other)
+
+    def evolve(self, table: TableId, place: TableName, schema: TableSchema, change: Evolution) -> None:
+        check_columns(table, schema)
+        for statement in evolve_statements(table, self._qualified(place), change):
+            self._connection.execute(statement)
+
+    def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
+        apply_changes(self._connection, Place(table, self._qualified(place), schema), changes)
+
+    def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
+        check_key(self._connection, Place(table, self._qualified(place), schema))
+
+    def put_in_place(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
+        self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(target)}")
+        self._connection.execute(f"ALTER TABLE {self._qualified(copy)} RENAME TO {quoted(target.name)}")
+
+    def drop(self, place: TableName) -> None:
+        self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(place)}")
+
+    @contextmanager
+    def faults_of(self, table: TableId) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            if is_broken(error) or is_out_of_memory(error):
+                raise
+            raise fault_of(error, self._path, table) from error
+
+    def _qualified(self, place: TableName) -> str:
+        return qualified(self._catalog, place)

@@ -1,0 +1,5 @@
+"""PostgreSQL as a target."""
+
+from engine.apply.postgres.target import PostgresTarget
+
+__all__ = ["PostgresTarget"]

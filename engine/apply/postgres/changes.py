@@ -1,0 +1,218 @@
+"""The net changes of one table, applied to it inside the transaction of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+import pyarrow.compute as pc
+
+from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
+from engine.apply.postgres.identifiers import quoted
+from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_rows, staged
+from engine.apply.postgres.types import column_types
+from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.schema import KeyMode, TableSchema
+from engine.model.values import Kind, ValueType, value_type
+from engine.postgres.sessions import PostgresConnection
+
+_COMPLETED = "pg_temp.__penstock_completed"
+_BOOL = ValueType(Kind.BOOL)
+_COUNT = ValueType(Kind.INT64)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table to apply changes to: its full quoted name and its structure as it stands."""
+
+    table: TableId
+    qualified: str
+    schema: TableSchema
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.schema.columns]
+
+    @property
+    def quoted(self) -> list[str]:
+        return [quoted(name) for name in self.names]
+
+    @property
+    def columns(self) -> list[StagedColumn]:
+        """c0 … cn, the columns by position."""
+        types = column_types(self.schema)
+        return [StagedColumn(f"c{i}", value_type(c), types[i]) for i, c in enumerate(self.schema.columns)]
+
+    @property
+    def key(self) -> list[int]:
+        """Positions of the key columns, in key order."""
+        return [self.names.index(name) for name in self.schema.key]
+
+    @property
+    def key_columns(self) -> list[StagedColumn]:
+        """k0 … km, the key columns in key order."""
+        whole = self.columns
+        return [StagedColumn(f"k{j}", whole[i].value, whole[i].type) for j, i in enumerate(self.key)]
+
+
+def apply_changes(
+    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], *, in_place: bool
+) -> None:
+    """Apply every piece's changes, one piece after another.
+
+    `in_place`: rows that stay under their key are updated. That is cheaper than to delete and insert them, but values of another
+    unique key may pass through the same value on the way.
+
+    Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
+    """
+    refuse_faults(place.table, changes)
+    in_place = in_place and len(place.key) < len(place.columns)
+    for piece in sorted({c.piece for c in changes}):
+        of_piece = [c if in_place else replace(c, paired=0) for c in changes if c.piece == piece]
+        _apply_piece(connection, place, of_piece)
+
+
+def _apply_piece(connection: PostgresConnection, place: Place, changes: Sequence[TableChanges]) -> None:
+    """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
+    they are from."""
+    partials = joined([c.partials for c in changes])
+    deletes, updates, inserts = split(changes)
+    if partials is not None:
+        _complete(connection, place, partials)
+    if any(c.truncated for c in changes):
+        if deletes is not None or updates is not None:
+            raise _anomaly(place, "rows to delete after the table was cleared")
+        connection.execute(f"TRUNCATE {place.qualified}")
+    elif deletes is not None:
+        _delete(connection, place, deletes)
+    if updates is not None:
+        _update(connection, place, updates)
+    if inserts is not None:
+        insert_rows(connection, place, inserts)
+    if partials is not None:
+        connection.execute(
+            f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE SELECT * FROM {_COMPLETED}"
+        )
+        connection.execute(f"DROP TABLE {_COMPLETED}")
+
+
+def insert_rows(connection: PostgresConnection, place: Place, rows: Any) -> int:
+    """Insert staged rows with columns c0 … cn; returns their number."""
+    _require(place, rows, place.columns)
+    if rows.num_rows > COPY_ABOVE_ROWS:
+        return copy_rows(connection, place.qualified, place.names, rows, place.columns)
+    with staged(connection, rows, place.columns) as source:
+        read = ", ".join(f"s.{column.name}" for column in place.columns)
+        sql = f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE SELECT {read}"
+        return _run(connection, f"{sql} FROM {source.sql}", source)
+
+
+def check_key(connection: PostgresConnection, place: Place) -> None:
+    """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) where the key does not tell the table's rows apart. Reads the whole key."""
+    keys = [place.quoted[i] for i in place.key]
+    if not keys:
+        return
+    listed = ", ".join(keys)
+    missing = " OR ".join(f"{key} IS NULL" for key in keys)
+    sql = (
+        f"SELECT (SELECT count(*) FROM {place.qualified} WHERE {missing}),"
+        f" (SELECT count(*) FROM (SELECT FROM {place.qualified} GROUP BY {listed} HAVING count(*) > 1) AS d)"
+    )
+    without, shared = connection.execute(sql).fetchall()[0]
+    if without or shared:
+        words = ", ".join(place.schema.key)
+        detail = (
+            f"the declared key ({words}) has {shared} values that several rows share, and is NULL in {without} rows"
+        )
+        raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, place.table, detail)
+
+
+def image(alias: str, names: Sequence[str]) -> str:
+    """SQL: a row's text, equal where all values print equally, also NULL or NaN on both sides, and never 0 for -0."""
+    return f'ROW({", ".join(f"{alias}.{name}" for name in names)})::pg_catalog.text COLLATE "C"'
+
+
+def _complete(connection: PostgresConnection, place: Place, partials: Any) -> None:
+    """Make the temporary table of rows whose unset columns hold what the existing row holds."""
+    unset = [f"u{i}" for i in range(len(place.columns)) if partials.schema.get_field_index(f"u{i}") >= 0]
+    columns = [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
+    _require(place, partials, columns)
+    parts = [
+        f"CASE WHEN s.u{i} THEN t.{name} ELSE s.c{i} END AS c{i}" if f"u{i}" in unset else f"s.c{i}"
+        for i, name in enumerate(place.quoted)
+    ]
+    with staged(connection, partials, columns) as source:
+        sql = f"CREATE TEMPORARY TABLE {_COMPLETED} ON COMMIT DROP AS SELECT {', '.join(parts)}"
+        found = _run(connection, f"{sql} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)}", source)
+    if found != partials.num_rows:
+        raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
+
+
+def _update(connection: PostgresConnection, place: Place, rows: Any) -> None:
+    _require(place, rows, place.columns)
+    values = [i for i in range(len(place.columns)) if i not in place.key]
+    assignments = ", ".join(f"{place.quoted[i]} = s.c{i}" for i in values)
+    on_key = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
+    with staged(connection, rows, place.columns) as source:
+        sql = f"UPDATE {place.qualified} AS t SET {assignments} FROM {source.sql} WHERE {on_key}"
+        found = _run(connection, sql, source)
+    if found != rows.num_rows:
+        raise _anomaly(place, f"{rows.num_rows} rows to replace, of which the target has {found}")
+
+
+def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
+    if place.schema.mode is KeyMode.BAG:
+        _delete_copies(connection, place, deletes)
+        return
+    if not place.key:
+        raise _anomaly(place, "deletes of a table that has no key")
+    _require(place, deletes, place.key_columns)
+    with staged(connection, deletes, place.key_columns) as source:
+        found = _run(
+            connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {_on_key(place)}", source
+        )
+    if found != deletes.num_rows:
+        raise _anomaly(place, f"{deletes.num_rows} rows to delete or replace, of which the target has {found}")
+
+
+def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -> None:
+    """Delete n of the rows that are identical to each image; which of them makes no difference."""
+    columns = [*place.columns, StagedColumn("n", _COUNT, "pg_catalog.int8")]
+    _require(place, deletes, columns)
+    wanted = int(pc.sum(deletes["n"]).as_py() or 0)
+    same = f"{image('t', place.quoted)} = {image('s', [c.name for c in place.columns])}"
+    with staged(connection, deletes, columns) as source:
+        numbered = (
+            "SELECT t.tableoid AS part, t.ctid AS at, s.n,"
+            f" row_number() OVER (PARTITION BY {image('s', [c.name for c in place.columns])} ORDER BY t.ctid) AS nth"
+            f" FROM {place.qualified} AS t JOIN {source.sql} ON {same}"
+        )
+        found = _run(
+            connection,
+            f"DELETE FROM {place.qualified} AS t USING ({numbered}) AS d"
+            " WHERE d.nth <= d.n AND t.ctid = d.at AND t.tableoid = d.part",
+            source,
+        )
+    if found != wanted:
+        raise _anomaly(place, f"{wanted} rows to delete, of which the target has {found}")
+
+
+def _run(connection: PostgresConnection, sql: str, source: Source) -> int:
+    """Rows touched."""
+    return psycopg.RawCursor(connection).execute(sql.encode(), source.parameters).rowcount
+
+
+def _on_key(place: Place) -> str:
+    return " AND ".join(f"t.{place.quoted[i]} = s.k{j}" for j, i in enumerate(place.key))
+
+
+def _require(place: Place, rows: Any, columns: Sequence[StagedColumn]) -> None:
+    require_form(place.table, rows, [c.name for c in columns], [c.value for c in columns])
+
+
+def _anomaly(place: Place, detail: str) -> EngineFault:
+    return EngineFault(FaultKind.NET_CHANGE_ANOMALY, place.table, detail)

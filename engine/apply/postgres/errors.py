@@ -1,0 +1,41 @@
+"""Which fault an SQLSTATE stands for on a PostgreSQL target."""
+
+from __future__ import annotations
+
+import psycopg
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.postgres.sessions import StateKinds, describe_state
+
+_K = FaultKind
+TARGET = StateKinds(
+    _K.TARGET_UNAVAILABLE,
+    {
+        "53100": _K.TARGET_DISK_FULL,
+        "28000": _K.TARGET_UNAVAILABLE,
+        "28P01": _K.TARGET_UNAVAILABLE,
+        "3D000": _K.TARGET_UNAVAILABLE,
+        "42501": _K.TARGET_UNAVAILABLE,
+        "25006": _K.TARGET_UNAVAILABLE,
+        "40001": _K.TARGET_UNAVAILABLE,
+        "40P01": _K.TARGET_UNAVAILABLE,
+        "55P03": _K.TARGET_UNAVAILABLE,
+    },
+)
+_OF_A_TABLE = {"22": _K.VALUE_OUT_OF_DOMAIN, "23": _K.VALUE_OUT_OF_DOMAIN}
+"""Classes of SQLSTATEs that tell of a value or a constraint: one table's trouble."""
+_REFUSED_TABLE = frozenset({"2BP01", "42P01", "42703", "42804", "55000", "42809"})
+"""States that tell of a table that somebody else changed, or built something upon."""
+
+
+def fault_of_table(error: psycopg.Error, table: str) -> EngineFault:
+    """The fault of an error that a table's share of a batch met; the table's own where it is that. Row values are left out."""
+    state = error.sqlstate or ""
+    kind = _OF_A_TABLE.get(state[:2])
+    if kind is not None:
+        name = error.diag.constraint_name or error.diag.column_name
+        detail = f"the target refused a value (SQLSTATE {state}{f', {name}' if name else ''})"
+        return EngineFault(kind, table, detail)
+    if state in _REFUSED_TABLE:
+        return EngineFault(_K.TABLE_STRUCTURE_CHANGED, table, describe_state(state, error.diag.message_primary or ""))
+    return TARGET.fault(error, table)

@@ -1,0 +1,22 @@
+"""Names in PostgreSQL's SQL. Pure."""
+
+from __future__ import annotations
+
+from engine.model.identity import TableName
+
+RESERVED = frozenset({"information_schema"})
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted identifier; any character may occur."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """The text as a string constant, whatever `standard_conforming_strings` says."""
+    plain = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
+    return f" E{plain}" if "\\" in text else plain
+
+
+def qualified(table: TableName) -> str:
+    return f"{quoted(table.schema)}.{quoted(table.name)}"

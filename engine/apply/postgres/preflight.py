@@ -1,0 +1,77 @@
+"""What can be said of a target database and of names on it before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.apply.bookkeeping import OWN_SCHEMA
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
+from engine.postgres.sessions import PostgresConnection
+
+Finding = tuple[str, str, str, str]
+"""Severity, code, what, remedy."""
+
+MAP_REMEDY = "map it to another name with `target` in the table's declaration"
+MAX_NAME_BYTES = 63
+_COLLISION = FaultKind.TABLE_NAME_COLLISION.value
+_MAY = "SELECT has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery()"
+
+
+def is_reserved(target: TableName) -> bool:
+    """Whether tables in this schema are not for replication."""
+    return target.schema in {OWN_SCHEMA, "information_schema"} or target.schema.startswith("pg_")
+
+
+def name_findings(tables: Sequence[TableName]) -> list[Finding]:
+    """Names that are there twice, or cannot stand at all."""
+    findings: list[Finding] = []
+    seen: set[TableName] = set()
+    for table in tables:
+        if table in seen:
+            findings.append(("error", _COLLISION, f"{table} is there twice", f"{MAP_REMEDY} for one of them"))
+        seen.add(table)
+        if is_reserved(table):
+            what = f"the schema {table.schema!r} is not for replicated tables"
+            findings.append(("error", _COLLISION, what, MAP_REMEDY))
+        if max(len(part.encode()) for part in (table.schema, table.name)) > MAX_NAME_BYTES:
+            what = f"{table}: a name is longer than the {MAX_NAME_BYTES} bytes that PostgreSQL keeps of it"
+            findings.append(("error", _COLLISION, what, MAP_REMEDY))
+    return findings
+
+
+def place_findings(connection: PostgresConnection) -> list[Finding]:
+    """What the user may do in the database."""
+    may_create, standby = connection.execute(_MAY).fetchall()[0]
+    findings: list[Finding] = []
+    if standby:
+        what, remedy = "the target is a standby, which takes no writes", "connect to its primary"
+        findings.append(("error", FaultKind.TARGET_UNAVAILABLE.value, what, remedy))
+    if not may_create:
+        what = "the user may not create schemas in the target database"
+        remedy = "GRANT CREATE ON DATABASE … TO the user of the connection"
+        findings.append(("error", FaultKind.TARGET_UNAVAILABLE.value, what, remedy))
+    return findings
+
+
+def taken_finding(table: TableName) -> Finding:
+    """For a name that a relation of someone else holds."""
+    what = f"a table or view {table} that Penstock did not make stands on the target"
+    return ("error", _COLLISION, what, MAP_REMEDY)
+
+
+def fault_finding(fault: EngineFault) -> Finding:
+    """An error that kept the database from being looked at."""
+    remedy = "check host, port, database, user and password of the connection"
+    if fault.kind is FaultKind.TARGET_FOREIGN:
+        remedy = "give another database"
+    return ("error", fault.kind.value, f"{fault.subject}: {fault.detail}", remedy)
+
+
+def is_taken(connection: PostgresConnection, target: TableName) -> bool:
+    """Whether a relation of this name stands in the database."""
+    row = connection.execute(
+        "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+        [target.schema, target.name],
+    ).fetchall()[0]
+    return bool(row[0])

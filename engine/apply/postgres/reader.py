@@ -1,0 +1,132 @@
+"""A read pinned to one batch boundary, and the comparison of a table with the source's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from engine.apply.arrow_rows import in_chunks
+from engine.apply.postgres.changes import Place, image
+from engine.apply.postgres.identifiers import qualified
+from engine.apply.postgres.records import PostgresRecords
+from engine.apply.postgres.staging import copy_rows
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.model.schema import KeyMode
+from engine.model.target import TableRecord
+from engine.postgres.sessions import PostgresConnection
+
+_SOURCE = "pg_temp.__penstock_source"
+_KEY_LENGTH = 200
+"""Characters that are shown of each column where a row has no key."""
+
+
+class PostgresReader:
+    """Implements TargetReader on a connection whose transaction has begun; see the protocol for `compare`."""
+
+    def __init__(
+        self, connection: PostgresConnection, position: Lsn, generations_now: Callable[[], dict[str, int]]
+    ) -> None:
+        """`generations_now` looks with a snapshot of its own."""
+        self._connection = connection
+        self._generations_now = generations_now
+        self.position = position
+
+    def compare(self, record: TableRecord, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
+        """As the protocol says. For tables without a key `key` is the start of every column's text, `copies` how many
+        equal rows one side has more; a key that the target holds twice is `extra`.
+
+        Raises EngineFault(TARGET_UNAVAILABLE) where the table was replaced since this reader began: its snapshot sees no rows then.
+        """
+        place = Place(record.table, qualified(record.target), record.schema)
+        self._hold(place)
+        columns = ", ".join(f"{c.name} {c.type}" for c in place.columns)
+        self._execute(f"CREATE TEMPORARY TABLE {_SOURCE} ({columns})")
+        try:
+            source_rows = self._load(place, source)
+            target_rows = int(self._execute(f"SELECT count(*) FROM {place.qualified}").fetchall()[0][0])
+            return source_rows, target_rows, self._differences(_Sides(place), limit)
+        finally:
+            if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+                self._execute(f"DROP TABLE {_SOURCE}")
+
+    def _hold(self, place: Place) -> None:
+        self._execute(f"LOCK TABLE {place.qualified} IN ACCESS SHARE MODE")
+        if PostgresRecords(self._connection).generations() != self._generations_now():
+            detail = "the table was replaced while it was to be compared; verify again"
+            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, place.table, detail)
+
+    def _differences(self, sides: _Sides, limit: int) -> list[dict[str, Any]]:
+        if sides.place.schema.mode is not KeyMode.KEYED:
+            rows = self._execute(sides.bag_sql(limit)).fetchall()
+            return [
+                {"key": list(row[1:]), "kind": "missing" if row[0] > 0 else "extra", "copies": abs(int(row[0]))}
+                for row in rows
+            ]
+        found = self._found(sides.keyed_sql(limit))
+        if len(found) < limit:
+            found += self._found(sides.duplicates_sql(limit - len(found)))
+        return found
+
+    def _found(self, sql: str) -> list[dict[str, Any]]:
+        return [{"key": list(row[1:]), "kind": row[0]} for row in self._execute(sql).fetchall()]
+
+    def _load(self, place: Place, source: Iterable[Any]) -> int:
+        names = [c.name for c in place.columns]
+        return sum(copy_rows(self._connection, _SOURCE, names, rows, place.columns) for rows in in_chunks(source))
+
+    def _execute(self, sql: str) -> psycopg.Cursor[tuple[Any, ...]]:
+        return self._connection.execute(sql.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """SQL over both sides: the source's rows in the temporary table, the target's in their table."""
+
+    place: Place
+
+    @property
+    def _staged(self) -> list[str]:
+        return [c.name for c in self.place.columns]
+
+    def _target_rows(self) -> str:
+        names = ", ".join(f"{name} AS c{i}" for i, name in enumerate(self.place.quoted))
+        return f"SELECT {names} FROM {self.place.qualified}"
+
+    def keyed_sql(self, limit: int) -> str:
+        """Rows (kind, key as text …), ordered by key."""
+        on_key = " AND ".join(f"s.c{i} = t.c{i}" for i in self.place.key)
+        keys = [f"COALESCE(s.c{i}, t.c{i})" for i in self.place.key]
+        return (
+            "SELECT CASE WHEN t.here IS NULL THEN 'missing' WHEN s.here IS NULL THEN 'extra' ELSE 'different' END,"
+            f" {', '.join(f'{key}::pg_catalog.text' for key in keys)}"
+            f" FROM (SELECT *, true AS here FROM {_SOURCE}) AS s"
+            f" FULL JOIN (SELECT *, true AS here FROM ({self._target_rows()}) AS r) AS t ON {on_key}"
+            " WHERE t.here IS NULL OR s.here IS NULL"
+            f" OR {image('s', self._staged)} <> {image('t', self._staged)}"
+            f" ORDER BY {', '.join(keys)} LIMIT {limit}"
+        )
+
+    def duplicates_sql(self, limit: int) -> str:
+        """Rows ('extra', key as text …) of keys that the target holds more than once."""
+        keys = ", ".join(f"c{i}" for i in self.place.key)
+        texts = ", ".join(f"c{i}::pg_catalog.text" for i in self.place.key)
+        return (
+            f"SELECT 'extra', {texts} FROM (SELECT {keys} FROM ({self._target_rows()}) AS r"
+            f" GROUP BY {keys} HAVING count(*) > 1) AS d ORDER BY {keys} LIMIT {limit}"
+        )
+
+    def bag_sql(self, limit: int) -> str:
+        """Rows (copies the source has more, start of every column's text …)."""
+        shown = ", ".join(f"left(c{i}::pg_catalog.text, {_KEY_LENGTH}) AS g{i}" for i in range(len(self._staged)))
+        firsts = ", ".join(f"min(g{i})" for i in range(len(self._staged)))
+        whole = image("r", self._staged)
+        return (
+            f"SELECT sum(side), {firsts} FROM ("
+            f"SELECT 1 AS side, {whole} AS image, {shown} FROM {_SOURCE} AS r"
+            f" UNION ALL SELECT -1, {whole}, {shown} FROM ({self._target_rows()}) AS r) AS b"
+            f" GROUP BY image HAVING sum(side) <> 0 ORDER BY {firsts} LIMIT {limit}"
+        )

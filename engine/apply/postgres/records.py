@@ -1,0 +1,206 @@
+"""The progress record: schema `penstock` of the target database. Runs inside the transaction of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.apply.bookkeeping import OWN_SCHEMA, CopyRecord, Position, Reservation
+from engine.apply.structure_text import from_text, to_text
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.target import TableRecord
+from engine.postgres.sessions import PostgresConnection
+
+LAYOUT = 1
+"""Version of the tables below; raised when they change, or what their rows mean."""
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
+_DDL = (
+    f"CREATE SCHEMA IF NOT EXISTS {OWN_SCHEMA}",
+    f"CREATE TABLE {OWN_SCHEMA}.layout (version integer NOT NULL)",
+    f"CREATE TABLE {OWN_SCHEMA}.progress (subscription text PRIMARY KEY, epoch bigint NOT NULL, batch bigint NOT NULL,"
+    " position text NOT NULL, system_id text NOT NULL, timeline bigint NOT NULL, slot text NOT NULL) WITH (fillfactor = 10)",
+    f"CREATE TABLE {OWN_SCHEMA}.tables (subscription text, table_id text, target_schema text NOT NULL,"
+    " target_name text NOT NULL, structure text, ready boolean NOT NULL, applied text NOT NULL, parked text,"
+    " removed boolean NOT NULL, mark text, generation bigint NOT NULL,"
+    " PRIMARY KEY (subscription, table_id)) WITH (fillfactor = 50)",
+    f"CREATE TABLE {OWN_SCHEMA}.copies (subscription text NOT NULL, table_id text PRIMARY KEY,"
+    " target_schema text NOT NULL, hidden_name text NOT NULL, structure text NOT NULL)",
+)
+_TABLE = "table_id, target_schema, target_name, structure, ready, applied, parked, removed, mark"
+
+
+class PostgresRecords:
+    """Implements Records over one connection."""
+
+    def __init__(self, connection: PostgresConnection, *, fence: bool = False) -> None:
+        """`fence`: whoever looks at a subscription's position holds it until the transaction ends, and others wait."""
+        self._connection = connection
+        self._lock = " FOR UPDATE" if fence else ""
+
+    def exist(self) -> bool:
+        """Whether the database holds a record at all.
+
+        Raises:
+            EngineFault: TARGET_FOREIGN where a newer version wrote it, or the schema is not ours.
+        """
+        found = self._connection.execute(
+            "SELECT to_regnamespace(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL", [OWN_SCHEMA, f"{OWN_SCHEMA}.layout"]
+        ).fetchall()[0]
+        if not found[0]:
+            return False
+        if not found[1]:
+            detail = "the database has a schema of this name that is not ours"
+            raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
+        version = self._connection.execute(f"SELECT max(version) FROM {OWN_SCHEMA}.layout").fetchall()[0][0]
+        if version != LAYOUT:
+            detail = f"its progress record has layout {version}; this version of Penstock knows {LAYOUT}"
+            raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
+        return True
+
+    def create(self) -> None:
+        """Make the tables, where they are not there yet. One at a time over all connections."""
+        self._connection.execute(_LOCK)
+        if self.exist():
+            return
+        for statement in _DDL:
+            self._connection.execute(statement)
+        self._connection.execute(f"INSERT INTO {OWN_SCHEMA}.layout VALUES (%s)", [LAYOUT])
+
+    def position(self, subscription: SubscriptionName) -> Position | None:
+        row = self._connection.execute(
+            f"SELECT epoch, batch, position, system_id, timeline, slot FROM {OWN_SCHEMA}.progress"
+            f" WHERE subscription = %s{self._lock}",
+            [subscription],
+        ).fetchone()
+        if row is None:
+            return None
+        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), row[3], row[4], row[5])
+
+    def write_position(self, subscription: SubscriptionName, position: Position) -> None:
+        self._connection.execute(
+            f"INSERT INTO {OWN_SCHEMA}.progress AS p VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (subscription) DO UPDATE"
+            " SET epoch = excluded.epoch, batch = excluded.batch, position = excluded.position,"
+            " system_id = excluded.system_id, timeline = excluded.timeline, slot = excluded.slot",
+            [
+                subscription,
+                position.epoch,
+                position.batch,
+                str(position.end),
+                position.system_id,
+                position.timeline,
+                position.slot,
+            ],
+        )
+
+    def forget(self, subscription: SubscriptionName) -> None:
+        self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.progress WHERE subscription = %s", [subscription])
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.tables SET removed = true, ready = false WHERE subscription = %s", [subscription]
+        )
+
+    def reservations(
+        self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
+    ) -> list[Reservation]:
+        rows = self._connection.execute(
+            f"SELECT {_TABLE} FROM {OWN_SCHEMA}.tables WHERE (%(s)s::text IS NULL OR subscription = %(s)s::text)"
+            " AND (%(t)s::text[] IS NULL OR table_id = ANY (%(t)s::text[])) ORDER BY table_id",
+            {"s": subscription, "t": None if tables is None else list(tables)},
+        ).fetchall()
+        return [_reservation(row) for row in rows]
+
+    def reserve(
+        self, subscription: SubscriptionName, table: TableId, target: TableName, instead_of: Sequence[TableId]
+    ) -> None:
+        """Put a table's name in, without a structure, in place of its own row and those of `instead_of`."""
+        self._connection.execute(
+            f"DELETE FROM {OWN_SCHEMA}.tables WHERE subscription = %s AND table_id = ANY (%s)",
+            [subscription, [table, *instead_of]],
+        )
+        self._connection.execute(
+            f"INSERT INTO {OWN_SCHEMA}.tables VALUES (%s, %s, %s, %s, NULL, false, '0/0', NULL, false, NULL, 0)",
+            [subscription, table, target.schema, target.name],
+        )
+
+    def write_table(self, subscription: SubscriptionName, record: TableRecord) -> None:
+        self._connection.execute(
+            f"INSERT INTO {OWN_SCHEMA}.tables VALUES (%s, %s, %s, %s, %s, %s, %s, %s, false, %s, 0)"
+            " ON CONFLICT (subscription, table_id) DO UPDATE SET target_schema = excluded.target_schema,"
+            " target_name = excluded.target_name, structure = excluded.structure, ready = excluded.ready,"
+            " applied = excluded.applied, parked = excluded.parked, removed = false, mark = excluded.mark",
+            [
+                subscription,
+                record.table,
+                record.target.schema,
+                record.target.name,
+                to_text(record.schema),
+                record.ready,
+                str(record.applied),
+                record.parked,
+                record.mark,
+            ],
+        )
+
+    def write_applied(self, subscription: SubscriptionName, tables: Sequence[TableId], end: Lsn) -> None:
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.tables SET applied = %s WHERE subscription = %s AND table_id = ANY (%s)",
+            [str(end), subscription, list(tables)],
+        )
+
+    def write_marks(self, subscription: SubscriptionName, marks: Mapping[TableId, str | None]) -> None:
+        for table, mark in marks.items():
+            self._connection.execute(
+                f"UPDATE {OWN_SCHEMA}.tables SET mark = %s WHERE subscription = %s AND table_id = %s",
+                [mark, subscription, table],
+            )
+
+    def mark_removed(self, subscription: SubscriptionName, tables: Sequence[TableId]) -> None:
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.tables SET removed = true, ready = false WHERE subscription = %s AND table_id = ANY (%s)",
+            [subscription, list(tables)],
+        )
+
+    def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.tables SET ready = false, parked = NULL WHERE subscription = %s"
+            " AND (%s::text[] IS NULL OR table_id = ANY (%s::text[]))",
+            [subscription, *[None if tables is None else list(tables)] * 2],
+        )
+
+    def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]:
+        rows = self._connection.execute(
+            f"SELECT table_id, target_schema, hidden_name, structure FROM {OWN_SCHEMA}.copies"
+            " WHERE (%(s)s::text IS NULL OR subscription = %(s)s::text)"
+            " AND (%(t)s::text IS NULL OR table_id = %(t)s::text) ORDER BY table_id",
+            {"s": subscription, "t": table},
+        ).fetchall()
+        return [CopyRecord(TableId(row[0]), TableName(row[1], row[2]), from_text(row[3])) for row in rows]
+
+    def write_copy(self, subscription: SubscriptionName, copy: CopyRecord) -> None:
+        self._connection.execute(
+            f"INSERT INTO {OWN_SCHEMA}.copies VALUES (%s, %s, %s, %s, %s)",
+            [subscription, copy.table, copy.place.schema, copy.place.name, to_text(copy.schema)],
+        )
+
+    def delete_copy(self, table: TableId) -> None:
+        self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.copies WHERE table_id = %s", [table])
+
+    def next_generation(self, target: TableName) -> None:
+        """Note that a table's rows were replaced in a way that older snapshots do not see through."""
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.tables SET generation = generation + 1 WHERE target_schema = %s AND target_name = %s",
+            [target.schema, target.name],
+        )
+
+    def generations(self) -> dict[str, int]:
+        """Of every table, by subscription and id."""
+        rows = self._connection.execute(f"SELECT subscription || ' ' || table_id, generation FROM {OWN_SCHEMA}.tables")
+        return dict(rows.fetchall())
+
+
+def _reservation(row: tuple[Any, ...]) -> Reservation:
+    schema = from_text(row[3]) if row[3] is not None else None
+    target = TableName(row[1], row[2])
+    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8])

@@ -1,0 +1,75 @@
+"""Rows on their way into a statement: as array parameters where they are few, through COPY into a temporary table where many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from engine.apply.postgres.identifiers import quoted
+from engine.apply.postgres.text import array_literal, csv_blocks
+from engine.model.values import ValueType
+from engine.postgres.sessions import PostgresConnection
+
+COPY_ABOVE_ROWS = 2_000
+"""Rows from which a temporary table is worth its cost."""
+_STAGE = "__penstock_stage"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedColumn:
+    """A column of staged rows: its name there, how it is held, and the type it is read as."""
+
+    name: str
+    value: ValueType
+    type: str
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.endswith("[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Staged rows as the FROM item `s` of a statement, and the statement's parameters `$1` … `$n`."""
+
+    sql: str
+    parameters: tuple[str, ...] = ()
+
+
+@contextmanager
+def staged(connection: PostgresConnection, rows: Any, columns: Sequence[StagedColumn]) -> Iterator[Source]:
+    """The columns of a pyarrow.Table for the length of the block. One at a time on a connection, inside a transaction."""
+    if rows.num_rows <= COPY_ABOVE_ROWS:
+        yield _as_arrays(rows, columns)
+        return
+    declared = ", ".join(f"{column.name} {column.type}" for column in columns)
+    connection.execute(f"CREATE TEMPORARY TABLE {_STAGE} ({declared}) ON COMMIT DROP")
+    copy_rows(connection, f"pg_temp.{_STAGE}", [c.name for c in columns], rows, columns)
+    yield Source(f"pg_temp.{_STAGE} AS s")
+    connection.execute(f"DROP TABLE pg_temp.{_STAGE}")
+
+
+def copy_rows(
+    connection: PostgresConnection, place: str, into: Sequence[str], rows: Any, columns: Sequence[StagedColumn]
+) -> int:
+    """COPY the columns of a pyarrow.Table into those of a table; returns the number of rows."""
+    listed = ", ".join(map(quoted, into))
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f"COPY {place} ({listed}) FROM STDIN (FORMAT csv)".encode()) as copy,
+    ):
+        for block in csv_blocks(rows, [c.name for c in columns], [c.value for c in columns]):
+            copy.write(block)
+    return int(rows.num_rows)
+
+
+def _as_arrays(rows: Any, columns: Sequence[StagedColumn]) -> Source:
+    """An array of arrays would be one of more dimensions, so elements of array columns travel as texts."""
+    types = ["pg_catalog.text" if column.is_array else column.type for column in columns]
+    arrays = ", ".join(f"${number}::{name}[]" for number, name in enumerate(types, 1))
+    names = ", ".join(column.name for column in columns)
+    read = ", ".join(f"{c.name}::{c.type} AS {c.name}" if c.is_array else c.name for c in columns)
+    sql = f"(SELECT {read} FROM ROWS FROM (unnest({arrays})) AS u({names})) AS s"
+    return Source(sql, tuple(array_literal(rows[column.name], column.value) for column in columns))

@@ -1,0 +1,39 @@
+"""A table's structure in PostgreSQL's words: how it is made, and how columns come and go. Pure."""
+
+from __future__ import annotations
+
+from engine.apply.evolution import Evolution
+from engine.apply.postgres.identifiers import literal, quoted
+from engine.apply.postgres.types import postgres_type
+from engine.model.schema import Column, TableSchema
+
+
+def create_statement(place: str, schema: TableSchema) -> str:
+    """DDL for an empty table. Its key is added when it is complete; NOT NULL is the source's business."""
+    columns = ", ".join(f"{quoted(c.name)} {postgres_type(c)}" for c in schema.columns)
+    return f"CREATE TABLE {place} ({columns})"
+
+
+def key_statement(place: str, schema: TableSchema) -> str | None:
+    """DDL for the primary key, None where rows are not told apart by one."""
+    keys = ", ".join(map(quoted, schema.key))
+    return f"ALTER TABLE {place} ADD PRIMARY KEY ({keys})" if keys else None
+
+
+def evolve_statements(place: str, change: Evolution) -> list[str]:
+    """DDL for the change. A constant as default of a new column costs no rewrite; it goes again at once."""
+    statements = [f"ALTER TABLE {place} DROP COLUMN {quoted(column.name)}" for column in change.dropped]
+    for column in change.added:
+        statements += _add(place, column)
+    return statements
+
+
+def _add(place: str, column: Column) -> list[str]:
+    declared = f"ALTER TABLE {place} ADD COLUMN {quoted(column.name)} {postgres_type(column)}"
+    if column.fill is None:
+        return [declared]
+    constant = f"CAST({literal(column.fill)} AS {postgres_type(column)})"
+    return [
+        f"{declared} DEFAULT {constant}",
+        f"ALTER TABLE {place} ALTER COLUMN {quoted(column.name)} DROP DEFAULT",
+    ]

@@ -1,0 +1,57 @@
+"""The type of a target column: the source's own wherever every server has it, text otherwise. Pure."""
+
+from __future__ import annotations
+
+from engine.model.schema import Column, SourceType, TableSchema
+
+# fmt: off
+_EVERYWHERE = frozenset({
+    "bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "money", "text", "varchar",
+    "bpchar", "name", "bytea", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "uuid",
+    "json", "jsonb", "jsonpath", "inet", "cidr", "macaddr", "macaddr8", "bit", "varbit", "point", "line",
+    "lseg", "box", "path", "polygon", "circle", "tsvector", "tsquery", "int4range", "int8range", "numrange",
+    "daterange", "tsrange", "tstzrange", "int4multirange", "int8multirange", "nummultirange",
+    "datemultirange", "tsmultirange", "tstzmultirange", "pg_lsn", "xid8",
+})
+# fmt: on
+"""Types that every server since 14 has."""
+_LENGTHS = frozenset({"varchar", "bpchar"})
+_PRECISIONS = frozenset({"time", "timetz", "timestamp", "timestamptz", "bit", "varbit"})
+
+
+def postgres_type(column: Column) -> str:
+    """Type text as DDL takes it."""
+    if column.map_as == "text":
+        return "pg_catalog.text"
+    return _type(column.type)
+
+
+def column_types(schema: TableSchema) -> list[str]:
+    return [postgres_type(column) for column in schema.columns]
+
+
+def is_array(column: Column) -> bool:
+    """Whether the target's column is an array, so that an array of its values would have one dimension too many."""
+    return postgres_type(column).endswith("[]")
+
+
+def _type(source: SourceType) -> str:
+    if source.element is not None:
+        element = _type(source.element)
+        return "pg_catalog.text" if element == "pg_catalog.text" and source.element.name != "text" else f"{element}[]"
+    if source.name not in _EVERYWHERE:
+        return "pg_catalog.text"
+    return f"pg_catalog.{source.name}{_modifier(source)}"
+
+
+def _modifier(source: SourceType) -> str:
+    """The declared limit, where it is a simple one; a column without it holds the same values and more."""
+    number = source.modifier
+    if number < 0:
+        return ""
+    if source.name == "numeric" and number >= 4:
+        scale = (number - 4) & 0x7FF
+        return f"({(number - 4) >> 16 & 0xFFFF},{scale - 2048 if scale > 1023 else scale})"
+    if source.name in _LENGTHS and number > 4:
+        return f"({number - 4})"
+    return f"({number})" if source.name in _PRECISIONS else ""

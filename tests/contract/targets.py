@@ -1,0 +1,37 @@
+"""Every kind of target, as the contract's tests open it. A new one is a line in KINDS and a function here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from engine.apply.duckdb import DuckDbTarget
+from engine.apply.postgres import PostgresTarget
+from engine.model.subscription import ConnectionSpec
+from engine.model.target import Target
+from engine.net.copy_text import decode_copy_text
+from server.demo.embedded import EmbeddedPostgres
+from tests.fixtures.postgres import Database, drop_database
+
+KINDS = ("duckdb", "postgres16", "postgres18")
+
+OpenTarget = Callable[[], Target]
+"""Opens one and the same target each time."""
+
+
+@contextmanager
+def target_opener(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[OpenTarget]:
+    """Opens a fresh target of this kind, which goes with the block."""
+    if kind == "duckdb":
+        yield lambda: DuckDbTarget(folder / "mart.duckdb")
+        return
+    cluster: EmbeddedPostgres = request.getfixturevalue(kind.replace("postgres", "pg"))
+    database = Database(cluster, f"mart_{folder.name[-40:]}".lower())
+    cluster.execute(f'CREATE DATABASE "{database.name}"')
+    try:
+        yield lambda: PostgresTarget(ConnectionSpec("mart", "postgres", database.settings), decode_copy_text)
+    finally:
+        drop_database(database)
