@@ -16,7 +16,7 @@ ENVIRONMENT = "PENSTOCK_FAILPOINTS_FOLDER"
 SEEDS_TOGETHER = 3
 """So many seeds in a row begin with different failpoints, all of them together."""
 _IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER})
-_NEVER_PASSED = frozenset(
+NEVER_PASSED = frozenset(
     {
         Failpoint.READER_BEFORE_MARK,
         Failpoint.READER_AFTER_MARK,
@@ -28,6 +28,8 @@ _NEVER_PASSED = frozenset(
     }
 )
 """Nobody switches the queue's mode here, and the slot's budget is not used up."""
+IN_DUCKDB_ONLY = frozenset({Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT})
+"""No other target takes rows before their commit."""
 _MOST_PASSINGS = {
     Failpoint.SLOT_CREATED: 1,
     Failpoint.COPY_RUNNING: 2,
@@ -53,8 +55,8 @@ class NothingToKillError(Exception):
 class Schedule:
     """Failpoints in an order that the seed decides; those never hit come first."""
 
-    def __init__(self, seed: int, rng: random.Random) -> None:
-        points = [point for point in Failpoint if point not in _NEVER_PASSED]
+    def __init__(self, seed: int, rng: random.Random, never_passed: frozenset[Failpoint]) -> None:
+        points = [point for point in Failpoint if point not in never_passed]
         share = -(-len(points) // SEEDS_TOGETHER)
         first = seed * share % len(points)
         turned = points[first:] + points[:first]

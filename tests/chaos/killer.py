@@ -13,11 +13,13 @@ from typing import Literal
 import psutil
 
 from server.cli.client import Document, NoServerError, ProblemError
+from server.demo.embedded import EmbeddedPostgres
 from tests.chaos.failpoint_kills import FailpointKills, NothingToKillError
 from tests.fixtures.rig import Rig
 
-Kind = Literal["engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode"]
+Kind = Literal["engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode", "target"]
 KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode")
+"""Every kind but `target`, which can only be killed where it is a server."""
 
 _RECOVERY_S = 120.0
 _PAUSED_S = 60.0
@@ -38,7 +40,8 @@ class Killer:
             "log_reader": self._log_reader,
             "spark_worker": self._spark_worker,
             "server": lambda: self._child("server"),
-            "source": self._source,
+            "source": lambda: self._cluster(self._rig.postgres),
+            "target": self._target,
             "failpoint": self._failpoints.kill,
             "queue_mode": self._queue_mode,
         }
@@ -72,13 +75,24 @@ class Killer:
         ]
         return _kill_one(workers, self._rng)
 
-    def _source(self) -> Document:
+    def _target(self) -> Document:
+        """The server, or just its sessions: ours and nobody else's."""
+        if self._rig.target is None:
+            raise NothingToKillError("the target is a file")
+        if self._rng.random() < 0.4:
+            ended = (
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'penstock%'"
+            )
+            return {"how": "sessions", "ended": self._rig.target.execute(ended)[0][0]}
+        return self._cluster(self._rig.target)
+
+    def _cluster(self, cluster: EmbeddedPostgres) -> Document:
         how = self._rng.choice(["fast", "immediate", "kill -9"])
         if how == "kill -9":
-            self._rig.postgres.kill9()
-            self._rig.postgres.start()
+            cluster.kill9()
+            cluster.start()
         else:
-            self._rig.postgres.restart("fast" if how == "fast" else "immediate")
+            cluster.restart("fast" if how == "fast" else "immediate")
         return {"how": how}
 
     def _queue_mode(self) -> Document:

@@ -1,12 +1,12 @@
 """Kills everything there is, again and again, under load, and looks whether anybody can tell from the copy.
 
-A round kills each kind once, in a random order, and once it changes the queue's mode. A kill counts only if a batch has
-been committed since the one before. The load is many small transactions, and beside them large, aborted, interleaved,
-prepared and long ones, and ones that only insert. Memory of all our processes is summed each second, and may neither pass a bound nor grow.
-Readers ask the copy for its sums all the time; at cuts in between and at the end every row of every table is compared
-with the source. Even seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three seeds in a row begin with
-failpoints that are all of them together. Prints a JSON summary; a failure leaves the seed and the list of events in a
-file and exits with 1.
+A round kills each kind once, in a random order, a target that is a server among them, and once it changes the queue's mode. A
+kill counts only if a batch has been committed since the one before. The load is many small transactions, and beside them large,
+aborted, interleaved, prepared and long ones, and ones that only insert. Memory of all our processes is summed each second, and
+may neither pass a bound nor grow. Readers ask the copy for its sums all the time; at cuts in between and at the end every row
+of every table is compared with the source. Even seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three
+seeds in a row begin with failpoints that are all of them together. Prints a JSON summary; a failure leaves the seed and the
+list of events in a file and exits with 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from unittest.mock import patch
 
 from engine.runtime.clock import SystemClock
 from tests.chaos import bank
-from tests.chaos.failpoint_kills import ENVIRONMENT, FailpointKills, NothingToKillError, Schedule
+from tests.chaos.failpoint_kills import (
+    ENVIRONMENT,
+    IN_DUCKDB_ONLY,
+    NEVER_PASSED,
+    FailpointKills,
+    NothingToKillError,
+    Schedule,
+)
 from tests.chaos.killer import KINDS, Killer, Kind
 from tests.chaos.memory import Memory
 from tests.chaos.open_transactions import OpenTransactions
@@ -57,7 +64,8 @@ class Run:
 
     def __init__(self, rig: Rig, failpoints: Path, seed: int, seconds: float, memory_mb: float) -> None:
         self.kills: Counter[str] = Counter()
-        self.recoveries: dict[str, list[float]] = {kind: [] for kind in KINDS}
+        self._kinds: tuple[Kind, ...] = KINDS if rig.target is None else (*KINDS, "target")
+        self.recoveries: dict[str, list[float]] = {kind: [] for kind in self._kinds}
         self.uncounted: Counter[str] = Counter()
         self.cuts = 0
         self.unequal: list[Any] = []
@@ -71,7 +79,8 @@ class Run:
         self._memory = Memory(self._pids, memory_mb)
         self._streamed = 0
         self._readers = Readers(rig)
-        self._schedule = Schedule(seed, self._rng)
+        never = NEVER_PASSED if rig.target is None else NEVER_PASSED | IN_DUCKDB_ONLY
+        self._schedule = Schedule(seed, self._rng, never)
         self._failpoints = FailpointKills(rig, failpoints, self._schedule, self._rng, lambda: self._readers.sums)
         self._killer = Killer(rig, self._rng, self._failpoints)
         self._began = monotonic()
@@ -118,8 +127,9 @@ class Run:
         return {
             "seed": self._seed,
             "queue": self._queue_mode,
+            "target": "duckdb" if self._rig.target is None else "postgres",
             "seconds": round(monotonic() - self._began, 1),
-            "kills": {kind: self.kills[kind] for kind in KINDS},
+            "kills": {kind: self.kills[kind] for kind in self._kinds},
             "uncounted_kills": dict(self.uncounted),
             "failpoints_hit": {point.value: hits for point, hits in self._schedule.hits.items() if hits},
             "failpoints_not_hit": [point.value for point, hits in self._schedule.hits.items() if not hits],
@@ -139,7 +149,7 @@ class Run:
     def _kill_for(self, seconds: float) -> None:
         self._killer.wait_for_progress(self._now())
         while True:
-            kinds = list(KINDS)
+            kinds = list(self._kinds)
             self._rng.shuffle(kinds)
             for kind in kinds:
                 if self._elapsed >= seconds:
@@ -242,6 +252,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
     parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and transactions (1)")
+    parser.add_argument("--target", choices=["duckdb", "postgres"], default="duckdb", help="what is filled (duckdb)")
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()
@@ -253,6 +264,7 @@ def main() -> int:
             Rig(
                 durable=False,
                 settings=_SETTINGS,
+                target_kind=options.target,
                 extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES)},
             ) as rig,
         ):

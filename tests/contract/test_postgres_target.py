@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from engine.apply.postgres import PostgresTarget
@@ -120,6 +121,33 @@ def test_a_lost_connection_costs_one_attempt(pipeline: Pipeline, mart: Database)
     assert fault_of(lambda: pipeline.change(ORDERS, orders, swapped())).kind is FaultKind.TARGET_UNAVAILABLE
     pipeline.change(ORDERS, orders, swapped())
     assert pipeline.rows(orders)[0] == (1, "b", "x")
+
+
+@pytest.mark.parametrize("counts", [True, False], ids=["it counts", "it does not"])
+def test_a_commit_whose_answer_is_lost_is_looked_up(
+    pipeline: Pipeline, target: PostgresTarget, monkeypatch: pytest.MonkeyPatch, counts: bool
+) -> None:
+    connection = target._connection
+    assert connection is not None
+    execute = connection.execute
+
+    def lost(query: Any, *more: Any) -> Any:
+        if query != "COMMIT":
+            return execute(query, *more)
+        if counts:
+            execute(query)
+        connection.close()
+        raise psycopg.OperationalError("the connection was lost")
+
+    monkeypatch.setattr(connection, "execute", lost)
+    if counts:
+        pipeline.change(ORDERS, orders, swapped())
+    else:
+        assert fault_of(lambda: pipeline.change(ORDERS, orders, swapped())).kind is FaultKind.TARGET_UNAVAILABLE
+    expected = [(1, "b", "x"), (2, "a", "y")] if counts else LOADED[:2]
+    assert pipeline.rows(orders)[:2] == expected
+    pipeline.change(ORDERS, orders, changes(ORDERS, insert=inserts(orders, [(4, "d", "w")])))
+    assert len(pipeline.rows(orders)) == 4
 
 
 def test_a_claim_waits_for_the_batch_under_way_and_fences_the_next(pipeline: Pipeline, mart: Database) -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import random
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.model.identity import Epoch
 from engine.model.subscription import QueueMode
 from engine.runtime.failpoints import Failpoint
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
+from tests.pg.runtime.killed_engines import Load, arm, engine, wait_for
 
 pytestmark = pytest.mark.pg
 
@@ -38,37 +34,6 @@ IN_A_SWITCH = [
 KILLED_S = 60.0
 
 
-class Load:
-    """Small transactions over both tables, and a table of counts that says how many there were."""
-
-    def __init__(self, database: Database, seed: int) -> None:
-        self._database = database
-        self._rng = random.Random(seed)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def _work(self) -> None:
-        with self._database.connect() as connection:
-            while not self._stop.wait(0.005):
-                with connection.transaction():
-                    first = self._rng.randrange(1, 180)
-                    connection.execute(
-                        "UPDATE orders SET total = total + 1, note = note || 'x' WHERE id BETWEEN %s AND %s",
-                        [first, first + 20],
-                    )
-                    connection.execute("DELETE FROM lines WHERE order_id = %s", [first])
-                    connection.execute("INSERT INTO lines VALUES (%s, 1, 'again')", [first])
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-
 @pytest.fixture
 def replica(database: Database, tmp_path: Path) -> Iterator[BadDay]:
     database.execute(SHOP)
@@ -76,34 +41,6 @@ def replica(database: Database, tmp_path: Path) -> Iterator[BadDay]:
     made.wait_live()
     yield made
     made.release()
-
-
-@contextmanager
-def engine(replica: BadDay, mode: QueueMode, armed: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another engine process with the next epoch, on the same home and target."""
-    replica.spec = replace(replica.spec, epoch=Epoch(replica.spec.epoch + 1), queue_mode=mode)
-    given = armed.parent / "subscription.pickle"
-    given.write_bytes(pickle.dumps((replica.spec, replica.home)))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.pg.runtime.engine_to_kill", str(given)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PENSTOCK_FAILPOINTS_FOLDER": str(armed)},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def wait_for(process: subprocess.Popen[str], beginning: str) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith(beginning):
-            return
-    raise AssertionError(f"the engine ended without saying {beginning}")
 
 
 def switch_until_hit(process: subprocess.Popen[str], point: Path, rng: random.Random) -> bool:
@@ -143,9 +80,7 @@ def test_nothing_is_lost_whatever_dies_in_the_middle_of_a_switch(
         for point in points[:deaths]:
             with engine(replica, rng.choice(list(QueueMode)), armed) as process:
                 wait_for(process, "lines live")
-                draft = tmp_path / "draft"
-                draft.write_text(f"kill@{rng.randint(1, 3)}")
-                draft.rename(armed / point.value)
+                arm(armed, point, rng.randint(1, 3))
                 assert switch_until_hit(process, armed / point.value, rng)
     replica.again(replace(replica.spec, queue_mode=rng.choice(list(QueueMode))))
     replica.wait_live()

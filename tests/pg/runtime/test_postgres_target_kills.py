@@ -1,0 +1,122 @@
+"""A PostgreSQL target whose engine dies at every step to it, and which is killed itself: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.model.identity import Epoch, SubscriptionName
+from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.runtime.failpoints import Failpoint
+from server.demo.embedded import EmbeddedPostgres
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import table
+from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
+from tests.pg.runtime.killed_engines import Load, arm, engine, wait_for
+
+pytestmark = pytest.mark.pg
+
+ON_THE_WAY = [
+    Failpoint.BATCH_BEFORE_JOB,
+    Failpoint.BATCH_AFTER_JOB,
+    Failpoint.COMMIT_BEFORE,
+    Failpoint.COMMIT_AFTER,
+    Failpoint.CONFIRM_BEFORE,
+    Failpoint.REPORT_BEFORE,
+]
+IN_A_COPY = [Failpoint.SLOT_CREATED, Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER]
+DIES_S = 60.0
+
+
+@pytest.fixture
+def mart(private_cluster: Callable[..., EmbeddedPostgres], database_on: Callable[..., Database]) -> Database:
+    return database_on(private_cluster(16))
+
+
+@pytest.fixture
+def replica(database: Database, mart: Database, tmp_path: Path) -> Iterator[BadDay]:
+    database.execute(SHOP)
+    name = f"s{uuid.uuid4().hex[:8]}"
+    spec = SubscriptionSpec(
+        name=SubscriptionName(name),
+        epoch=Epoch(1),
+        source=ConnectionSpec("shop", "postgres", database.settings),
+        target=ConnectionSpec("mart", "postgres", mart.settings),
+        tables=(table("orders"), table("lines")),
+        slot=f"penstock_{name}",
+    )
+    made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def armed(tmp_path: Path) -> Path:
+    folder = tmp_path / "armed"
+    folder.mkdir()
+    return folder
+
+
+def left_behind(mart: Database) -> list[tuple[str]]:
+    """What of ours stands on the target beside the tables and the record."""
+    return mart.execute(
+        "SELECT relname::text FROM pg_class WHERE relname LIKE '%penstock\\_%' AND relkind IN ('r', 'S', 'v')"
+        " UNION ALL SELECT gid FROM pg_prepared_xacts"
+    )
+
+
+def test_an_engine_that_dies_on_the_way_of_a_batch_takes_nothing_along(
+    replica: BadDay, mart: Database, armed: Path
+) -> None:
+    rng = random.Random(1)
+    replica.wait_live()
+    replica.close()
+    with Load(replica.database, 1):
+        for point in ON_THE_WAY:
+            with engine(replica, rng.choice(list(QueueMode)), armed) as process:
+                wait_for(process, "lines live")
+                arm(armed, point, rng.randint(1, 3))
+                process.wait(DIES_S)
+    replica.again()
+    replica.wait_live()
+    replica.assert_nothing_lost()
+    assert "log_gap" not in replica.codes()
+    assert left_behind(mart) == []
+
+
+def test_an_engine_that_dies_in_the_first_copy_begins_it_again(replica: BadDay, mart: Database, armed: Path) -> None:
+    assert replica.pipeline.forget() == []
+    replica.close()
+    with Load(replica.database, 2):
+        for point in IN_A_COPY:
+            arm(armed, point, 1)
+            with engine(replica, QueueMode.MEMORY, armed) as process:
+                process.wait(DIES_S)
+            assert not (armed / point.value).exists()
+    replica.again()
+    replica.wait_live()
+    replica.assert_nothing_lost()
+    assert left_behind(mart) == []
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate", "kill -9", "sessions"])
+def test_a_target_that_dies_is_taken_up_where_it_was(replica: BadDay, mart: Database, how: str) -> None:
+    replica.wait_live()
+    with Load(replica.database, 3):
+        replica.catch_up()
+        if how == "sessions":
+            mart.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'penstock%'"
+            )
+        elif how == "kill -9":
+            mart.cluster.kill9()
+            mart.cluster.start()
+        else:
+            mart.cluster.restart("fast" if how == "fast" else "immediate")
+        replica.touch("while it comes back")
+    replica.assert_nothing_lost()
+    assert left_behind(mart) == []
