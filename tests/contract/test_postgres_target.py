@@ -176,8 +176,12 @@ def test_a_claim_waits_for_the_batch_under_way_and_fences_the_next(pipeline: Pip
     newer.close()
 
 
-def test_a_query_never_sees_a_table_empty_that_is_just_replaced(pipeline: Pipeline, mart: Database) -> None:
+@pytest.mark.parametrize("small_bytes", [1 << 20, 0], ids=["cleared by rows", "truncated"])
+def test_a_query_never_sees_a_table_empty_that_is_just_replaced(
+    pipeline: Pipeline, mart: Database, monkeypatch: pytest.MonkeyPatch, small_bytes: int
+) -> None:
     """A snapshot from before the replacement sees none of the new rows; such a query is run again."""
+    monkeypatch.setattr("engine.apply.postgres.tables.TRUNCATE_ABOVE_BYTES", small_bytes)
     refused: list[BaseException] = []
     counts: set[int] = set()
     stop = threading.Event()
@@ -211,6 +215,14 @@ def test_a_pinned_reader_refuses_a_table_that_was_replaced(pipeline: Pipeline) -
         fault = fault_of(lambda: reader.compare(record, inserts(orders, LOADED).to_batches(), 5))
     assert fault.kind is FaultKind.TARGET_UNAVAILABLE
     assert "verify again" in fault.detail
+
+
+def test_a_pinned_reader_sees_through_a_truncate_of_a_small_table(pipeline: Pipeline) -> None:
+    record = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    with pipeline.target.pin(SUBSCRIPTION) as reader:
+        pipeline.change(ORDERS, orders, changes(ORDERS, truncated=True))
+        assert reader.compare(record, inserts(orders, LOADED).to_batches(), 5) == (3, 3, [])
+    assert pipeline.rows(orders) == []
 
 
 def test_a_view_upon_the_table_keeps_it_from_being_replaced(pipeline: Pipeline, mart: Database) -> None:

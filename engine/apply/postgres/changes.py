@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,9 +60,14 @@ class Place:
 
 
 def apply_changes(
-    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], *, in_place: bool
+    connection: PostgresConnection,
+    place: Place,
+    changes: Sequence[TableChanges],
+    clear: Callable[[], None],
+    *,
+    in_place: bool,
 ) -> None:
-    """Apply every piece's changes, one piece after another.
+    """Apply every piece's changes, one piece after another. `clear` takes all rows out of the table.
 
     `in_place`: rows that stay under their key are updated. That is cheaper than to delete and insert them, but values of another
     unique key may pass through the same value on the way.
@@ -73,10 +78,12 @@ def apply_changes(
     in_place = in_place and len(place.key) < len(place.columns)
     for piece in sorted({c.piece for c in changes}):
         of_piece = [c if in_place else replace(c, paired=0) for c in changes if c.piece == piece]
-        _apply_piece(connection, place, of_piece)
+        _apply_piece(connection, place, of_piece, clear)
 
 
-def _apply_piece(connection: PostgresConnection, place: Place, changes: Sequence[TableChanges]) -> None:
+def _apply_piece(
+    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], clear: Callable[[], None]
+) -> None:
     """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
     they are from."""
     partials = joined([c.partials for c in changes])
@@ -86,7 +93,7 @@ def _apply_piece(connection: PostgresConnection, place: Place, changes: Sequence
     if any(c.truncated for c in changes):
         if deletes is not None or updates is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
-        connection.execute(f"TRUNCATE {place.qualified}")
+        clear()
     elif deletes is not None:
         _delete(connection, place, deletes)
     if updates is not None:

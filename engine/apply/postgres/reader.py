@@ -14,6 +14,7 @@ from engine.apply.postgres.identifiers import qualified
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.staging import copy_rows
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.target import TableRecord
@@ -28,7 +29,7 @@ class PostgresReader:
     """Implements TargetReader on a connection whose transaction has begun; see the protocol for `compare`."""
 
     def __init__(
-        self, connection: PostgresConnection, position: Lsn, generations_now: Callable[[], dict[str, int]]
+        self, connection: PostgresConnection, position: Lsn, generations_now: Callable[[], dict[TableName, int]]
     ) -> None:
         """`generations_now` looks with a snapshot of its own."""
         self._connection = connection
@@ -42,7 +43,7 @@ class PostgresReader:
         Raises EngineFault(TARGET_UNAVAILABLE) where the table was replaced since this reader began: its snapshot sees no rows then.
         """
         place = Place(record.table, qualified(record.target), record.schema)
-        self._hold(place)
+        self._hold(record, place)
         columns = ", ".join(f"{c.name} {c.type}" for c in place.columns)
         self._execute(f"CREATE TEMPORARY TABLE {_SOURCE} ({columns})")
         try:
@@ -53,9 +54,10 @@ class PostgresReader:
             if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
                 self._execute(f"DROP TABLE {_SOURCE}")
 
-    def _hold(self, place: Place) -> None:
+    def _hold(self, record: TableRecord, place: Place) -> None:
         self._execute(f"LOCK TABLE {place.qualified} IN ACCESS SHARE MODE")
-        if PostgresRecords(self._connection).generations() != self._generations_now():
+        seen = PostgresRecords(self._connection).generations()
+        if seen.get(record.target) != self._generations_now().get(record.target):
             detail = "the table was replaced while it was to be compared; verify again"
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, place.table, detail)
 

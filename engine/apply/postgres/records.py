@@ -194,10 +194,10 @@ class PostgresRecords:
             [target.schema, target.name],
         )
 
-    def generations(self) -> dict[str, int]:
-        """Of every table, by subscription and id."""
-        rows = self._connection.execute(f"SELECT subscription || ' ' || table_id, generation FROM {OWN_SCHEMA}.tables")
-        return dict(rows.fetchall())
+    def generations(self) -> dict[TableName, int]:
+        """Of every table, by its name on the target."""
+        rows = self._connection.execute(f"SELECT target_schema, target_name, generation FROM {OWN_SCHEMA}.tables")
+        return {TableName(schema, name): generation for schema, name, generation in rows.fetchall()}
 
 
 def _reservation(row: tuple[Any, ...]) -> Reservation:

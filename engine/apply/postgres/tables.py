@@ -18,6 +18,9 @@ from engine.model.identity import TableId, TableName
 from engine.model.schema import TableSchema
 from engine.postgres.sessions import PostgresConnection
 
+TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
+"""Tables up to this size are cleared row by row."""
+
 
 class PostgresTables:
     """Implements Tables inside the transaction of the caller."""
@@ -37,9 +40,8 @@ class PostgresTables:
             self._execute(statement)
 
     def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
-        if any(one.truncated for one in changes):
-            self._records.next_generation(place)
-        apply_changes(self._connection, Place(table, qualified(place), schema), changes, in_place=self._in_place)
+        where = Place(table, qualified(place), schema)
+        apply_changes(self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, qualified(place), schema))
@@ -61,6 +63,15 @@ class PostgresTables:
             yield
         except psycopg.Error as error:
             raise fault_of_table(error, table) from error
+
+    def _clear(self, place: TableName) -> None:
+        """Readers with an older snapshot see through a DELETE, which costs time by the row; a TRUNCATE leaves them nothing."""
+        size = self._connection.execute("SELECT pg_relation_size(%s::regclass)", [qualified(place)]).fetchall()[0][0]
+        if size <= TRUNCATE_ABOVE_BYTES:
+            self._execute(f"DELETE FROM {qualified(place)}")
+            return
+        self._records.next_generation(place)
+        self._execute(f"TRUNCATE {qualified(place)}")
 
     def _execute(self, statement: str) -> None:
         self._connection.execute(statement.encode())

@@ -235,7 +235,7 @@ class PostgresTarget:
                 connection.close()
             self._sessions.close()
 
-    def _generations(self) -> dict[str, int]:
+    def _generations(self) -> dict[TableName, int]:
         with self._sessions.session() as connection:
             records = PostgresRecords(connection)
             return records.generations() if records.exist() else {}
