@@ -152,7 +152,7 @@ def _complete(connection: PostgresConnection, place: Place, partials: Any) -> No
         f"CASE WHEN s.u{i} THEN t.{name} ELSE s.c{i} END AS c{i}" if f"u{i}" in unset else f"s.c{i}"
         for i, name in enumerate(place.quoted)
     ]
-    with staged(connection, partials, columns) as source:
+    with staged(connection, partials, columns, place.key_columns) as source:
         sql = f"CREATE TEMPORARY TABLE {_COMPLETED} ON COMMIT DROP AS SELECT {', '.join(parts)}"
         found = _run(connection, f"{sql} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)}", source)
     if found != partials.num_rows:
@@ -164,7 +164,8 @@ def _update(connection: PostgresConnection, place: Place, rows: Any) -> None:
     values = [i for i in range(len(place.columns)) if i not in place.key]
     assignments = ", ".join(f"{place.quoted[i]} = s.c{i}" for i in values)
     on_key = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
-    with staged(connection, rows, place.columns) as source:
+    key = [place.columns[i] for i in place.key]
+    with staged(connection, rows, place.columns, key) as source:
         sql = f"UPDATE {place.qualified} AS t SET {assignments} FROM {source.sql} WHERE {on_key}"
         found = _run(connection, sql, source)
     if found != rows.num_rows:
@@ -178,7 +179,7 @@ def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
     _require(place, deletes, place.key_columns)
-    with staged(connection, deletes, place.key_columns) as source:
+    with staged(connection, deletes, place.key_columns, place.key_columns) as source:
         found = _run(
             connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {_on_key(place)}", source
         )
