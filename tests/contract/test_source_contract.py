@@ -15,6 +15,7 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, Source
 from engine.model.subscription import TableSpec
+from engine.sort.closed import StreamedTransaction
 from tests.contract.source_material import (
     APPLICATION,
     DEADLINE_S,
@@ -305,7 +306,8 @@ def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin
         early.execute("INSERT INTO notes VALUES (6, 'early')")
         if streamed:
             tail.until(lambda: tail.records > 0)
-            assert tail.closed == []
+            # The server's own housekeeping may have committed, which brings a transaction without any record.
+            assert [one for one in tail.closed if not isinstance(one, StreamedTransaction) or one.chunks] == []
         gone.rollback()
         early.commit()
         between = origin.source.now()
