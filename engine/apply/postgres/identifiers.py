@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from engine.model.identity import TableName
 
-RESERVED = frozenset({"information_schema"})
-
 
 def quoted(name: str) -> str:
     """The name as a quoted identifier; any character may occur."""

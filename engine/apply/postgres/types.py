@@ -30,11 +30,6 @@ def column_types(schema: TableSchema) -> list[str]:
     return [postgres_type(column) for column in schema.columns]
 
 
-def is_array(column: Column) -> bool:
-    """Whether the target's column is an array, so that an array of its values would have one dimension too many."""
-    return postgres_type(column).endswith("[]")
-
-
 def _type(source: SourceType) -> str:
     if source.element is not None:
         element = _type(source.element)
