@@ -12,7 +12,7 @@ from engine.apply.evolution import Evolution, evolution
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
-from engine.model.position import ZERO
+from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, TableCommit, TableRecord
 
@@ -68,12 +68,31 @@ class BatchWriter:
                     applied.append(commit.table)
         if applied:
             self._records.write_applied(batch.subscription, applied, batch.end)
-        if batch.marks:
-            self._records.write_marks(batch.subscription, batch.marks)
-        if batch.stale:
-            self._records.mark_unready(batch.subscription, batch.stale)
-        if batch.removed:
-            self._remove(batch)
+        self._note(batch)
+
+    def begin_in_order(self, batch: BatchCommit) -> Position:
+        """Write what has to be on record before the first of the batch's transactions; returns where the subscription stands."""
+        position = self.fence(batch)
+        known = {r.table: r for r in self._records.reservations(batch.subscription, [c.table for c in batch.tables])}
+        for commit in batch.tables:
+            with self._tables.faults_of(commit.table):
+                before = known.get(commit.table)
+                if commit.parked is not None:
+                    self._park(batch, commit, before)
+                elif before is None or not before.ready or before.removed or commit.handover or commit.resumed:
+                    detail = "changes in order for a table that is not complete on the target"
+                    raise EngineFault(FaultKind.INTERNAL, commit.table, detail)
+                elif before.schema != commit.schema:
+                    self._restructure(batch, commit, before, before.applied)
+        self._note(batch)
+        return position
+
+    def end_in_order(self, batch: BatchCommit) -> None:
+        """The batch's transactions are written: move the progress record to its end."""
+        self._advance(batch)
+        changed = [commit.table for commit in batch.tables if commit.parked is None]
+        if changed:
+            self._records.write_applied(batch.subscription, changed, batch.end)
 
     def fence(self, batch: BatchCommit) -> Position:
         """Where the subscription stands; raises where this batch must not be written behind that."""
@@ -84,6 +103,15 @@ class BatchWriter:
         for copy in copies:
             self._tables.drop(copy.place)
             self._records.delete_copy(copy.table)
+
+    def _note(self, batch: BatchCommit) -> None:
+        """What the batch says of tables beside their changes."""
+        if batch.marks:
+            self._records.write_marks(batch.subscription, batch.marks)
+        if batch.stale:
+            self._records.mark_unready(batch.subscription, batch.stale)
+        if batch.removed:
+            self._remove(batch)
 
     def _advance(self, batch: BatchCommit) -> None:
         """Check the fence and move the progress record."""
@@ -103,19 +131,23 @@ class BatchWriter:
         if reservation is None or reservation.schema is None or not ready or reservation.removed:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "changes for a table that is not on the target")
         if commit.schema != reservation.schema or commit.resumed:
-            self._evolve(commit, reservation.target, reservation)
-            record = TableRecord(
-                commit.table,
-                reservation.target,
-                commit.schema,
-                ready=True,
-                applied=batch.end,
-                parked=reservation.parked,
-                mark=reservation.mark,
-            )
-            self._records.write_table(batch.subscription, record)
+            self._restructure(batch, commit, reservation, batch.end)
         self._change(commit, reservation.target)
         return True
+
+    def _restructure(self, batch: BatchCommit, commit: TableCommit, before: Reservation, applied: Lsn) -> None:
+        """Bring a table to the commit's structure, and its record with it."""
+        self._evolve(commit, before.target, before)
+        record = TableRecord(
+            commit.table,
+            before.target,
+            commit.schema,
+            ready=True,
+            applied=applied,
+            parked=before.parked,
+            mark=before.mark,
+        )
+        self._records.write_table(batch.subscription, record)
 
     def _evolve(self, commit: TableCommit, place: TableName, before: Reservation | CopyRecord) -> None:
         if before.schema is None or before.schema == commit.schema:

@@ -23,9 +23,19 @@ from pydantic import (
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec, TableSpec
+from engine.model.subscription import (
+    ApplyMode,
+    ApplyPolicy,
+    BatchPolicy,
+    ConnectionSpec,
+    GuardPolicy,
+    LanePolicy,
+    QueueMode,
+    SubscriptionSpec,
+    TableSpec,
+)
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 _WIRE = {"wire": True}
@@ -117,6 +127,15 @@ class BatchPart(Message):
     max_age_ms: int = 200
     small_rows: int | None = None
     tasks: int | None = None
+
+
+class ApplyPart(Message):
+    """How batches are written to the target; fields and defaults as `engine.model.subscription.ApplyPolicy`."""
+
+    mode: ApplyMode = ApplyMode.AUTO
+    policy: LanePolicy = LanePolicy.PESSIMISTIC
+    lanes: int | None = None
+    group_size: int | None = None
 
 
 class GuardPart(Message):
@@ -222,6 +241,7 @@ class Assign(Message):
     slot_budget_bytes: int = 16 * 1024**3
     guard: GuardPart = Field(default_factory=GuardPart)
     batch: BatchPart = Field(default_factory=BatchPart)
+    apply: ApplyPart = Field(default_factory=ApplyPart)
 
     def to_spec(self) -> SubscriptionSpec:
         return SubscriptionSpec(
@@ -237,6 +257,7 @@ class Assign(Message):
             slot_budget_bytes=self.slot_budget_bytes,
             guard=GuardPolicy(**self.guard.model_dump()),
             batch=BatchPolicy(**self.batch.model_dump()),
+            apply=ApplyPolicy(**self.apply.model_dump()),
         )
 
 
@@ -440,8 +461,12 @@ class SchemaVersion(SubscriptionReport):
 class BatchReport(SubscriptionReport):
     """One committed batch. `rows`: raw changes by operation. `seconds`: by stage (`capture_age`, `job`, `commit`).
 
-    `tuning`: what was chosen for it and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms` (what a job costs on each
-    path before its first record). `apply_calls`: by table and operation, how many times it was given at least 1, 10, 100 … rows.
+    `mode`: how it was written to the target. `tuning`: what was chosen for it and what decided: `tasks`, and `driver_setup_ms` and
+    `spark_setup_ms` (what a job costs on each path before its first record); with `transactional` or `grouped` declared, `lanes`;
+    with `grouped`, `group_size` and, where that is not declared, `commit_rate_low` and `commit_rate_high` (commits a second that
+    the target's disk takes); with `auto`, `net_ms` and `single_ms` (what the batch was expected to take as net changes, and change
+    by change) and `net_share`.
+    `apply_calls`: by table and operation, how many times it was given at least 1, 10, 100 … rows.
     """
 
     kind: Literal["batch"] = "batch"
@@ -453,6 +478,7 @@ class BatchReport(SubscriptionReport):
     net_rows: int = 0
     bytes: int = 0
     path: Literal["driver", "spark"]
+    mode: ApplyMode = ApplyMode.BATCH
     demanded: bool = False
     seconds: dict[str, float] = Field(default_factory=dict)
     tables: int = 0

@@ -108,6 +108,8 @@ class TaskDescriptor:
     """Folder for the result's file."""
     piece: int = 0
     """Which of the batch's pieces it works on: large batches are cut into pieces that follow each other."""
+    in_order: bool = False
+    """Hand back the changes as they are, in place of their net effect. Buckets are then stretches of each table's changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,9 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True)
 class TableChanges:
-    """The net changes of one table in one bucket of one piece.
+    """The changes of one table in one bucket of one piece: their net effect, or `in_order` each of them.
 
-    `deletes`, `inserts` and `partials` are None when empty, a pyarrow.Table in process, or StagedRows where the result
+    `deletes`, `inserts`, `partials` and `in_order` are None when empty, a pyarrow.Table in process, or StagedRows where the result
     crossed a process border.
 
     With columns c0 … cn the columns of the last version by position, and k0 … km the key columns by position:
@@ -142,6 +144,11 @@ class TableChanges:
       deletes, which name it too): `k0 … km`, `c0 … cn`, and for every column that is unset somewhere `u<i>` (bool, true = unset).
     `truncated`: clear the table before anything else. Order: read partials, truncate or delete, insert. All buckets of a `piece`
     together, the pieces one after another.
+    - `in_order`: one row per change, in the order of the log: `n` (int64: the change's place among those of all tables of the
+      piece), `end` (uint64: end LSN of its transaction), `op` (uint8: 1 insert, 2 update, 3 delete, 4 truncate), `moved` (bool: the
+      key changes), `h` and `g` (uint64: hash of the row's key after it and before it), `k0 … km` the key before it (of an insert,
+      after it), `c0 … cn` the row after it (NULL where there is none), and for every column that is unset somewhere `u<i>` (bool,
+      true = as it was).
     """
 
     table: TableId
@@ -156,6 +163,7 @@ class TableChanges:
     piece: int = 0
     paired: int = 0
     """So many rows at the start of `deletes` and of `inserts` have the same keys in the same order: rows that stay under their key."""
+    in_order: Any | None = None
     staged: Mapping[str, int] = field(default_factory=dict)
     """Rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); nothing for those that are None."""
 

@@ -137,7 +137,7 @@ class ScannedChanges:
 
     `op`: 1 insert, 2 update, 3 delete, 4 truncate. `relation`: oid. `version`: how many relation records of this relation the scan
     has met before. `new`, `old`: offset in `data` of the tuple's data (at its column count), -1 where absent. `old_kind`: 0 none,
-    1 key only, 2 full row. `range_index`: which of the ranges.
+    1 key only, 2 full row. `range_index`: which of the ranges. `end`: end LSN of its transaction.
     """
 
     data: Any
@@ -148,6 +148,7 @@ class ScannedChanges:
     old: Any
     old_kind: Any
     range_index: Any
+    end: Any
     xids: frozenset[int] = frozenset()
     """(Sub)transactions that wrote records of streamed ranges."""
 

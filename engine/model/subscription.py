@@ -20,6 +20,30 @@ class QueueMode(StrEnum):
     AUTO = "auto"
 
 
+class ApplyMode(StrEnum):
+    """How committed source transactions become target transactions.
+
+    `batch`: the net changes of a batch in one; `transactional`: each in one of its own, in commit order; `grouped`: some
+    consecutive ones in one, statement by statement; `auto`: `batch` or `grouped`, whichever costs less.
+    """
+
+    AUTO = "auto"
+    BATCH = "batch"
+    GROUPED = "grouped"
+    TRANSACTIONAL = "transactional"
+
+
+class LanePolicy(StrEnum):
+    """What a lane does about rows that transactions of other lanes change as well.
+
+    `pessimistic`: it changes them when all earlier transactions are committed; `optimistic`: at once, and transactions that come
+    to wait for each other are rolled back and done again in order.
+    """
+
+    PESSIMISTIC = "pessimistic"
+    OPTIMISTIC = "optimistic"
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionSpec:
     """How to reach one database. `secrets` never leave the process in any text form."""
@@ -60,6 +84,18 @@ class BatchPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplyPolicy:
+    """How batches are written to the target. None: chosen by what it cost before."""
+
+    mode: ApplyMode = ApplyMode.AUTO
+    policy: LanePolicy = LanePolicy.PESSIMISTIC
+    lanes: int | None = None
+    """Connections that write beside each other, where transactions are not merged into a batch."""
+    group_size: int | None = None
+    """Source transactions in one target transaction, with `grouped`."""
+
+
+@dataclass(frozen=True, slots=True)
 class GuardPolicy:
     """At which share of its budget the slot's retained log calls for each rung of the guard's ladder."""
 
@@ -90,3 +126,4 @@ class SubscriptionSpec:
     """How much log the slot may hold back on the source; the guard's shares are of this."""
     guard: GuardPolicy = field(default_factory=GuardPolicy)
     batch: BatchPolicy = field(default_factory=BatchPolicy)
+    apply: ApplyPolicy = field(default_factory=ApplyPolicy)

@@ -11,6 +11,7 @@ from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
+from engine.model.subscription import LanePolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,15 @@ class BatchCommit:
     """Tables whose changes are kept elsewhere from this batch on; recorded as not ready, so that a crash makes them copied anew."""
     marks: Mapping[TableId, str | None] = field(default_factory=dict)
     """New marks of tables. Others keep theirs, but a table that is parked or handed over loses it where none is given here."""
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """How changes in the order of the log are written: over how many connections, and how many source transactions in one."""
+
+    policy: LanePolicy = LanePolicy.PESSIMISTIC
+    lanes: int = 1
+    group: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,33 @@ class AheadRows(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CommitRates:
+    """Commits a second that the target's disk takes, one at a time: `low` of full log buffers, `high` of next to nothing."""
+
+    low: float
+    high: float
+
+
+class InOrderTarget(Protocol):
+    """Writes source transactions as such. From the thread that commits batches."""
+
+    def commit_in_order(self, batch: BatchCommit, way: InOrder) -> int:
+        """Write a batch whose tables hold changes `in_order` as the source's transactions, in the order of their commits.
+
+        Each target transaction holds `way.group` of them, the last one maybe fewer, and moves the progress record to where they end.
+        All are durable when this returns. Where it raises, a beginning of them stays; the same call again writes the others. A batch
+        that hands a table over, resumes one or changes a structure cannot be written so.
+
+        Returns how often transactions had to be done again because connections hindered each other. Raises as Target.commit.
+        """
+        ...
+
+    def commit_rates(self) -> CommitRates:
+        """Measure, for some tenths of a second. From any thread."""
+        ...
+
+
 class Target(Protocol):
     """A target database. `commit`, copies and DDL come from one thread at a time; `query` and `pin` from any thread."""
 
@@ -202,6 +239,10 @@ class Target(Protocol):
         """
         ...
 
+    def in_order(self) -> InOrderTarget | None:
+        """The part of this target that keeps the source's transactions; None where they all become batches."""
+        ...
+
     def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
         """Begin to take rows before their commit; one at a time. None where that is not possible, now or on this target at all."""
         ...
@@ -218,6 +259,9 @@ class Target(Protocol):
 __all__ = [
     "AheadRows",
     "BatchCommit",
+    "CommitRates",
+    "InOrder",
+    "InOrderTarget",
     "KeyMode",
     "QueryAnswer",
     "QueryRefused",

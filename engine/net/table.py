@@ -18,7 +18,7 @@ from engine.net.decode import ValueOutOfDomain, decode_batches
 from engine.net.plan import ColumnPlan, DecodePlan, plan_for
 
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
-_INSERT, _UPDATE, _TRUNCATE = 1, 2, 4
+_INSERT, _UPDATE, TRUNCATE = 1, 2, 4
 _FULL_ROW = 2
 _DETAILS = {
     kernels.ALREADY_THERE: "a row comes to a key where another one is",
@@ -31,7 +31,7 @@ _DETAILS = {
 }
 
 
-class _TableTrouble(Exception):
+class TableTrouble(Exception):
     """This table cannot go on; carries the fault."""
 
     def __init__(self, fault: TableFault) -> None:
@@ -69,21 +69,21 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
     Returns: the bucket's share. A fault may show in one bucket only; the table's changes are then void in all of them.
         Changes before the last truncate, which belong to no bucket any more, count in bucket 0.
     """
-    truncates = np.flatnonzero(changes.op == _TRUNCATE)
+    truncates = np.flatnonzero(changes.op == TRUNCATE)
     begin = int(truncates[-1]) + 1 if truncates.size else 0
     truncated = begin > 0
     live = Changes(*(values[begin:] for values in changes))
     try:
-        plan = _checked_plan(part, changes)
+        plan = checked_plan(part, changes)
         layout = plan.layout_at(fills_at)
         outcome = _NETTING[plan.schema.mode](data, live, layout, plan, bucket, truncated)
-    except _TableTrouble as trouble:
+    except TableTrouble as trouble:
         return TableChanges(part.table, truncated, None, None, None, fault=trouble.fault)
     except ValueOutOfDomain as error:
         fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(error))
         return TableChanges(part.table, truncated, None, None, None, fault=fault)
     before = changes.op[:begin] if bucket.number == 0 else changes.op[:0]
-    counts = _counts(np.concatenate([before, live.op[outcome.mine]]))
+    counts = counts_of(np.concatenate([before, live.op[outcome.mine]]))
     parts = {"delete": outcome.deletes, "insert": outcome.inserts, "complete": outcome.partials}
     return TableChanges(
         part.table,
@@ -98,29 +98,29 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
     )
 
 
-def _checked_plan(part: TablePart, changes: Changes) -> DecodePlan:
+def checked_plan(part: TablePart, changes: Changes) -> DecodePlan:
     plan = plan_for(part.versions)
     if plan.fault is not None:
-        raise _TableTrouble(plan.fault)
+        raise TableTrouble(plan.fault)
     if changes.version.size and int(changes.version.max()) >= len(part.versions):
         detail = (
             f"the log announced the structure {int(changes.version.max())} times, {len(part.versions) - 1} are known"
         )
-        raise _TableTrouble(TableFault(FaultKind.INTERNAL, detail))
+        raise TableTrouble(TableFault(FaultKind.INTERNAL, detail))
     return plan
 
 
-def _counts(op: Array) -> Mapping[str, int]:
+def counts_of(op: Array) -> Mapping[str, int]:
     found = np.bincount(op, minlength=len(_OPERATIONS) + 1)
     return {name: int(found[code]) for code, name in _OPERATIONS.items() if found[code]}
 
 
-def _check(fault: int) -> None:
+def check(fault: int) -> None:
     if fault == kernels.OTHER_COLUMNS:
         detail = "a row has another number of columns than the structure valid at its position"
-        raise _TableTrouble(TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, detail))
+        raise TableTrouble(TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, detail))
     if fault != kernels.OK:
-        raise _TableTrouble(TableFault(FaultKind.NET_CHANGE_ANOMALY, _DETAILS[fault]))
+        raise TableTrouble(TableFault(FaultKind.NET_CHANGE_ANOMALY, _DETAILS[fault]))
 
 
 def _hash_table(entries: int) -> Array:
@@ -138,14 +138,14 @@ def _net_keyed(
     images = int(np.count_nonzero(changes.new >= 0) + np.count_nonzero(changes.old >= 0))
     refs = Refs(*empty_places(images, len(plan.key)), np.empty(images, np.uint64))
     before, after = np.empty(n, np.int32), np.empty(n, np.int32)
-    _check(kernels.read_keys(data, changes, layout, refs, before, after)[0])
+    check(kernels.read_keys(data, changes, layout, refs, before, after)[0])
     mine = _own_keys(refs, before, after, bucket)
     own = np.flatnonzero(mine).astype(np.int32)
     net = _empty_net(n, len(own), _count_moves(before, after))
     # Only where every old image is whole can a key stand for several rows until the end of a transaction.
     full = bool(np.all((changes.op == _INSERT) | (changes.old_kind == _FULL_ROW)))
     pair = Rows(*empty_places(len(plan.columns) if full else 0, 2))
-    _check(kernels.net_keyed(data, changes, layout, refs, before, after, own, truncated, net, pair)[0])
+    check(kernels.net_keyed(data, changes, layout, refs, before, after, own, truncated, net, pair)[0])
     return _keyed_outcome(data, changes, layout, plan, refs, after, net, mine)
 
 
@@ -187,9 +187,9 @@ def _keyed_outcome(
     staying = np.empty(found, np.bool_)
     kernels.find_staying(data, refs, source, last, after, staying)
     alive = np.flatnonzero(last >= 0)
-    rows, part = _read_rows(data, changes, layout, plan, last[alive], net.prev)
+    rows, part = read_rows(data, changes, layout, plan, last[alive], net.prev)
     if np.any(part & (source[alive] < 0)):
-        _check(kernels.VALUE_UNKNOWN)
+        check(kernels.VALUE_UNKNOWN)
     paired = staying[alive] & ~part
     leaving = source >= 0
     leaving[alive[paired]] = False
@@ -208,16 +208,16 @@ def _first_those(first: Array, chosen: Array) -> Array:
     return np.concatenate([np.flatnonzero(first), np.flatnonzero(chosen & ~first)])
 
 
-def _read_rows(
+def read_rows(
     data: Array, changes: Changes, layout: Layout, plan: DecodePlan, last: Array, prev: Array
 ) -> tuple[Rows, Array]:
     rows, part = Rows(*empty_places(len(plan.columns), len(last))), np.empty(len(last), np.bool_)
     if kernels.read_rows(data, changes, layout, last, prev, rows, part) >= 0:
-        _check(kernels.OTHER_COLUMNS)
+        check(kernels.OTHER_COLUMNS)
     return rows, part
 
 
-def _key_places(plan: DecodePlan, refs: Refs, chosen: Array) -> tuple[Array, Array, list[ColumnPlan], list[str]]:
+def key_places(plan: DecodePlan, refs: Refs, chosen: Array) -> tuple[Array, Array, list[ColumnPlan], list[str]]:
     off, length = (np.ascontiguousarray(values[chosen].T) for values in (refs.off, refs.len))
     return off, length, [plan.columns[c] for c in plan.key], [f"k{k}" for k in range(len(plan.key))]
 
@@ -225,7 +225,7 @@ def _key_places(plan: DecodePlan, refs: Refs, chosen: Array) -> tuple[Array, Arr
 def _decode_keys(data: Array, plan: DecodePlan, refs: Refs, chosen: Array) -> pa.Table | None:
     if not chosen.size:
         return None
-    return pa.Table.from_batches(decode_batches(data, *_key_places(plan, refs, chosen)))
+    return pa.Table.from_batches(decode_batches(data, *key_places(plan, refs, chosen)))
 
 
 def _decode_rows(
@@ -249,7 +249,7 @@ def _decode_partials(
 ) -> pa.Table | None:
     if not chosen.any():
         return None
-    key_off, key_len, columns, names = _key_places(plan, refs, source[chosen])
+    key_off, key_len, columns, names = key_places(plan, refs, source[chosen])
     off = np.ascontiguousarray(np.concatenate([key_off, rows.off[:, chosen]]))
     length = np.ascontiguousarray(np.concatenate([key_len, rows.len[:, chosen]]))
     names += [f"c{c}" for c in range(len(plan.columns))]
@@ -271,7 +271,7 @@ def _net_bag(
     rows = Rows(*empty_places(len(plan.columns), most))
     sign, of = np.empty(most, np.int64), np.empty(most, np.int32)
     fault, _, images = kernels.read_images(data, changes, layout, rows, sign, of)
-    _check(fault)
+    check(fault)
     refs = Refs(
         np.ascontiguousarray(rows.off[:, :images].T),
         np.ascontiguousarray(rows.len[:, :images].T),
@@ -282,7 +282,7 @@ def _net_bag(
     count = np.zeros(images, np.int64)
     kernels.net_bag(data, refs, sign, own, _hash_table(len(own)), count)
     if truncated and np.any(count < 0):
-        _check(kernels.NOT_THERE)
+        check(kernels.NOT_THERE)
     mine = np.zeros(len(changes.op), np.bool_)
     first_images = own[np.searchsorted(of[:images], of[own], side="left") == own]
     mine[of[first_images]] = True
@@ -303,12 +303,12 @@ def _net_append(
 ) -> _Outcome:
     """Inserts as they are, dealt out to the buckets in turn; `truncated` needs no care."""
     if np.any(changes.op != _INSERT):
-        _check(kernels.NOT_AN_INSERT)
+        check(kernels.NOT_AN_INSERT)
     mine = np.arange(len(changes.op)) % bucket.count == bucket.number
     own = np.flatnonzero(mine).astype(np.int32)
-    rows, part = _read_rows(data, changes, layout, plan, own, np.full(len(mine), -1, np.int32))
+    rows, part = read_rows(data, changes, layout, plan, own, np.full(len(mine), -1, np.int32))
     if part.any():
-        _check(kernels.VALUE_UNKNOWN)
+        check(kernels.VALUE_UNKNOWN)
     return _Outcome(mine, inserts=_decode_rows(data, plan.columns, rows), net_rows=len(own))
 
 

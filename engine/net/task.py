@@ -13,6 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import ScannedChanges, Scanner
 from engine.net.change_kernels import Changes
 from engine.net.compiled import Array
+from engine.net.in_order import Places, changes_in_order
 from engine.net.plan import plan_for
 from engine.net.table import Bucket, net_table
 
@@ -32,18 +33,21 @@ def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner
         EngineFault(QUEUE_CORRUPT): a block does not hold what its reference says, or records are missing.
         EngineFault(LOG_UNREADABLE): from the scanner.
     """
-    begin = time.perf_counter()
+    started = time.perf_counter()
     fills, starts = _fills(descriptor)
     data, offsets, first = _gather(descriptor, read_block, fills)
     found = scanner.scan(data, offsets, first, descriptor.ranges, descriptor.tables)
     bucket = Bucket(descriptor.bucket, descriptor.buckets)
     fills_at = len(data) - len(fills)
-    tables = [
-        net_table(descriptor.tables[t], found.data, fills_at + starts[t], changes, bucket)
-        for t, changes in _by_table(found, descriptor)
-    ]
+    tables = []
+    for t, changes, chosen in _by_table(found, descriptor):
+        part, begin = descriptor.tables[t], fills_at + starts[t]
+        if descriptor.in_order:
+            tables.append(changes_in_order(part, found.data, begin, changes, Places(chosen, found.end[chosen]), bucket))
+        else:
+            tables.append(net_table(part, found.data, begin, changes, bucket))
     records = sum(r.stop - r.start for r in descriptor.ranges)
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - started
     return TaskResult(descriptor.bucket, tuple(filter(_matters, tables)), records, seconds, found.xids)
 
 
@@ -108,8 +112,8 @@ def _spans(ranges: Sequence[LogRange]) -> tuple[Array, Array]:
     return np.array(low, np.int64), np.array(high, np.int64)
 
 
-def _by_table(found: ScannedChanges, descriptor: TaskDescriptor) -> Iterator[tuple[int, Changes]]:
-    """Each table's changes, in order, with the table's index in the descriptor; only tables with changes or versions."""
+def _by_table(found: ScannedChanges, descriptor: TaskDescriptor) -> Iterator[tuple[int, Changes, Array]]:
+    """Index of a table in the descriptor, its changes in order, and their indices; only tables with changes or versions."""
     relations = np.array([part.versions[0].relation for part in descriptor.tables], np.int64)
     order = np.argsort(relations, kind="stable")
     ranks = np.searchsorted(relations[order], found.relation).astype(np.int16 if len(relations) < 2**15 else np.int32)
@@ -121,4 +125,4 @@ def _by_table(found: ScannedChanges, descriptor: TaskDescriptor) -> Iterator[tup
         chosen = by_rank[borders[rank] : borders[rank + 1]]
         if not chosen.size and len(descriptor.tables[t].versions) == 1:
             continue
-        yield int(t), Changes(*(values if whole else values[chosen] for values in columns))
+        yield int(t), Changes(*(values if whole else values[chosen] for values in columns)), chosen

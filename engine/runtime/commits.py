@@ -13,7 +13,7 @@ from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress
+from engine.model.target import BatchCommit, InOrder, TableCommit, Target, TargetProgress
 from engine.runtime.clock import Clock
 from engine.runtime.early import rest_of
 from engine.runtime.failpoints import Failpoint, hit
@@ -64,6 +64,8 @@ class CommitStage:
         self._unmarked: dict[TableId, Lsn] = {}
         """End of the last batch that took a table's mark away: a look that began before it may show the table as it was."""
         self.applied = Applied(start, start)
+        self.redone = 0
+        """How often transactions were done again because lanes hindered each other."""
 
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
@@ -184,7 +186,7 @@ class CommitStage:
         refused: dict[TableId, tuple[str, str]] = {}
         while True:
             try:
-                self._put(computed.planned.number, computed.planned.batch.end, commits)
+                self._put(computed.planned.number, computed.planned.batch.end, commits, computed.applying.way)
             except EngineFault as fault:
                 table = TableId(fault.subject)
                 if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
@@ -218,22 +220,25 @@ class CommitStage:
         self._written_ms = self._clock.monotonic_ms()
         return True
 
-    def _put(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit]) -> None:
-        """One target transaction."""
+    def _put(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit], way: InOrder | None = None) -> None:
+        """One target transaction; with a `way`, those of the source."""
         removed = tuple(self._removed)
         marks = self._marks_with(commits, end)
-        self._target.commit(
-            BatchCommit(
-                subscription=self._spec.name,
-                epoch=self._spec.epoch,
-                batch=number,
-                end=end,
-                tables=tuple(commits.values()),
-                removed=removed,
-                stale=tuple(self._stale),
-                marks=marks,
-            )
+        batch = BatchCommit(
+            subscription=self._spec.name,
+            epoch=self._spec.epoch,
+            batch=number,
+            end=end,
+            tables=tuple(commits.values()),
+            removed=removed,
+            stale=tuple(self._stale),
+            marks=marks,
         )
+        in_order = self._target.in_order() if way is not None else None
+        if way is None or in_order is None:
+            self._target.commit(batch)
+        else:
+            self.redone += in_order.commit_in_order(batch, way)
         self._marks_written(marks)
         whole = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | whole) - self._stale
@@ -300,13 +305,16 @@ class CommitStage:
             sealed_us=computed.sealed_us,
             committed_us=self._clock.wall_us(),
             path=computed.path,
+            mode=computed.applying.mode,
             tuning=computed.tuning,
         )
 
 
 def _unmarks(commit: TableCommit) -> bool:
-    return commit.handover or commit.parked is not None or any(change.truncated for change in commit.changes)
+    truncated = any(change.truncated or "truncate" in change.counts for change in commit.changes)
+    return commit.handover or commit.parked is not None or truncated
 
 
 def _has_rows(changes: TableChanges) -> bool:
-    return changes.truncated or any(part is not None for part in (changes.deletes, changes.inserts, changes.partials))
+    parts = (changes.deletes, changes.inserts, changes.partials, changes.in_order)
+    return changes.truncated or any(part is not None for part in parts)

@@ -166,11 +166,13 @@ class Intake:
         ahead: AheadDesk,
         piece_bytes: int,
         holds: Callable[[Holds], None],
+        alone: Callable[[int], bool],
     ) -> None:
+        """`alone`: whether this streamed transaction is to be a batch of its own."""
         self._holds = holds
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)
-        self._batcher = Batcher(policy, after, ahead.alone)
+        self._batcher = Batcher(policy, after, alone)
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room

@@ -12,6 +12,8 @@ from engine.model.subscription import SubscriptionSpec
 from engine.model.tasks import TaskRunner
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadDesk, files_of
+from engine.runtime.apply_tuning import Written
+from engine.runtime.applying import AS_BATCH, ApplyChooser, Applying
 from engine.runtime.clock import Clock
 from engine.runtime.early import EarlyRows
 from engine.runtime.failpoints import Failpoint, hit
@@ -38,6 +40,7 @@ class Computed:
     """What was chosen for it, and the measurements that decided: see `BatchReport.tuning`."""
     early: EarlyRows | None = None
     """What of it is in the target already."""
+    applying: Applying = AS_BATCH
 
 
 class JobStage:
@@ -53,7 +56,9 @@ class JobStage:
         clock: Clock,
         ahead: AheadDesk,
         piece_bytes: int,
+        chooser: ApplyChooser,
     ) -> None:
+        self._chooser = chooser
         self._spec = spec
         self._planner = planner
         self._catalog = catalog
@@ -65,9 +70,13 @@ class JobStage:
         self._tuner = JobTuner(spec.batch)
         self._commit_ms = 0.0
 
-    def committed(self, took_ms: float) -> None:
+    def committed(self, computed: Computed, took_ms: float, redone: int) -> None:
         """A batch's commit took so long: as long may a job take. From any thread."""
         self._commit_ms += (took_ms - self._commit_ms) / 4
+        changes = sum(sum(change.counts.values()) for change in computed.changes)
+        net = None if computed.applying.way is not None else sum(change.net_rows for change in computed.changes)
+        written = Written(changes, len({change.table for change in computed.changes}), net, took_ms)
+        self._chooser.learn(computed.applying, computed.planned.batch.transactions, written, redone)
 
     def compute(self, sealed: Sealed) -> Computed:
         """Plan and run one batch. Raises EngineFault: SPARK_FAILED, QUEUE_CORRUPT, and what resolving a structure raises."""
@@ -79,7 +88,9 @@ class JobStage:
         spark = self._runner.parallelism if self._runner.ready else 0
         way = self._tuner.choose(planned.records, self._commit_ms, spark)
         ahead = self._ahead.take(planned.ranges)
-        changes = self._run(planned, way, ahead.staged) if blocks and planned.records else ()
+        applying = AS_BATCH if ahead.staged or ahead.early is not None else self._chooser.choose(planned)
+        in_order = applying.way is not None
+        changes = self._run(planned, way, ahead.staged, in_order=in_order) if blocks and planned.records else ()
         ended = self._clock.monotonic_ms()
         if changes and not ahead.staged and log_bytes <= self._piece_bytes:
             self._tuner.learn(way, planned.records, ended - began)
@@ -96,18 +107,21 @@ class JobStage:
                 *(self._files(planned) if way.path == "spark" else ()),
                 *(file for staged in ahead.staged for file in files_of(staged)),
             ),
-            self._tuning(way),
+            {**self._tuning(way), **applying.tuning},
             ahead.early,
+            applying,
         )
 
     def _tuning(self, way: Way) -> dict[str, float]:
         setup = {f"{path}_setup_ms": round(ms, 2) for path, ms in self._tuner.setup_ms.items()}
         return {"tasks": way.tasks, **setup}
 
-    def _run(self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged]) -> tuple[TableChanges, ...]:
+    def _run(
+        self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged], *, in_order: bool
+    ) -> tuple[TableChanges, ...]:
         def run(found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
             descriptors = [
-                self._descriptor(planned, number, piece, (bucket, buckets), attempt)
+                replace(self._descriptor(planned, number, piece, (bucket, buckets), attempt), in_order=in_order)
                 for number, piece in found
                 for bucket in range(buckets)
             ]

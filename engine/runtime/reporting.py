@@ -25,7 +25,7 @@ from engine.model.batch import TableChanges
 from engine.model.fault import FaultKind
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.subscription import SubscriptionSpec
+from engine.model.subscription import ApplyMode, SubscriptionSpec
 from engine.model.subscription_state import Reason, SubscriptionState
 from engine.model.values import value_type
 from engine.runtime.clock import Clock
@@ -46,6 +46,7 @@ class BatchTimes:
     sealed_us: int
     committed_us: int
     path: Literal["driver", "spark"]
+    mode: ApplyMode
     tuning: Mapping[str, float]
 
 
@@ -159,6 +160,7 @@ class Reporter:
                 net_rows=sum(change.net_rows for change in changes),
                 bytes=log_bytes,
                 path=times.path,
+                mode=times.mode,
                 demanded=batch.demanded,
                 seconds={
                     "capture_age": age_us / 1e6,

@@ -21,6 +21,7 @@ from engine.model.subscription import QueueMode, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
 from engine.runtime.ahead import AheadDesk
+from engine.runtime.applying import ApplyChooser
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
@@ -94,6 +95,12 @@ class ReplicationRun:
         self._catalog: QueueCatalog = opened.catalog
         self.early = EarlyInserter(lambda: parts.target.begin_ahead(parts.spec.name), parts.book, parts.clock)
         self.ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging, self.early)
+        self._chooser = ApplyChooser(
+            parts.spec.apply,
+            parts.target.in_order(),
+            lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
+        )
+        keeps = self._chooser.keeps_transactions
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -105,6 +112,7 @@ class ReplicationRun:
             self.ahead,
             parts.settings.piece_bytes,
             self._queue_holds,
+            lambda xid: keeps or self.ahead.alone(xid),
         )
         self._switch = QueueSwitch(
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=parts.care.orders.persist
@@ -124,6 +132,7 @@ class ReplicationRun:
             parts.clock,
             self.ahead,
             parts.settings.piece_bytes,
+            self._chooser,
         )
         self._commits = CommitStage(
             parts.spec,
@@ -327,14 +336,14 @@ class ReplicationRun:
         planned = computed.planned
         if planned.handover:
             hit(Failpoint.HANDOVER_BEFORE)
-        began = self._parts.clock.monotonic_ms()
+        began, redone = self._parts.clock.monotonic_ms(), self._commits.redone
         times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(planned.handover, planned.batch.end)
         applied = self._commits.applied
         written = applied.written >= planned.batch.end
-        self._jobs.committed(times.committed_ms - began)
+        self._jobs.committed(computed, times.committed_ms - began, self._commits.redone - redone)
         self._intake.put(Done(planned.batch, self._planner.oldest_kept, written))
         for table in planned.handover | planned.resumed:
             entry = self._book.get(table)

@@ -40,6 +40,7 @@ def _view(row: BatchRow) -> BatchView:
         net_rows=row.net_rows,
         bytes=row.bytes,
         path=row.path,
+        mode=row.mode,
         demanded=row.demanded,
         seconds=row.seconds,
         tables=row.tables,

@@ -49,6 +49,8 @@ class Kind:
     secrets: frozenset[str]
     source: bool
     target: bool
+    keeps_transactions: bool = False
+    """As a target it can be given single source transactions, not only the net changes of a batch."""
     ignores_case: bool = False
     """Table names that differ only in the case of ASCII letters are the same name there."""
     own_schemas: frozenset[str] = frozenset()
@@ -70,6 +72,7 @@ KINDS: dict[str, Kind] = {
             frozenset({"password"}),
             source=True,
             target=True,
+            keeps_transactions=True,
             own_schemas=frozenset({"penstock", "information_schema", "pg_catalog", "pg_toast"}),
         ),
         Kind(

@@ -166,6 +166,7 @@ def _batch(session: WriteSession, row: SubscriptionRow, report: BatchReport) -> 
             net_rows=report.net_rows,
             bytes=report.bytes,
             path=report.path,
+            mode=report.mode.value,
             demanded=report.demanded,
             seconds=report.seconds,
             tables=report.tables,

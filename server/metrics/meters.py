@@ -46,8 +46,8 @@ class Meters:
         )
         self._transactions = Histogram(
             "penstock_batch_transactions",
-            "Source transactions per batch, by the path that it took.",
-            [*of, "path"],
+            "Source transactions per batch, by the path that it took and the mode in which it was written to the target.",
+            [*of, "path", "mode"],
             buckets=_BATCH_TRANSACTIONS,
             registry=self.registry,
         )
@@ -59,7 +59,7 @@ class Meters:
         )
         self._tuning = Gauge(
             "penstock_batch_tuning",
-            "What was chosen for the last batch, and the measurements that decided: see `tuning` of a batch.",
+            "What was chosen for the last batch that had it, and the measurements that decided: see `tuning` of a batch.",
             [*of, "what"],
             registry=self.registry,
         )
@@ -83,7 +83,7 @@ class Meters:
                     self._apply_calls.labels(batch.subscription, table, operation, batch.path, rows).inc(calls)
         for what, value in batch.tuning.items():
             self._tuning.labels(batch.subscription, what).set(value)
-        self._transactions.labels(batch.subscription, batch.path).observe(batch.transactions)
+        self._transactions.labels(batch.subscription, batch.path, batch.mode.value).observe(batch.transactions)
 
     def query_ended(self, subscription: str, outcome: str, seconds: float) -> None:
         self._queries.labels(subscription, outcome).observe(seconds)

@@ -26,7 +26,7 @@ from server.security.secret_box import SecretsUnreadable
 from server.subscriptions import lookup, repository, service
 from server.subscriptions.lookup import SubscriptionDeleting
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
-from server.subscriptions.service import SubscriptionEndpointFixed
+from server.subscriptions.service import ApplyModeUnsupported, SubscriptionEndpointFixed
 from server.subscriptions.views import views
 from server.tables.body import TableBody, require_all_supported
 from server.tables.declaration import PatternMatchesNothing
@@ -43,6 +43,7 @@ _CHANGE = responses(
     PreconditionFailed,
     PatternMatchesNothing,
     NotSupportedYet,
+    ApplyModeUnsupported,
     EngineUnavailable,
     EngineTimeout,
 )

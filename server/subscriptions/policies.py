@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from engine.model.subscription import BatchPolicy, GuardPolicy, QueueMode, SubscriptionSpec
+from engine.model.subscription import (
+    ApplyMode,
+    ApplyPolicy,
+    BatchPolicy,
+    GuardPolicy,
+    LanePolicy,
+    QueueMode,
+    SubscriptionSpec,
+)
 
+_APPLY = ApplyPolicy()
 _BATCH = BatchPolicy()
 _GUARD = GuardPolicy()
 _SPEC: dict[str, Any] = {field.name: field.default for field in fields(SubscriptionSpec)}
@@ -74,7 +83,7 @@ class CapturePolicy(_Policy):
 
 
 class BatchBody(_Policy):
-    """When a batch is sealed: at the first limit reached."""
+    """When a batch is sealed: at the first limit reached. A change takes hold at the next start."""
 
     max_transactions: int = Field(default=_BATCH.max_transactions, ge=1, le=10_000_000)
     max_bytes: int = Field(default=_BATCH.max_bytes, ge=64 * 1024, le=1024**3)
@@ -93,8 +102,52 @@ class BatchBody(_Policy):
     )
 
 
-class ApplyPolicy(_Policy):
-    """How changes are applied. There is nothing to choose yet."""
+class ApplyBody(_Policy):
+    """How the source's transactions become transactions of the target. A change takes hold at the next start."""
+
+    mode: ApplyMode = Field(
+        default=_APPLY.mode,
+        description="`batch`: the net changes of a whole batch in one target transaction; `transactional`: each source transaction in"
+        " a target transaction of its own, in commit order; `grouped`: some consecutive ones in one, statement by statement; `auto`:"
+        " `batch` or `grouped`, whichever costs less. `grouped` and `transactional` need a PostgreSQL target; others get batches.",
+    )
+    policy: LanePolicy = Field(
+        default=_APPLY.policy,
+        description="What a lane does about rows that transactions of other lanes change as well. `pessimistic`: it changes them when"
+        " all earlier transactions are committed; `optimistic`: at once, and transactions that come to wait for each other are rolled"
+        " back and done again in order.",
+    )
+    lanes: int | None = Field(
+        default=_APPLY.lanes,
+        ge=1,
+        le=64,
+        description="Connections to the target that write beside each other, where transactions are not merged into a batch;"
+        " null = chosen by measured cost.",
+    )
+    group_size: int | None = Field(
+        default=_APPLY.group_size,
+        ge=1,
+        le=100_000,
+        description="Source transactions in one target transaction, in the mode `grouped` only; null = chosen by measured commit rates.",
+    )
+
+    @field_validator("lanes")
+    @classmethod
+    def _one_writes_a_batch(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value > 1 and info.data.get("mode") is ApplyMode.BATCH:
+            raise ValueError(
+                "one connection writes a batch; choose the mode 'grouped' or 'transactional', or leave lanes out (in a PATCH: null)"
+            )
+        return value
+
+    @field_validator("group_size")
+    @classmethod
+    def _only_groups_have_a_size(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("mode", ApplyMode.GROUPED) is not ApplyMode.GROUPED:
+            raise ValueError(
+                "only the mode 'grouped' has groups; choose it, or leave group_size out (in a PATCH: null)"
+            )
+        return value
 
 
 class QueuePolicy(_Policy):
@@ -115,6 +168,6 @@ class QueuePolicy(_Policy):
 POLICIES: dict[str, type[_Policy]] = {
     "capture": CapturePolicy,
     "batch": BatchBody,
-    "apply": ApplyPolicy,
+    "apply": ApplyBody,
     "queue": QueuePolicy,
 }

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.naming import Name
-from server.subscriptions.policies import ApplyPolicy, BatchBody, CapturePolicy, QueuePolicy
+from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy
 from server.tables.body import TableBody
 
 _EXAMPLE: dict[str, Any] = {
@@ -38,7 +38,7 @@ class SubscriptionPut(BaseModel):
     desired_state: DesiredState = DesiredState.RUNNING
     capture: CapturePolicy = Field(default_factory=CapturePolicy)
     batch: BatchBody = Field(default_factory=BatchBody)
-    apply: ApplyPolicy = Field(default_factory=ApplyPolicy)
+    apply: ApplyBody = Field(default_factory=ApplyBody)
     queue: QueuePolicy = Field(default_factory=QueuePolicy)
 
     def policies(self) -> dict[str, dict[str, Any]]:
@@ -124,7 +124,7 @@ class SubscriptionView(BaseModel):
     desired_state: DesiredState
     capture: CapturePolicy
     batch: BatchBody
-    apply: ApplyPolicy
+    apply: ApplyBody
     queue: QueuePolicy
     state: SubscriptionState
     state_since: datetime | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
+from engine.model.subscription import ApplyMode
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
 from server.connections.kinds import KINDS, Kind
@@ -20,7 +21,7 @@ from server.etags import check_if_match, new_stamp
 from server.events.service import record_event
 from server.subscriptions import lookup, repository
 from server.subscriptions.desire import declare_desired, slot_name
-from server.subscriptions.policies import POLICIES
+from server.subscriptions.policies import POLICIES, ApplyBody
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
 from server.tables import service as tables
 from server.tables.body import TableBody, require_all_supported
@@ -36,6 +37,12 @@ class SubscriptionEndpointFixed(Conflict):
     default_remedy = "Make a new subscription, or change the settings of the connection."
 
 
+class ApplyModeUnsupported(InvalidRequest):
+    code = "apply_mode_unsupported"
+    title = "The target cannot apply in this mode"
+    default_remedy = "Use the mode 'auto' or 'batch', or a PostgreSQL target."
+
+
 def put(
     session: WriteSession, name: str, body: SubscriptionPut, discovered: Discovered, if_match: str | None
 ) -> tuple[SubscriptionRow, bool]:
@@ -46,6 +53,7 @@ def put(
     row = lookup.find_for_update(session, name)
     check_if_match(if_match, row)
     source, target = _endpoints(session, body.source, body.target)
+    _refuse_mode(target, body.apply)
     policies = body.policies()
     if row is None:
         return _create(session, name, body, source, target, policies, discovered), True
@@ -72,9 +80,10 @@ def patch(
         for policy in POLICIES
         if policy in body.model_fields_set
     }
+    target = connections.by_ids(session, [row.target_id])[row.target_id]
+    _refuse_mode(target, ApplyBody.model_validate(merged.get("apply", {})))
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
-        target = connections.by_ids(session, [row.target_id])[row.target_id]
         redeclared |= _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
     desired = body.desired_state is not None and declare_desired(session, row, body.desired_state)
     if redeclared or desired:
@@ -188,9 +197,17 @@ def _endpoints(session: ReadSession, source: str, target: str) -> tuple[Connecti
 
 def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> ConnectionRow:
     """Refuse what can be refused without asking the source; returns the source's connection."""
-    source, _ = _endpoints(session, body.source, body.target)
+    source, target = _endpoints(session, body.source, body.target)
+    _refuse_mode(target, body.apply)
     require_all_supported(body.tables)
     return source
+
+
+def _refuse_mode(target: ConnectionRow, apply: ApplyBody) -> None:
+    if apply.mode in (ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL) and not KINDS[target.kind].keeps_transactions:
+        fitting = ", ".join(kind.name for kind in KINDS.values() if kind.keeps_transactions)
+        detail = f"'{target.name}' is of the kind {target.kind}, which cannot apply in the mode '{apply.mode}'; these can: {fitting}."
+        raise ApplyModeUnsupported.at("/apply/mode", detail)
 
 
 def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | None, target: str | None) -> None:

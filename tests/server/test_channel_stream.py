@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from engine.link.messages import Desire, Discover, Forget, Forgotten, Preflight, Table
+from engine.model.subscription import ApplyMode
 from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
 
 
@@ -72,6 +73,17 @@ def test_reports_show_in_the_resources(engine: FakeEngine, client: httpx.Client)
     batch = client.get("/subscriptions/orders/batches").json()["items"][0]
     assert batch["rows"] == {"insert": 5, "update": 2}
     assert batch["demanded"] is True
+    assert batch["mode"] == "batch"
+
+
+def test_a_batch_tells_how_it_was_written(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run(applied="0/50")
+    engine.batch(assign, 1, ApplyMode.GROUPED)
+    engine.batch(assign, 2, ApplyMode.TRANSACTIONAL)
+    assert engine.link.flush(DEADLINE_S)
+    batches = client.get("/subscriptions/orders/batches").json()["items"]
+    assert [(batch["batch"], batch["mode"]) for batch in batches] == [(2, "transactional"), (1, "grouped")]
 
 
 def test_a_report_of_a_past_epoch_changes_nothing(engine: FakeEngine, client: httpx.Client) -> None:

@@ -23,6 +23,7 @@ from engine.link.messages import (
     Verify,
 )
 from engine.model.position import Lsn
+from engine.model.subscription import ApplyMode
 from server.paging import PageRequest
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 
@@ -265,7 +266,7 @@ def test_work_is_listed_page_by_page(rig: Rig) -> None:
 
 def test_metrics_tell_positions_waits_and_rows(rig: Rig) -> None:
     client, engine, assign = rig
-    engine.batch(assign, 1)
+    engine.batch(assign, 1, ApplyMode.GROUPED)
     assert engine.link.flush(DEADLINE_S)
     assert client.post("/subscriptions/orders/freshness-waits", json={"position": "0/50"}).status_code == 200
     root = str(client.base_url).removesuffix("/api/v1/")
@@ -274,6 +275,7 @@ def test_metrics_tell_positions_waits_and_rows(rig: Rig) -> None:
     lines = answer.text.splitlines()
     assert 'penstock_subscription_applied_position_bytes{subscription="orders"} 80.0' in lines
     assert 'penstock_applied_rows_total{op="insert",subscription="orders"} 5.0' in lines
+    assert 'penstock_batch_transactions_sum{mode="grouped",path="driver",subscription="orders"} 7.0' in lines
     assert 'penstock_freshness_waits_satisfied_on_arrival_total{subscription="orders"} 1.0' in lines
     assert 'penstock_freshness_wait_seconds_count{outcome="satisfied",subscription="orders"} 1.0' in lines
     assert "penstock_engines_connected 1.0" in lines

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect
+from sqlmodel import select
 
+from engine.model.position import Lsn
 from server.db import migrate
 from server.db.database import Database
+from server.db.models.batch import BatchRow
+from server.db.models.connection import ConnectionRow
+from server.db.models.subscription import SubscriptionRow
 from server.settings import SettingsError
 
 
@@ -36,8 +41,68 @@ def check_migrations(url: str) -> None:
         database.close()
 
 
+def check_batches_stay(url: str) -> None:
+    """Those from before the mode was kept were written as batches; undoing that migration loses no other column."""
+    migrate.upgrade(url)
+    database = Database(url)
+    try:
+        with database.write() as session:
+            now = session.now()
+            ends = [ConnectionRow(name=n, kind="k", stamp="s", created_at=now, updated_at=now) for n in ("a", "b")]
+            session.add_all(ends)
+            session.flush()
+            subscription = SubscriptionRow(
+                name="s",
+                source_id=ends[0].id,
+                target_id=ends[1].id,
+                slot="s",
+                desired_state="running",
+                state="running",
+                state_at=now,
+                stamp="s",
+                created_at=now,
+                updated_at=now,
+            )
+            session.add(subscription)
+            session.flush()
+            batch = BatchRow(
+                subscription_id=subscription.id,
+                epoch=1,
+                number=7,
+                after=Lsn(1),
+                end=Lsn(2),
+                transactions=3,
+                net_rows=4,
+                bytes=5,
+                path="driver",
+                mode="grouped",
+                demanded=False,
+                tables=1,
+                tuning={"tasks": 1},
+                committed_at=now,
+            )
+            session.add(batch)
+        migrate.downgrade(url, "0002_batch_tuning")
+        assert "mode" not in {column["name"] for column in inspect(database.engine).get_columns("batches")}
+        migrate.upgrade(url)
+        with database.read() as session:
+            kept = session.exec(select(BatchRow)).one()
+        assert kept.model_dump() == {**batch.model_dump(), "mode": "batch"}
+    finally:
+        database.close()
+
+
 def test_sqlite(sqlite_url: str) -> None:
     check_migrations(sqlite_url)
+
+
+def test_batches_stay_and_their_ids_are_never_used_again(sqlite_url: str) -> None:
+    check_batches_stay(sqlite_url)
+    database = Database(sqlite_url)
+    with database.engine.connect() as connection:
+        made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE name = 'batches'").scalar_one()
+    database.close()
+    assert "AUTOINCREMENT" in made
 
 
 def test_sqlite_is_in_wal_mode_with_foreign_keys(sqlite_url: str) -> None:

@@ -71,7 +71,9 @@ def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> No
     table = {**ORDERS, "key": ["id"], "operations": operations, "target": {"name": "o"}}
     client.put(f"{URL}/s", json={**BODY, "tables": [{**table, "columns": {"n": {"map_as": "text"}}}]})
     shown = client.get(f"{URL}/s")
-    declared = {key: shown.json()[key] for key in ("source", "target", "tables", "desired_state", "batch", "queue")}
+    declared = {
+        key: shown.json()[key] for key in ("source", "target", "tables", "desired_state", "batch", "apply", "queue")
+    }
     again = client.put(f"{URL}/s", json=declared)
     assert again.status_code == 200
     assert again.json()["tables"] == shown.json()["tables"]
@@ -104,6 +106,14 @@ def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> No
         ({"queue": {"mode": "tape"}}, ["/queue/mode"]),
         ({"capture": {"kind": "trigger"}}, ["/capture/kind"]),
         ({"apply": {"x": 1}}, ["/apply/x"]),
+        ({"apply": {"mode": "sorted"}}, ["/apply/mode"]),
+        ({"apply": {"mode": "sorted", "group_size": 5, "lanes": 2}}, ["/apply/mode"]),
+        ({"apply": {"policy": "hopeful"}}, ["/apply/policy"]),
+        ({"apply": {"lanes": 0}}, ["/apply/lanes"]),
+        ({"apply": {"lanes": 65}}, ["/apply/lanes"]),
+        ({"apply": {"mode": "grouped", "group_size": 0}}, ["/apply/group_size"]),
+        ({"apply": {"mode": "grouped", "group_size": 100_001}}, ["/apply/group_size"]),
+        ({"apply": {"mode": "batch", "lanes": 2, "group_size": 5}}, ["/apply/lanes", "/apply/group_size"]),
     ],
 )
 def test_wrong_parts_are_pointed_at(client: TestClient, app: FastAPI, change: dict, pointers: list[str]) -> None:

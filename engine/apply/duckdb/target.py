@@ -201,6 +201,9 @@ class DuckDbTarget:
             except duckdb.OutOfMemoryException:
                 self._retry(batch)
 
+    def in_order(self) -> None:
+        """Not offered: a small transaction costs this database as much as a large one."""
+
     def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
         with self._lock:
             if self._ahead is not None and not self._ahead.over:

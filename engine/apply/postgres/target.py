@@ -1,9 +1,9 @@
-"""The PostgreSQL target: one database, written over one connection, read over others."""
+"""The PostgreSQL target: one database, written over one connection or several lanes, read over others."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
@@ -26,6 +26,7 @@ from engine.apply.evolution import require_columns
 from engine.apply.postgres.changes import Place, insert_rows
 from engine.apply.postgres.errors import TARGET, fault_of_table
 from engine.apply.postgres.identifiers import qualified, quoted
+from engine.apply.postgres.lanes import LaneWriter, TableStretch, stream_of, tied_tables
 from engine.apply.postgres.preflight import (
     fault_finding,
     is_reserved,
@@ -35,6 +36,7 @@ from engine.apply.postgres.preflight import (
     taken_finding,
 )
 from engine.apply.postgres.query import DecodeText, run_query
+from engine.apply.postgres.rates import measured_rates
 from engine.apply.postgres.reader import PostgresReader
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.structure import create_statement
@@ -44,7 +46,16 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec
-from engine.model.target import AheadRows, BatchCommit, QueryAnswer, QueryRefused, TargetProgress, TargetReader
+from engine.model.target import (
+    AheadRows,
+    BatchCommit,
+    CommitRates,
+    InOrder,
+    QueryAnswer,
+    QueryRefused,
+    TargetProgress,
+    TargetReader,
+)
 from engine.postgres.sessions import PostgresConnection, Sessions
 
 _STATEMENTS_KEPT = 200
@@ -66,6 +77,7 @@ class PostgresTarget:
         """Held while the writer's connection is in use."""
         self._connection: PostgresConnection | None = None
         self._in_doubt: BatchCommit | None = None
+        self._lanes = LaneWriter(self._open_writer)
 
     def check(self, tables: Sequence[TableName]) -> list[tuple[str, str, str, str]]:
         findings = name_findings(tables)
@@ -170,32 +182,90 @@ class PostgresTarget:
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
                 return
-            connection = self._writer_connection()
             try:
-                self._apply(connection, batch)
+                self._apply(lambda writer: writer.apply(batch))
             except EngineFault as fault:
                 if not isinstance(fault.__cause__, psycopg.errors.UniqueViolation):
                     raise
-                self._apply(connection, batch, in_place=False)
-            try:
-                connection.execute("COMMIT")
-            except psycopg.Error as error:
-                _roll_back(connection)
-                self._in_doubt = batch
-                if not self._settle(batch):
-                    raise TARGET.fault(error, self._sessions.name) from error
+                self._apply(lambda writer: writer.apply(batch), in_place=False)
+            self._make_durable(batch)
 
-    def _apply(self, connection: PostgresConnection, batch: BatchCommit, *, in_place: bool = True) -> None:
-        """Everything but COMMIT. The transaction is rolled back where this raises."""
+    def in_order(self) -> PostgresTarget:
+        return self
+
+    def commit_rates(self) -> CommitRates:
+        with self._sessions.session() as connection:
+            return measured_rates(connection)
+
+    def commit_in_order(self, batch: BatchCommit, way: InOrder) -> int:
+        """As the protocol says, with the exception of `commit`."""
+        with self._lock:
+            if self._in_doubt is not None and self._settle(batch):
+                return 0
+            after = self._begin_in_order(batch)
+            tables = self._stretches(batch, alone=way.lanes == 1)
+            redone = self._lanes.redone
+            if tables:
+                self._lanes.write(batch, stream_of(tables), way, after, lambda: self._recorded(batch))
+            self._apply(lambda writer: writer.end_in_order(batch))
+            self._make_durable(batch)
+            return self._lanes.redone - redone
+
+    def _begin_in_order(self, batch: BatchCommit) -> Lsn:
+        """What has to be on record before the batch's transactions; where the subscription stands."""
+        position: list[Lsn] = []
+
+        def begin(writer: BatchWriter) -> None:
+            position.append(writer.begin_in_order(batch).end)
+
+        # Durable with what comes behind it, and before that nothing of it needs to be.
+        self._apply(begin, durable=False)
+        try:
+            self._writer_connection().execute("COMMIT")
+        except psycopg.Error as error:
+            raise TARGET.fault(error, self._sessions.name) from error
+        return position[0]
+
+    def _stretches(self, batch: BatchCommit, *, alone: bool) -> list[TableStretch]:
+        """The tables' changes. `alone`: nothing is written beside them."""
+        changed = [commit for commit in batch.tables if commit.changes]
+        names = [qualified(commit.target) for commit in changed]
+        tied = set() if alone else tied_tables(self._writer_connection(), names)
+        return [
+            TableStretch(Place(commit.table, name, commit.schema), commit.changes, apart=name in tied)
+            for commit, name in zip(changed, names, strict=True)
+        ]
+
+    def _recorded(self, batch: BatchCommit) -> Lsn:
+        """Where the subscription stands. Raises EngineFault(EPOCH_LOST) where it is another engine's."""
+        with self._writing() as connection:
+            return _writer(connection).fence(batch).end
+
+    def _apply(self, work: Callable[[BatchWriter], object], *, in_place: bool = True, durable: bool = True) -> None:
+        """Work in a new transaction, which stays open. It is rolled back where this raises."""
+        connection = self._writer_connection()
         try:
             connection.execute("BEGIN")
-            _writer(connection, in_place=in_place).apply(batch)
+            if not durable:
+                connection.execute("SET LOCAL synchronous_commit = off")
+            work(_writer(connection, in_place=in_place))
         except psycopg.Error as error:
             _roll_back(connection)
             raise TARGET.fault(error, self._sessions.name) from error
         except BaseException:
             _roll_back(connection)
             raise
+
+    def _make_durable(self, batch: BatchCommit) -> None:
+        """Commit the transaction that wrote the batch's end."""
+        connection = self._writer_connection()
+        try:
+            connection.execute("COMMIT")
+        except psycopg.Error as error:
+            _roll_back(connection)
+            self._in_doubt = batch
+            if not self._settle(batch):
+                raise TARGET.fault(error, self._sessions.name) from error
 
     def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
         """None: rows are not taken before their commit."""
@@ -233,6 +303,7 @@ class PostgresTarget:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
+            self._lanes.close()
             self._sessions.close()
 
     def _generations(self) -> dict[TableName, int]:
@@ -270,14 +341,19 @@ class PostgresTarget:
 
     def _writer_connection(self) -> PostgresConnection:
         if self._connection is None or self._connection.closed:
-            connection = self._sessions.open(statement_timeout_ms=0)
+            connection = self._open_writer()
             connection.prepare_threshold = _PREPARE_AFTER
             connection.prepared_max = _STATEMENTS_KEPT
-            with suppress(psycopg.errors.InsufficientPrivilege):
-                # The source has checked its foreign keys and fired its triggers.
-                connection.execute("SET session_replication_role = replica")
             self._connection = connection
         return self._connection
+
+    def _open_writer(self) -> PostgresConnection:
+        """A session that writes."""
+        connection = self._sessions.open(statement_timeout_ms=0)
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            # The source has checked its foreign keys and fired its triggers.
+            connection.execute("SET session_replication_role = replica")
+        return connection
 
 
 def _writer(connection: PostgresConnection, *, in_place: bool = True) -> BatchWriter:

@@ -195,6 +195,7 @@ class _Out(NamedTuple):
     old: Array
     old_kind: Array
     range_index: Array
+    end: Array
 
 
 @_kernel
@@ -301,6 +302,7 @@ def _scan_range(
     data: Array, offsets: Array, r: int, ranges: _Ranges, parts: _Parts, n: int, out: _Out
 ) -> tuple[int, int]:
     """Append the changes of range `r`; returns (next free entry, -1) or (0, record) for an unreadable record."""
+    begun = n
     last_oid = -1
     part = -1
     low, high = ranges.aborted_low[r], ranges.aborted_high[r]
@@ -315,6 +317,9 @@ def _scan_range(
                 # A run of transactions may span a part's `after`: each counts by its own commit. The record names the commit's
                 # start, which lies before `after` exactly where its end does not lie behind it.
                 end = np.uint64(_be64(data, p + 1) + 1)
+            elif kind == _T_COMMIT and skip == 0:
+                out.end[begun:n] = np.uint64(_be64(data, p + 10))
+                begun = n
             continue
         if stop - p < 5 + skip:
             return 0, i
@@ -340,6 +345,7 @@ def _scan_range(
             out.version[n] = parts.version[part]
             out.range_index[n] = r
             n += 1
+    out.end[begun:n] = ranges.end[r]
     return n, -1
 
 
@@ -373,7 +379,7 @@ class PgOutputScanner:
             np.zeros(len(sorted_parts), np.int32),
         )
         most = _most_entries(data, offsets, places)
-        kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.int32)
+        kinds = (np.uint8, np.uint32, np.int32, np.int64, np.int64, np.uint8, np.int32, np.uint64)
         out = _Out(*(np.empty(most, kind) for kind in kinds))
         found, bad = _scan_all(data, offsets, places, targets, out)
         if bad >= 0:

@@ -12,7 +12,7 @@ from server.db.base import document, moment, position
 
 
 class BatchRow(SQLModel, table=True):
-    """One batch. `rows` are raw changes by operation; `seconds` are times by stage."""
+    """One batch. `rows` are raw changes by operation; `seconds` are times by stage; `mode` says how it was written to the target."""
 
     __tablename__ = "batches"
     __table_args__ = (
@@ -31,6 +31,7 @@ class BatchRow(SQLModel, table=True):
     net_rows: int = Field(sa_type=BigInteger)
     bytes: int = Field(sa_type=BigInteger)
     path: str = Field(max_length=16)
+    mode: str = Field(default="batch", max_length=16)
     demanded: bool
     seconds: dict[str, float] = document(default_factory=dict)
     tables: int

@@ -8,7 +8,15 @@ from pydantic import ValidationError
 from engine.link.messages import COMMANDS, REPORTS, Assign, Demand, Progress, ReportBundle, TableStateReport, encode
 from engine.model.identity import TableName
 from engine.model.position import Lsn
-from engine.model.subscription import BatchPolicy, QueueMode, SubscriptionSpec, TableSpec
+from engine.model.subscription import (
+    ApplyMode,
+    ApplyPolicy,
+    BatchPolicy,
+    LanePolicy,
+    QueueMode,
+    SubscriptionSpec,
+    TableSpec,
+)
 
 _ASSIGN = {
     "kind": "assign",
@@ -34,6 +42,7 @@ _ASSIGN = {
     "slot": "penstock_orders_1",
     "queue_mode": "persist",
     "batch": {"max_age_ms": 50},
+    "apply": {"mode": "grouped", "policy": "optimistic", "lanes": 4, "group_size": 500},
 }
 
 
@@ -44,6 +53,9 @@ def test_an_assignment_becomes_the_engines_own_specification() -> None:
     assert spec.source.settings == {"host": "h", "port": 5432}
     assert spec.queue_mode is QueueMode.PERSIST
     assert spec.batch == BatchPolicy(max_age_ms=50)
+    assert spec.apply == ApplyPolicy(ApplyMode.GROUPED, LanePolicy.OPTIMISTIC, lanes=4, group_size=500)
+    assert isinstance(spec.apply.mode, ApplyMode)
+    assert isinstance(spec.apply.policy, LanePolicy)
     assert spec.tables == (
         TableSpec(
             table=spec.tables[0].table,
@@ -59,6 +71,17 @@ def test_an_assignment_becomes_the_engines_own_specification() -> None:
 def test_batch_defaults_are_those_of_the_model() -> None:
     spec = Assign.model_validate({**_ASSIGN, "batch": {}}).to_spec()
     assert spec.batch == BatchPolicy()
+
+
+def test_apply_defaults_are_those_of_the_model() -> None:
+    older = {name: value for name, value in _ASSIGN.items() if name != "apply"}
+    assert Assign.model_validate(older).to_spec().apply == ApplyPolicy()
+    assert Assign.model_validate({**_ASSIGN, "apply": {}}).to_spec().apply == ApplyPolicy()
+
+
+def test_an_apply_mode_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        Assign.model_validate({**_ASSIGN, "apply": {"mode": "sorted"}})
 
 
 def test_secrets_are_on_the_wire_and_nowhere_else() -> None:

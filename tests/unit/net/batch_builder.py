@@ -52,6 +52,8 @@ def task(
     bucket: int = 0,
     buckets: int = 1,
     cuts: Sequence[int] = (),
+    *,
+    in_order: bool = False,
 ) -> TaskResult:
     """Run one task; `cuts` are the record indices at which a new block begins."""
     borders = sorted({0, len(records), *cuts})
@@ -71,6 +73,7 @@ def task(
         tuple(blocks),
         tuple(parts),
         "",
+        in_order=in_order,
     )
     return run_task(descriptor, lambda block: held[block.path], PgOutputScanner())
 

@@ -47,6 +47,7 @@ class Bench:
             desk,
             1 << 30,
             lambda _: None,
+            lambda _: False,
         )
         self._intake.attach(cast("ReaderProcess", self))
         self._end = 0

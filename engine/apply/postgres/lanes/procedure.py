@@ -1,0 +1,165 @@
+"""The procedure that a lane's session keeps: it walks through a stretch of changes and commits behind each unit. Pure.
+
+A session's own temporary schema holds it, so that nothing of it is left behind. Each change is one statement whose plan the server
+keeps; the values come as one array of texts, the changes as one array of numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.apply.bookkeeping import OWN_SCHEMA
+from engine.apply.postgres.changes import Place
+from engine.apply.postgres.identifiers import literal
+from engine.apply.postgres.tables import TRUNCATE_ABOVE_BYTES
+
+NAME = "pg_temp.penstock_lane"
+ROW_MISSING = "PS001"
+"""SQLSTATE: a row to change is not there."""
+OUT_OF_TURN = "PS002"
+"""SQLSTATE: the progress record is not where the unit before left it."""
+INSERT, UPDATE, DELETE, TRUNCATE = 1, 2, 3, 4
+END, TURN = 0, -1
+"""In place of a change: the unit ends here; wait here until the unit before it is committed."""
+
+_MODIFIER = re.compile(r"\([^)]*\)")
+_LINE = re.compile(r"penstock_lane\([^)]*\)[^0-9\n]*([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Changes that one statement does. `moved`: the key changes; `unset`: columns (by position) that stay as they are."""
+
+    place: Place
+    op: int
+    moved: bool = False
+    unset: frozenset[int] = frozenset()
+
+    @property
+    def reads(self) -> list[str]:
+        """Names of the columns of `TableChanges.in_order` whose values it takes, in this order."""
+        key = [f"k{j}" for j in range(len(self.place.key))]
+        if self.op == INSERT:
+            return [f"c{i}" for i in range(len(self.place.columns))]
+        return {UPDATE: [*key, *(f"c{i}" for i in self._assigned)], DELETE: key}.get(self.op, [])
+
+    @property
+    def _assigned(self) -> list[int]:
+        key = set() if self.moved else set(self.place.key)
+        return [i for i in range(len(self.place.columns)) if i not in key and i not in self.unset]
+
+    def statement(self) -> str:
+        """PL/pgSQL on one line."""
+        place, names = self.place, self.place.quoted
+        keys = len(place.key)
+        found = " AND ".join(f"{names[i]} = {_value(j, place.key_columns[j].type)}" for j, i in enumerate(place.key))
+        if self.op == INSERT:
+            values = ", ".join(_value(i, column.type) for i, column in enumerate(place.columns))
+            return f"INSERT INTO {place.qualified} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({values});"
+        if self.op == TRUNCATE:
+            return _clear(place)
+        if self.op == DELETE:
+            return f"DELETE FROM {place.qualified} WHERE {found}; {_REQUIRE}"
+        changed = [f"{names[i]} = {_value(keys + n, place.columns[i].type)}" for n, i in enumerate(self._assigned)]
+        if not changed:
+            return f"PERFORM FROM {place.qualified} WHERE {found}; {_REQUIRE}"
+        return f"UPDATE {place.qualified} SET {', '.join(changed)} WHERE {found}; {_REQUIRE}"
+
+
+_REQUIRE = f"IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{ROW_MISSING}'; END IF;"
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """The text that makes the procedure, and which kind (from 1 on) stands in which of its lines."""
+
+    sql: str
+    kinds: tuple[Kind, ...]
+    lines: dict[int, int]
+
+    def kind_at(self, context: str | None) -> Kind | None:
+        """The kind whose statement failed, by an error's context in whatever language."""
+        found = _LINE.search(context or "")
+        number = self.lines.get(int(found[1])) if found else None
+        return None if number is None else self.kinds[number - 1]
+
+
+def procedure(kinds: Sequence[Kind]) -> Procedure:
+    """The procedure for these kinds, numbered from 1 on.
+
+    Parameters by number, so that no column's name means one of them: 1 changes and marks, 2 values, 3 and 4 position before and
+    behind each unit, 5 the first unit's number, 6 lanes, 7 to 9 subscription, epoch and batch of the progress record, 10 the class
+    of the advisory locks that put lanes in order. A lane holds the lock of its unit from before the unit begins until it is committed.
+    """
+    lines = [
+        "",
+        "DECLARE __penstock_at int4 := 0; __penstock_unit int4 := 1; __penstock_kind int4;",
+        "BEGIN",
+        "FOR __penstock_i IN 1..pg_catalog.cardinality($1) LOOP",
+        "__penstock_kind := $1[__penstock_i];",
+        "IF __penstock_kind > 0 THEN",
+    ]
+    places: dict[int, int] = {}
+    _choose(1, len(kinds), lambda number: _numbered(kinds, number), lines, places)
+    lines += [
+        f"ELSIF __penstock_kind = {END} THEN",
+        f"UPDATE {OWN_SCHEMA}.progress AS r SET position = $4[__penstock_unit], batch = $9"
+        " WHERE r.subscription = $7 AND r.epoch = $8 AND r.position = $3[__penstock_unit];",
+        f"IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{OUT_OF_TURN}'; END IF;",
+        "IF $6 > 1 THEN PERFORM pg_catalog.pg_advisory_lock($10, $5 + __penstock_unit * $6); END IF;",
+        "COMMIT;",
+        "IF $6 > 1 THEN PERFORM pg_catalog.pg_advisory_unlock($10, $5 + (__penstock_unit - 1) * $6); END IF;",
+        "__penstock_unit := __penstock_unit + 1;",
+        "ELSE",
+        "PERFORM pg_catalog.pg_advisory_xact_lock_shared($10, $5 + (__penstock_unit - 1) * $6 - 1);",
+        "END IF;",
+        "END LOOP;",
+        "END",
+    ]
+    body = "\n".join(lines)
+    tag = "$penstock$"
+    while tag in body:
+        tag = f"$penstock{len(tag)}$"
+    types = "int4[], text[], text[], text[], int4, int4, text, int8, int8, int4"
+    sql = f"CREATE OR REPLACE PROCEDURE {NAME}({types}) LANGUAGE plpgsql AS {tag}{body}{tag}"
+    return Procedure(sql, tuple(kinds), places)
+
+
+def _numbered(kinds: Sequence[Kind], number: int) -> str:
+    kind = kinds[number - 1]
+    return f"{kind.statement()} __penstock_at := __penstock_at + {len(kind.reads)};"
+
+
+def _choose(low: int, high: int, body: Callable[[int], str], lines: list[str], places: dict[int, int]) -> None:
+    """A decision tree over the numbers `low` to `high`: the time to find a kind grows with the logarithm of their count."""
+    if low > high:
+        lines.append("NULL;")
+        return
+    if low == high:
+        lines.append(body(low))
+        places[len(lines)] = low
+        return
+    middle = (low + high) // 2
+    lines.append(f"IF __penstock_kind <= {middle} THEN")
+    _choose(low, middle, body, lines, places)
+    lines.append("ELSE")
+    _choose(middle + 1, high, body, lines, places)
+    lines.append("END IF;")
+
+
+def _value(at: int, type_: str) -> str:
+    """The value at this place behind the offset, as its type without length: what does not fit into a column is refused."""
+    return f"$2[__penstock_at + {at + 1}]::{_MODIFIER.sub('', type_)}"
+
+
+def _clear(place: Place) -> str:
+    name = literal(place.qualified)
+    return (
+        f"IF pg_catalog.pg_relation_size({name}::pg_catalog.regclass) <= {TRUNCATE_ABOVE_BYTES} THEN"
+        f" DELETE FROM {place.qualified}; ELSE"
+        f" UPDATE {OWN_SCHEMA}.tables AS r SET generation = r.generation + 1"
+        f" WHERE r.subscription = $7 AND r.table_id = {literal(place.table)};"
+        f" TRUNCATE {place.qualified}; END IF;"
+    )

@@ -1,0 +1,180 @@
+"""Writes a stream's transactions in commit order over several sessions, and does over in order what they hindered each other at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import psycopg
+
+from engine.apply.postgres.errors import TARGET, fault_of_table
+from engine.apply.postgres.lanes.procedure import OUT_OF_TURN, ROW_MISSING
+from engine.apply.postgres.lanes.session import LaneSession, Writing
+from engine.apply.postgres.lanes.stream import Cut, Stream
+from engine.apply.postgres.lanes.waits import circle_of
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.model.subscription import LanePolicy
+from engine.model.target import BatchCommit, InOrder
+from engine.postgres.sessions import PostgresConnection
+
+WATCH_S = 0.02
+"""How often lanes are looked at for a circle of waits among them."""
+MOST_RETRIES = 5
+"""How often one stretch is tried by itself against deadlocks with the users of the target."""
+_AGAIN = frozenset({"40001", "40P01", "57014"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What ended a lane, and whose statement it was."""
+
+    lane: LaneSession
+    error: psycopg.Error
+
+
+class LaneWriter:
+    """The lanes of one target. One batch at a time."""
+
+    def __init__(self, connect: Callable[[], PostgresConnection]) -> None:
+        """`connect` opens a session in autocommit mode; it raises EngineFault(TARGET_UNAVAILABLE)."""
+        self._connect = connect
+        self._lanes: list[LaneSession] = []
+        self._watcher: PostgresConnection | None = None
+        self.redone = 0
+        """How often lanes were stopped and their transactions done again in order."""
+
+    def write(self, batch: BatchCommit, stream: Stream, way: InOrder, after: Lsn, position: Callable[[], Lsn]) -> None:
+        """Commit every transaction behind `after`, which is on record. `position` reads what is, and raises where the claim is another's.
+
+        Raises:
+            EngineFault: TARGET_UNAVAILABLE; a fault of one table names it. The transactions before the one it is about are committed.
+        """
+        tries, alone = 0, False
+        while (first := stream.behind(after)) < stream.transactions:
+            stop, clears = stream.stretch(first)
+            cut = Cut(first, stop, way.group, way.lanes, way.policy is LanePolicy.PESSIMISTIC)
+            if clears or alone:
+                cut = replace(cut, lanes=1, stop=min(stop, first + way.group * way.lanes))
+            failure = self._run(batch, stream, cut, after)
+            if failure is None:
+                after, tries, alone = stream.end(cut.stop), 0, False
+                continue
+            reached = position()
+            tries = tries + 1 if reached == after else 1
+            if cut.lanes == 1 and (failure.error.sqlstate not in _AGAIN or tries > MOST_RETRIES):
+                raise _fault(failure)
+            if not failure.lane.usable:
+                raise _fault(failure)
+            self.redone += cut.lanes > 1
+            after, alone = reached, True
+
+    def close(self) -> None:
+        """Close all sessions. A later batch connects again."""
+        lanes, self._lanes = self._lanes, []
+        for lane in lanes:
+            lane.close()
+        if self._watcher is not None:
+            self._watcher.close()
+
+    def _run(self, batch: BatchCommit, stream: Stream, cut: Cut, after: Lsn) -> _Failure | None:
+        """Write a cut. After a failure no lane is at work any more, and what is committed is a beginning of the cut."""
+        writing = Writing(batch.subscription, batch.epoch, batch.batch, _lock_class(batch.subscription))
+        lanes = self._sessions(cut.lanes)
+        lane = lanes[0]
+        try:
+            for number, lane in enumerate(lanes):
+                lane.prepare(stream.kinds)
+                if cut.lanes > 1:
+                    lane.take_lock(number, writing.lock_class)
+            if cut.lanes == 1:
+                lane.run(stream.calls(cut, 0, after), 1, writing)
+                return None
+            with ThreadPoolExecutor(len(lanes), thread_name_prefix="lane") as pool:
+                work = {
+                    pool.submit(lane.run, stream.calls(cut, number, after), cut.lanes, writing): lane
+                    for number, lane in enumerate(lanes)
+                }
+                return self._watch(work)
+        except psycopg.Error as error:
+            return _Failure(lane, error)
+        finally:
+            if cut.lanes > 1:
+                self._release(lanes)
+
+    def _watch(self, work: dict[Future[None], LaneSession]) -> _Failure | None:
+        """Until all have ended. Lanes that wait for each other in a circle, and those behind one that failed, are stopped."""
+        left, failure = set(work), None
+        while left:
+            done, left = wait(left, WATCH_S, FIRST_EXCEPTION)
+            for one in done:
+                error = one.exception()
+                if error is not None and not isinstance(error, psycopg.Error):
+                    self._stop(work[other] for other in left)
+                    raise error
+                if error is not None and (failure is None or _tells_more(error, failure.error)):
+                    failure = _Failure(work[one], error)
+            if failure is not None:
+                self._stop(work[other] for other in left)
+            elif not done and len(left) > 1:
+                circle = self._circle([work[one] for one in left])
+                self._stop(lane for lane in circle)
+        return failure
+
+    def _circle(self, lanes: list[LaneSession]) -> list[LaneSession]:
+        """Lanes that wait for each other."""
+        by_pid = {lane.pid: lane for lane in lanes}
+        if self._watcher is None or self._watcher.closed:
+            self._watcher = self._connect()
+        sql = "SELECT pid, pg_blocking_pids(pid) FROM unnest(%s::int4[]) AS u(pid)"
+        try:
+            found = self._watcher.execute(sql, [list(by_pid)]).fetchall()
+        except psycopg.Error:
+            self._watcher.close()
+            return []
+        return [by_pid[pid] for pid in circle_of(dict(found))]
+
+    @staticmethod
+    def _stop(lanes: Iterable[LaneSession]) -> None:
+        for lane in lanes:
+            lane.cancel()
+
+    @staticmethod
+    def _release(lanes: Iterable[LaneSession]) -> None:
+        for lane in lanes:
+            lane.release_locks()
+
+    def _sessions(self, count: int) -> list[LaneSession]:
+        usable = [lane for lane in self._lanes if lane.usable]
+        while len(usable) < count:
+            usable.append(LaneSession(self._connect()))
+        self._lanes = usable
+        return usable[:count]
+
+
+def _lock_class(subscription: str) -> int:
+    """First number of a subscription's advisory locks; two that share it only wait for each other."""
+    return crc32(f"penstock {subscription}".encode()) - 2**31
+
+
+def _tells_more(error: psycopg.Error, before: psycopg.Error) -> bool:
+    """A lane that was stopped, or came out of turn, tells nothing of why."""
+    silent = {"57014", OUT_OF_TURN}
+    return before.sqlstate in silent and error.sqlstate not in silent
+
+
+def _fault(failure: _Failure) -> EngineFault:
+    error, kind = failure.error, failure.lane.kind_of(failure.error)
+    if error.sqlstate == OUT_OF_TURN:
+        return EngineFault(FaultKind.EPOCH_LOST, "progress", "another engine has taken this subscription over")
+    if kind is None:
+        return TARGET.fault(error, "lanes")
+    if error.sqlstate == ROW_MISSING:
+        detail = "a row to change or delete is not there"
+        fault = EngineFault(FaultKind.NET_CHANGE_ANOMALY, kind.place.table, detail)
+    else:
+        fault = fault_of_table(error, kind.place.table)
+    fault.__cause__ = error
+    return fault

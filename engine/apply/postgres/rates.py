@@ -1,0 +1,31 @@
+"""How often the server commits in a second: with next to nothing in the log, and with a full log buffer."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from engine.model.target import CommitRates
+from engine.postgres.sessions import PostgresConnection
+
+_FOR_S = 0.2
+_MOST_COMMITS = 200
+_FULL_COMMITS = 3
+_MOST_BYTES = 16 * 1024 * 1024
+_MESSAGE = "SELECT pg_logical_emit_message(true, 'penstock-rate', repeat('x', %s::int4))"
+
+
+def measured_rates(connection: PostgresConnection) -> CommitRates:
+    """Commit messages that nobody reads; nothing of them is left but log. A few tenths of a second, at most 48 MB of log."""
+    buffer = connection.execute(
+        "SELECT least(setting::int8 * 8192, %s)::int4 FROM pg_settings WHERE name = 'wal_buffers'", [_MOST_BYTES]
+    ).fetchall()[0][0]
+    high = _rate(connection, 1, _MOST_COMMITS)
+    return CommitRates(min(_rate(connection, max(buffer, 64 * 1024), _FULL_COMMITS), high), high)
+
+
+def _rate(connection: PostgresConnection, size: int, most: int) -> float:
+    began, commits = monotonic(), 0
+    while commits < most and (commits == 0 or monotonic() - began < _FOR_S):
+        connection.execute(_MESSAGE, [size])
+        commits += 1
+    return commits / max(monotonic() - began, 1e-6)

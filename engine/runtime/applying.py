@@ -1,0 +1,129 @@
+"""Which way each batch is written to the target: what was declared, what the batch allows, and what has cost the least."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from engine.model.schema import KeyMode
+from engine.model.subscription import ApplyMode, ApplyPolicy
+from engine.model.target import InOrder, InOrderTarget
+from engine.runtime.apply_tuning import GroupTuner, LaneTuner, NetOrNot, Written
+from engine.runtime.planner import PlannedBatch
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """How one batch is written; `way` None: as net changes."""
+
+    mode: ApplyMode = ApplyMode.BATCH
+    way: InOrder | None = None
+    tuning: Mapping[str, float] = field(default_factory=dict)
+
+
+AS_BATCH = Applying()
+
+
+class ApplyChooser:
+    """Chooses in the job stage, learns from the commit stage; may be called from any thread."""
+
+    def __init__(self, policy: ApplyPolicy, target: InOrderTarget | None, announce: Announce) -> None:
+        """`announce` tells the user that the way has changed, and why."""
+        self._policy = policy
+        self._target = target
+        self._announce = announce
+        self._lock = threading.Lock()
+        self._lanes = LaneTuner()
+        self._groups: GroupTuner | None = None
+        self._net_or_not = NetOrNot()
+        self._told: str | None = None
+
+    @property
+    def keeps_transactions(self) -> bool:
+        """Whether transactions are to stay apart, so that one that came streamed is a batch of its own."""
+        return self._target is not None and self._policy.mode in {ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL}
+
+    def choose(self, planned: PlannedBatch) -> Applying:
+        """The way for a batch that was planned. May measure the target's commits, once."""
+        if self._target is None or self._policy.mode is ApplyMode.BATCH:
+            return AS_BATCH
+        if self._policy.mode is ApplyMode.AUTO:
+            return self._by_cost(planned)
+        reason = _only_as_batch(planned)
+        if reason is None and any(part.xid for part in planned.ranges):
+            return AS_BATCH
+        with self._lock:
+            if reason is not None:
+                self._tell(f"a batch is written as one target transaction: {reason}")
+                return AS_BATCH
+            self._told = None
+            return self._in_order(planned, self._target)
+
+    def learn(self, applying: Applying, transactions: int, written: Written, redone: int) -> None:
+        """A batch was written that way; `redone`: how often transactions had to be done again."""
+        way, seconds = applying.way, written.took_ms / 1000
+        with self._lock:
+            if self._policy.mode is ApplyMode.AUTO:
+                if written.changes:
+                    self._net_or_not.learn(written)
+                return
+            if way is None:
+                return
+            self._lanes.learn(way.lanes, transactions, written.changes, seconds)
+            if self._groups is not None and transactions:
+                self._groups.learn(-(-transactions // way.group), seconds)
+
+    def _in_order(self, planned: PlannedBatch, target: InOrderTarget) -> Applying:
+        policy, transactions = self._policy, planned.batch.transactions
+        lanes = policy.lanes or self._lanes.choose(transactions)
+        tuning = {"lanes": float(lanes)}
+        group = 1
+        if policy.mode is ApplyMode.GROUPED:
+            group = policy.group_size or 0
+            if not group:
+                if self._groups is None:
+                    self._groups = GroupTuner(target.commit_rates())
+                group = self._groups.size
+                rates = self._groups.rates
+                tuning |= {"commit_rate_low": round(rates.low, 1), "commit_rate_high": round(rates.high, 1)}
+            tuning["group_size"] = float(group)
+        return Applying(policy.mode, InOrder(policy.policy, lanes, group), tuning)
+
+    def _by_cost(self, planned: PlannedBatch) -> Applying:
+        if _only_as_batch(planned) is not None or not planned.records:
+            return AS_BATCH
+        with self._lock:
+            tuner = self._net_or_not
+            before = tuner.net
+            net = tuner.choose(planned.records)
+            as_net, single = tuner.expected_ms(planned.records)
+            tuning = {"net_ms": round(as_net, 2), "single_ms": round(single, 2), "net_share": round(tuner.net_share, 3)}
+            if tuner.net != before:
+                self._tell(
+                    f"{'net changes' if tuner.net else 'changes one by one'} from now on: a batch of about {planned.records}"
+                    f" changes in {tuner.tables:.0f} tables takes {as_net:.1f} ms as net changes, {single:.1f} ms one by one;"
+                    f" {tuner.net_share:.0%} of the changes remain as net rows"
+                )
+        if net:
+            return Applying(tuning=tuning)
+        # One unit: the batch stays one target transaction.
+        return Applying(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning)
+
+    def _tell(self, what: str) -> None:
+        if what != self._told:
+            self._told = what
+            self._announce(what)
+
+
+def _only_as_batch(planned: PlannedBatch) -> str | None:
+    """Why a batch's changes cannot be written as they are, None where they can."""
+    if planned.handover or planned.resumed:
+        return "a table is taken in, with all that it missed"
+    if planned.restructured:
+        return "a table's structure changes in it"
+    if any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts):
+        return "it may change rows of a table that has no key"
+    return None
