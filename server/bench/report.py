@@ -8,7 +8,8 @@ from typing import Any
 
 from server.bench import svg
 from server.bench.catalogue import WORKLOADS
-from server.bench.report_tables import Document, Row, by_mode, of_processes, of_scaling, of_techniques
+from server.bench.goals import of_goals
+from server.bench.report_tables import Document, Row, by_mode, of_processes, of_scaling, of_techniques, ways
 from server.bench.results import label
 from server.bench.sides import NATIVE, PENSTOCK
 from server.bench.suite import late
@@ -33,6 +34,7 @@ def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> s
     parts += _failures(documents)
     measured = [document for document in documents if "failed" not in document]
     for heading, chosen, rows in (
+        *of_goals(measured),
         *by_mode(measured),
         *of_techniques(measured),
         *of_scaling(measured),
@@ -75,9 +77,10 @@ def _plots(documents: Sequence[Document]) -> Iterator[tuple[str, str]]:
             sides = document["rounds"][-1]["sides"]
             curves = [(name, [(at, mb) for at, mb in side["memory_mb"]]) for name, side in sides.items()]
             heading, note = f"{label(document)}: memory", "sum of the proportional set sizes of all processes"
-            yield f"{label(document).replace(' ', '-')}-memory.svg", svg.lines(heading, note, curves, unit="MB")
+            file = f"{label(document).replace(',', '').replace(' ', '-')}-memory.svg"
+            yield file, svg.lines(heading, note, curves, unit="MB")
         if document["mode"] == Mode.TECHNIQUES.value:
-            points = [(_technique(one), one["rows_per_s"]) for one in document["techniques"]]
+            points = [(_technique(one), one["rows_per_s"]) for one in ways(document)]
             heading = "The same changes brought into DuckDB in different ways"
             note = "row changes a second on a scale of powers of ten; in brackets: source transactions in a commit"
             yield "techniques.svg", svg.powers(heading, note, points)
@@ -137,7 +140,7 @@ def _failures(documents: Sequence[Document]) -> list[str]:
     failed = [document for document in documents if "failed" in document]
     if not failed:
         return []
-    lines = [f"- **{d['workload']} ({d['mode']}): {str(d['failed']).strip().splitlines()[-1]}**" for d in failed]
+    lines = [f"- **{label(d)} ({d['mode']}): {str(d['failed']).strip().splitlines()[-1]}**" for d in failed]
     return ["## Could not be measured", "", *lines, ""]
 
 
@@ -154,20 +157,18 @@ def _notes(documents: Sequence[Document]) -> list[str]:
     for document in documents:
         checks = document.get("checks") or {}
         if checks.get("equal") is False:
-            notes.append(f"**{document['workload']}: {_UNEQUAL.get(document['mode'], _UNEQUAL_COPY)}**")
-        notes += [f"**{document['workload']}: {text}**" for text in checks.get("wrong") or []]
+            notes.append(f"**{label(document)}: {_UNEQUAL.get(document['mode'], _UNEQUAL_COPY)}**")
+        notes += [f"**{label(document)}: {text}**" for text in checks.get("wrong") or []]
         if not checks:
-            notes.append(f"{document['workload']}: source and copy were not compared.")
+            notes.append(f"{label(document)}: source and copy were not compared.")
         notes += [
-            f"**{document['workload']}: a {key.removesuffix('_ms')} of ours was above its limit of {most:g} ms.**"
+            f"**{label(document)}: a {key.removesuffix('_ms')} of ours was above its limit of {most:g} ms.**"
             for key, most in late(document).items()
         ]
         failed = [
             (name, document["summary"].get(name, {}).get("waits", {}).get("failed")) for name in document["sides"]
         ]
-        notes += [
-            f"**{document['workload']}: waits failed, {_NAMES[name]}: {count:g}**" for name, count in failed if count
-        ]
+        notes += [f"**{label(document)}: waits failed, {_NAMES[name]}: {count:g}**" for name, count in failed if count]
     return [*notes, ""] if notes else []
 
 

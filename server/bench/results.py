@@ -11,34 +11,48 @@ from server.bench.suite import FORMAT
 
 Document = dict[str, Any]
 
+_UNSAID = ("duckdb", "auto")
+"""What a name does not say of a target and a way to apply."""
+
+
+def target_of(document: Document) -> str:
+    """What our side filled; documents from before there was a choice do not say it."""
+    return str(document.get("target", "duckdb"))
+
+
+def apply_of(document: Document) -> str:
+    """How our side applied: the mode that was pinned, `auto` where none was."""
+    return str(document.get("apply", "auto"))
+
 
 def label(document: Document) -> str:
-    """What a document is called beside others: its workload, and its target where that is not DuckDB."""
-    target = document.get("target", "duckdb")
-    return str(document["workload"]) if target == "duckdb" else f"{document['workload']} into {target}"
+    """What a document is called beside others: its workload, its target where that is not DuckDB, and a pinned way to apply."""
+    target, apply = target_of(document), apply_of(document)
+    into = "" if target == "duckdb" else f" into {target}"
+    return f"{document['workload']}{into}{'' if apply == 'auto' else f', {apply}'}"
 
 
 def write(folder: Path, document: Document) -> Path:
     """Write a document into a folder, which is made; returns its file."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = "".join(c for c in str(document["started_at"])[:19] if c.isalnum())
-    target = "" if document.get("target", "duckdb") == "duckdb" else f"-{document['target']}"
-    file = folder / f"{document['workload']}{target}-{document['mode']}-{stamp}.json"
+    told = [one for one in (target_of(document), apply_of(document)) if one not in _UNSAID]
+    file = folder / f"{'-'.join([document['workload'], *told, document['mode'], stamp])}.json"
     file.write_text(json.dumps(document, indent=1) + "\n")
     return file
 
 
 def read(folder: Path) -> list[Document]:
-    """The latest document of each workload, mode and target, in the order of the names.
+    """The latest document of each workload, mode, target and way to apply, in the order of the names.
 
     Raises:
         BenchError: there is none, or a file is something else.
     """
-    latest: dict[tuple[str, str, str], Document] = {}
+    latest: dict[tuple[str, ...], Document] = {}
     for file in sorted(folder.glob("*.json")):
         try:
             document = json.loads(file.read_text())
-            key = (str(document["workload"]), str(document["mode"]), str(document.get("target", "duckdb")))
+            key = (str(document["workload"]), str(document["mode"]), target_of(document), apply_of(document))
             right = document["format"] == FORMAT
         except (ValueError, KeyError, TypeError) as error:
             raise BenchError(f"{file} is not a result of this suite") from error

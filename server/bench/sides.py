@@ -92,10 +92,13 @@ class PenstockSide:
     name = PENSTOCK
     slot = f"slot_name <> '{SLOT}'"
 
-    def __init__(self, source: EmbeddedPostgres, target: EmbeddedPostgres | None = None) -> None:
-        """`target`: a cluster of this side's own; a DuckDB file where there is none."""
+    def __init__(
+        self, source: EmbeddedPostgres, target: EmbeddedPostgres | None = None, *, apply: str = "auto"
+    ) -> None:
+        """`target`: a cluster of this side's own; a DuckDB file where there is none. `apply`: the subscription's mode of applying."""
         self._source = source
         self._target = target
+        self._apply = apply
         self.home = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
         self.deaths: list[ChildDied] = []
         options = UpOptions(self.home, port=free_port(), logs=self.home / "logs")
@@ -113,9 +116,7 @@ class PenstockSide:
             self._target.execute(f"CREATE DATABASE {DATABASE}")
             target = connection_to(self._target)
         self.api.put("/connections/target", target)
-        body: Document = {"source": "source", "target": "target", "desired_state": "running"}
-        body["tables"] = [declared(table) for table in tables]
-        self.api.put(_PATH, body)
+        self.api.put(_PATH, subscription(tables, self._apply))
         until(lambda: self._live(len(tables)), _LIVE_TIMEOUT_S, "the tables became live")
 
     def arm(self, number: int, position: str) -> Future[float]:
@@ -203,6 +204,14 @@ def connection_to(cluster: EmbeddedPostgres) -> Document:
     """The suite's database in a cluster as a connection."""
     settings = {"host": cluster.host, "port": cluster.port, "database": DATABASE, "user": cluster.user}
     return {"kind": "postgres", "settings": {**settings, "sslmode": "disable"}}
+
+
+def subscription(tables: Sequence[Table], apply: str) -> Document:
+    """The suite's subscription as it is put. `auto` is not said: it is what every subscription begins with."""
+    body: Document = {"source": "source", "target": "target", "desired_state": "running"}
+    if apply != "auto":
+        body["apply"] = {"mode": apply}
+    return {**body, "tables": [declared(table) for table in tables]}
 
 
 def declared(table: Table) -> Document:

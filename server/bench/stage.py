@@ -229,16 +229,19 @@ class Stage:
         self.source.destroy()
 
 
-def sides_into(target: str) -> SideOf:
-    """Makes sides; ours fills a target of this kind, a cluster with the settings of the native side's where it is `postgres`."""
+def sides_into(target: str, apply: str = "auto") -> SideOf:
+    """Makes sides; ours fills a target of this kind, a cluster with the settings of the native side's where it is `postgres`.
+
+    `apply`: the way to apply that our subscription says.
+    """
 
     def side(name: str, source: EmbeddedPostgres) -> Side:
         if name == NATIVE:
             return NativeSide(source, CLUSTER_SETTINGS)
         if target == "duckdb":
-            return PenstockSide(source)
+            return PenstockSide(source, apply=apply)
         cluster = EmbeddedPostgres(server_folder("penstock-bench-pg-"), durable=True, settings=CLUSTER_SETTINGS)
-        return PenstockSide(source, cluster)
+        return PenstockSide(source, cluster, apply=apply)
 
     return side
 

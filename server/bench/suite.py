@@ -24,17 +24,24 @@ Document = dict[str, Any]
 
 FORMAT = 1
 _LOAD = "backlogs of pgbench are written with synchronous_commit = off, everything else as the source is set"
+_APPLIED_IN = {"duckdb": ("auto", "batch")}
+"""Ways to apply that a kind of target has, where it has not all of them."""
+_UNSUBSCRIBED = frozenset({Mode.TECHNIQUES, Mode.SCALING, Mode.CAPTURE})
 FAILURES = (BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError)
 """What keeps a workload from being measured; anything else is a fault of the suite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run. None takes the workload's own figure, its smaller one with `quick`."""
+    """What to run. None takes the workload's own figure, its smaller one with `quick`.
+
+    Raises BenchError where the target cannot apply in that way.
+    """
 
     mode: Mode | None = None
     against: bool = False
     target: str = "duckdb"
+    apply: str = "auto"
     quick: bool = False
     verify: bool = True
     amount: int | None = None
@@ -44,6 +51,14 @@ class Order:
     rate: float | None = None
     warm_up: float = 8.0
     waits: float = 20.0
+
+    def __post_init__(self) -> None:
+        fitting = _APPLIED_IN.get(self.target)
+        if fitting is not None and self.apply not in fitting:
+            raise BenchError(
+                f"a target of the kind {self.target} cannot apply in the mode {self.apply}: it can in {' and '.join(fitting)};"
+                " grouped and transactional need the target postgres"
+            )
 
     @property
     def rest_s(self) -> float:
@@ -56,6 +71,10 @@ class Order:
         if mode not in workload.modes:
             raise BenchError(f"{workload.name} has no mode {mode.value}; it has {', '.join(workload.modes)}")
         return mode
+
+    def applied(self, mode: Mode) -> str:
+        """The way to apply that its document names. Modes without a subscription apply in none, whatever is said."""
+        return "auto" if mode in _UNSUBSCRIBED else self.apply
 
     def size(self, workload: Workload) -> Size:
         """The size of a run, with what was said in place of the workload's own."""
@@ -83,6 +102,7 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
         "size": _size(workload, mode, size, order),
         "sides": names,
         "target": order.target,
+        "apply": order.applied(mode),
         "limits_ms": dict(workload.limits_ms),
     }
     if mode is Mode.TECHNIQUES:
@@ -101,11 +121,13 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
 
 def failure(workload: Workload, order: Order, text: str, clock: Clock | None = None) -> Document:
     """The document of a run that came to nothing; `text` says why."""
+    mode = order.mode_of(workload)
     return {
-        **_head(workload, order.mode_of(workload), (clock or SystemClock()).now()),
+        **_head(workload, mode, (clock or SystemClock()).now()),
         "failed": text,
         "sides": [],
         "target": order.target,
+        "apply": order.applied(mode),
         "rounds": [],
         "summary": {},
     }
@@ -139,7 +161,8 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
 def _backlog(
     workload: Workload, size: Size, order: Order, names: Sequence[str], say: Callable[[str], None]
 ) -> Document:
-    with Stage(workload, size.scale, names, say, side_of=sides_into(order.target), rest_s=order.rest_s) as stage:
+    side_of = sides_into(order.target, order.apply)
+    with Stage(workload, size.scale, names, say, side_of=side_of, rest_s=order.rest_s) as stage:
         settings = _settings(stage)
         rounds = backlog.rounds(stage, size.amount, size.rounds, say)
         return {"clusters": settings, "rounds": rounds, "checks": _checks(stage, order, say)}
@@ -166,8 +189,9 @@ def _apart(
     rounds: list[Document] = [{"sides": {}} for _ in range(size.rounds)]
     settings: Document = {}
     checks: Document = {}
+    side_of = sides_into(order.target, order.apply)
     for name in names:
-        with Stage(workload, size.scale, [name], say, side_of=sides_into(order.target), rest_s=order.rest_s) as stage:
+        with Stage(workload, size.scale, [name], say, side_of=side_of, rest_s=order.rest_s) as stage:
             settings = settings or _settings(stage)
             if mode is Mode.LIVE:
                 watching.warm_up(stage, size.amount)
@@ -210,12 +234,16 @@ def _checks(stage: Stage, order: Order, say: Callable[[str], None]) -> Document:
 
 
 def good(document: Document) -> bool:
-    """Whether it was measured, what was compared was equal, every wait was answered, and ours were within the workload's limits."""
+    """Whether it is sound, and our waits were within the workload's limits."""
+    return sound(document) and not late(document)
+
+
+def sound(document: Document) -> bool:
+    """Whether it was measured, what was compared was equal, and every wait was answered."""
     checks = document.get("checks") or {}
     sides = [side for round_ in document["rounds"] for side in round_["sides"].items() if "waits" in side[1]]
     failed = any(side["waits"]["failed"] or not side["waits"]["count"] for _, side in sides)
-    measured = "failed" not in document
-    return measured and checks.get("equal", True) and not checks.get("wrong") and not failed and not late(document)
+    return "failed" not in document and checks.get("equal", True) and not checks.get("wrong") and not failed
 
 
 def late(document: Document) -> dict[str, float]:

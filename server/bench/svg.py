@@ -11,25 +11,28 @@ _COLOURS = {"penstock": _OURS, "native": _THEIRS}
 _NAMES = {"penstock": "Penstock", "native": "PostgreSQL"}
 _LABEL, _WIDTH, _ROW, _TOP, _VALUE = 150, 420, 28, 56, 90
 _WIDE_LABEL, _LOW_ROW = 350, 22
+_CHARACTER = 6.6
+"""Width of a character at most, on average."""
 
 
 def bars(title: str, note: str, values: Sequence[tuple[str, float]], *, rule: float, unit: str = "") -> str:
     """Horizontal bars from zero, with a line at `rule`. Values are printed beside their bars."""
     most = max([rule, *(value for _, value in values)]) or 1.0
     height = _TOP + _ROW * len(values) + 24
-    parts = _head(title, note, height)
+    left = _room([name for name, _ in values])
+    parts = _head(title, note, height, label=left)
     for row, (name, value) in enumerate(values):
         y, length = _TOP + row * _ROW, value / most * _WIDTH
-        parts.append(_text(_LABEL - 8, y + 15, name, anchor="end"))
-        parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="20" rx="2" fill="{_OURS}"/>')
-    at, bottom = _LABEL + rule / most * _WIDTH, _TOP + _ROW * len(values)
+        parts.append(_text(left - 8, y + 15, name, anchor="end"))
+        parts.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="20" rx="2" fill="{_OURS}"/>')
+    at, bottom = left + rule / most * _WIDTH, _TOP + _ROW * len(values)
     parts.append(
         f'<line x1="{at:.1f}" y1="{_TOP - 6}" x2="{at:.1f}" y2="{bottom}" stroke="{_INK}" stroke-dasharray="3 3"/>'
     )
     parts.append(_text(at, bottom + 14, f"{rule:g}{unit}", anchor="middle"))
     for row, (_, value) in enumerate(values):
         text = f"{value:.2f}{unit}"
-        parts.append(_text(_LABEL + value / most * _WIDTH + 6, _TOP + row * _ROW + 15, text, halo=True))
+        parts.append(_text(left + value / most * _WIDTH + 6, _TOP + row * _ROW + 15, text, halo=True))
     return _whole(parts)
 
 
@@ -37,16 +40,17 @@ def pairs(title: str, note: str, rows: Sequence[tuple[str, Mapping[str, float]]]
     """Horizontal bars for each side below one label; all on one scale from zero. Small values keep three digits."""
     most = max((value for _, sides in rows for value in sides.values()), default=0.0) or 1.0
     count = sum(len(sides) for _, sides in rows)
-    parts = _head(title, note, _TOP + 16 + 18 * count + 10 * len(rows) + 4)
+    left = _room([label for label, _ in rows])
+    parts = _head(title, note, _TOP + 16 + 18 * count + 10 * len(rows) + 4, label=left)
     parts += _legend([name for _, sides in rows for name in sides])
     y = _TOP + 16
     for label, sides in rows:
-        parts.append(_text(_LABEL - 8, y + 12, label, anchor="end"))
+        parts.append(_text(left - 8, y + 12, label, anchor="end"))
         for name, value in sides.items():
             length = value / most * _WIDTH
             colour = _COLOURS.get(name, _RULE)
-            parts.append(f'<rect x="{_LABEL}" y="{y}" width="{length:.1f}" height="14" rx="2" fill="{colour}"/>')
-            parts.append(_text(_LABEL + length + 6, y + 12, f"{_short(value)} {unit}"))
+            parts.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="14" rx="2" fill="{colour}"/>')
+            parts.append(_text(left + length + 6, y + 12, f"{_short(value)} {unit}"))
             y += 18
         y += 10
     return _whole(parts)
@@ -95,6 +99,11 @@ def powers(title: str, note: str, values: Sequence[tuple[str, float]]) -> str:
             parts.append(f'<circle cx="{across(value):.1f}" cy="{y}" r="5" fill="{_OURS}"/>')
             parts.append(_text(across(value) + 9, y + 4, _short(value), halo=True))
     return _whole(parts)
+
+
+def _room(labels: Sequence[str]) -> int:
+    """How far from the left bars begin, so that their labels have room."""
+    return max([_LABEL, *(8 + math.ceil(_CHARACTER * len(label)) for label in labels)])
 
 
 def _short(value: float) -> str:

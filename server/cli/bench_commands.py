@@ -42,6 +42,15 @@ class TargetName(StrEnum):
     POSTGRES = "postgres"
 
 
+class ApplyName(StrEnum):
+    """How our side applies what it reads."""
+
+    AUTO = "auto"
+    BATCH = "batch"
+    GROUPED = "grouped"
+    TRANSACTIONAL = "transactional"
+
+
 class ModeName(StrEnum):
     """What is measured."""
 
@@ -79,6 +88,9 @@ def run(
     workload: Annotated[str, typer.Argument(help="A name of 'bench list', or 'all'.")],
     against: Annotated[Against | None, typer.Option("--against", help="Measure this too, and the ratio.")] = None,
     target: Annotated[TargetName, typer.Option("--target", help="What our side fills.")] = TargetName.DUCKDB,
+    apply: Annotated[
+        ApplyName, typer.Option("--apply", help="How the subscription applies. A DuckDB target: auto or batch.")
+    ] = ApplyName.AUTO,
     mode: Annotated[ModeName | None, typer.Option("--mode", help="Else the first one that the workload has.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes and one round.")] = False,
     amount: Annotated[
@@ -97,12 +109,11 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Measure a workload, and write the result as JSON. Exit code 1: a copy was not equal, or a wait failed or was too long."""
-    from server.bench.suite import Order  # noqa: PLC0415
-
-    order = Order(
+    order = _order(
         mode=_mode(mode),
         against=against is not None,
         target=target.value,
+        apply=apply.value,
         quick=quick,
         verify=verify,
         amount=amount,
@@ -134,6 +145,17 @@ def report(
     try:
         for file in page.write(folder, read(folder)):
             out.print(escape(str(file)))
+    except BenchError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _order(**said: Any) -> Order:
+    """What to run; BadParameter where the target cannot apply as it was said."""
+    from server.bench.errors import BenchError  # noqa: PLC0415
+    from server.bench.suite import Order  # noqa: PLC0415
+
+    try:
+        return Order(**said)
     except BenchError as error:
         raise typer.BadParameter(str(error)) from None
 

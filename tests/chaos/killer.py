@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -21,6 +22,17 @@ Kind = Literal["engine", "log_reader", "spark_worker", "server", "source", "fail
 KINDS: tuple[Kind, ...] = ("engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode")
 """Every kind but `target`, which can only be killed where it is a server."""
 
+_STARTS_ANEW = frozenset({"engine", "failpoint", "source", "target", "queue_mode"})
+"""Kinds behind which a run begins, with the settings of that time."""
+_MODES: tuple[Document, ...] = (
+    {"mode": "auto", "lanes": None, "group_size": None},
+    {"mode": "batch", "lanes": None, "group_size": None},
+    {"mode": "grouped", "lanes": 1, "group_size": None},
+    {"mode": "grouped", "lanes": 2, "group_size": 5},
+    {"mode": "transactional", "lanes": 1, "group_size": None},
+    {"mode": "transactional", "lanes": 2, "group_size": None, "policy": "pessimistic"},
+    {"mode": "transactional", "lanes": 3, "group_size": None, "policy": "optimistic"},
+)
 _RECOVERY_S = 120.0
 _PAUSED_S = 60.0
 _READER_MODULE = "engine.runtime.reader_main"
@@ -33,6 +45,12 @@ class Killer:
         self._rig = rig
         self._rng = rng
         self._failpoints = failpoints
+        self._seen: dict[int, str] = {}
+
+    @property
+    def modes(self) -> Counter[str]:
+        """How many of the batches that were looked at were written in which mode."""
+        return Counter(self._seen.values())
 
     def kill(self, kind: Kind) -> Document:
         act: dict[Kind, Callable[[], Document]] = {
@@ -45,6 +63,9 @@ class Killer:
             "failpoint": self._failpoints.kill,
             "queue_mode": self._queue_mode,
         }
+        if kind in _STARTS_ANEW and self._rig.target is not None:
+            with suppress(NoServerError, ProblemError):
+                self._rig.api.patch(self._rig.path, {"apply": self._rng.choice(_MODES)})
         return act[kind]()
 
     def wait_for_progress(self, since: datetime) -> None:
@@ -52,6 +73,7 @@ class Killer:
 
         def newer() -> bool:
             newest = self._rig.api.get(f"{self._rig.path}/batches", page_size=20)["items"]
+            self._seen |= {int(b["batch"]): str(b["mode"]) for b in newest if int(b["transactions"]) > 0}
             return any(int(b["transactions"]) > 0 and datetime.fromisoformat(b["committed_at"]) > since for b in newest)
 
         self._rig.until(newer, _RECOVERY_S, f"a batch was committed after {since:%H:%M:%S}")

@@ -40,7 +40,7 @@ from tests.chaos.memory import Memory
 from tests.chaos.open_transactions import OpenTransactions
 from tests.chaos.pouring import PIECE_BYTES
 from tests.chaos.reader import Readers
-from tests.fixtures.rig import Rig
+from tests.fixtures.rig import DATABASE, Rig
 
 _SETTINGS = {
     "logical_decoding_work_mem": "'64kB'",
@@ -49,6 +49,12 @@ _SETTINGS = {
     "max_connections": "1000",
     "log_min_messages": "warning",
 }
+_LEFT = """
+SELECT 'table', relname::text FROM pg_class WHERE relname LIKE '%penstock\\_%'
+UNION ALL SELECT 'prepared', gid FROM pg_prepared_xacts
+UNION ALL SELECT 'session', application_name FROM pg_stat_activity WHERE application_name LIKE 'penstock%'
+UNION ALL SELECT 'lock', objid::text FROM pg_locks WHERE locktype = 'advisory'
+"""
 _MEMORY_MB = 2_500.0
 _STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replication_slots"
 _CUT_EVERY_S = 60.0
@@ -105,6 +111,22 @@ class Run:
         self._cut()
         self._memory.stop()
         self._look()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Stop; then nothing of ours is left on a target that is a server but the tables and the record."""
+        target = self._rig.target
+        if target is None:
+            return
+        self._rig.api.patch(self._rig.path, {"desired_state": "stopped"})
+        self._rig.until(lambda: self._rig.api.get(self._rig.path)["state"] == "stopped", _FOUND_S, "it stopped")
+        left: list[Any] = []
+
+        def nothing() -> bool:
+            left[:] = target.execute(_LEFT, database=DATABASE)
+            return not left
+
+        self._rig.until(nothing, _FOUND_S, f"nothing was left behind; {left}")
 
     def _begin(self) -> None:
         """Everything is copied under the load, without the long transaction, which copies would wait for."""
@@ -128,6 +150,7 @@ class Run:
             "seed": self._seed,
             "queue": self._queue_mode,
             "target": "duckdb" if self._rig.target is None else "postgres",
+            "modes": dict(self._killer.modes),
             "seconds": round(monotonic() - self._began, 1),
             "kills": {kind: self.kills[kind] for kind in self._kinds},
             "uncounted_kills": dict(self.uncounted),

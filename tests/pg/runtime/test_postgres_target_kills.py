@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from engine.model.identity import Epoch, SubscriptionName
-from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, LanePolicy, QueueMode, SubscriptionSpec
 from engine.runtime.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
@@ -30,6 +32,13 @@ ON_THE_WAY = [
 ]
 IN_A_COPY = [Failpoint.SLOT_CREATED, Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER]
 DIES_S = 60.0
+WAYS = [
+    ApplyPolicy(),
+    ApplyPolicy(ApplyMode.BATCH),
+    ApplyPolicy(ApplyMode.GROUPED),
+    ApplyPolicy(ApplyMode.TRANSACTIONAL, lanes=2),
+    ApplyPolicy(ApplyMode.TRANSACTIONAL, LanePolicy.OPTIMISTIC, lanes=3),
+]
 
 
 @pytest.fixture
@@ -76,7 +85,8 @@ def test_an_engine_that_dies_on_the_way_of_a_batch_takes_nothing_along(
     replica.wait_live()
     replica.close()
     with Load(replica.database, 1):
-        for point in ON_THE_WAY:
+        for point, way in zip(ON_THE_WAY, cycle(WAYS[::-1])):
+            replica.spec = replace(replica.spec, apply=way)
             with engine(replica, rng.choice(list(QueueMode)), armed) as process:
                 wait_for(process, "lines live")
                 arm(armed, point, rng.randint(1, 3))
@@ -103,8 +113,11 @@ def test_an_engine_that_dies_in_the_first_copy_begins_it_again(replica: BadDay, 
     assert left_behind(mart) == []
 
 
-@pytest.mark.parametrize("how", ["fast", "immediate", "kill -9", "sessions"])
-def test_a_target_that_dies_is_taken_up_where_it_was(replica: BadDay, mart: Database, how: str) -> None:
+@pytest.mark.parametrize(("how", "way"), list(zip(["fast", "immediate", "kill -9", "sessions"], WAYS[1:], strict=True)))
+def test_a_target_that_dies_is_taken_up_where_it_was(
+    replica: BadDay, mart: Database, how: str, way: ApplyPolicy
+) -> None:
+    replica.again(replace(replica.spec, apply=way))
     replica.wait_live()
     with Load(replica.database, 3):
         replica.catch_up()

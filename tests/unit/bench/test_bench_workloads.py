@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from engine.model.subscription import ApplyMode
 from server.bench import budget, catalogue, open_transactions, results, suite
 from server.bench.catalogue import WORKLOADS, everything
 from server.bench.errors import BenchError
@@ -20,6 +21,7 @@ from server.bench.pgbench import PgbenchWorkload
 from server.bench.small_transactions import Idle
 from server.bench.suite import Order
 from server.bench.workload import Mode, Size, Workload
+from server.cli.bench_commands import ApplyName
 from server.cli.exit_codes import ExitCode
 from server.cli.main import app
 
@@ -162,3 +164,23 @@ def test_one_that_fails_is_written_down_and_the_next_one_runs(tmp_path: Path, mo
 def test_a_mode_that_is_not_there_is_wrong_usage() -> None:
     answer = CliRunner().invoke(app, ["bench", "run", "idle", "--mode", "backlog"])
     assert answer.exit_code == ExitCode.USAGE
+
+
+def test_the_modes_of_applying_are_those_of_a_subscription() -> None:
+    assert [one.value for one in ApplyName] == [one.value for one in ApplyMode]
+
+
+@pytest.mark.parametrize("workload", ["tpcb", "all"])
+@pytest.mark.parametrize("apply", ["grouped", "transactional"])
+def test_a_mode_that_the_target_does_not_have_is_wrong_usage(workload: str, apply: str) -> None:
+    answer = CliRunner().invoke(app, ["bench", "run", workload, "--apply", apply])
+    assert answer.exit_code == ExitCode.USAGE
+    assert "postgres" in answer.output
+
+
+def test_the_command_hands_the_mode_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "run", lambda workload, order, _say: suite.failure(workload, order, "not run"))
+    said = ["bench", "run", "tpcb", "--target", "postgres", "--apply", "batch", "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, said).exit_code == ExitCode.DIFFERENT
+    (document,) = results.read(tmp_path)
+    assert (document["target"], document["apply"]) == ("postgres", "batch")
