@@ -147,8 +147,8 @@ class TableChanges:
     - `in_order`: one row per change, in the order of the log: `n` (int64: the change's place among those of all tables of the
       piece), `end` (uint64: end LSN of its transaction), `op` (uint8: 1 insert, 2 update, 3 delete, 4 truncate), `moved` (bool: the
       key changes), `h` and `g` (uint64: hash of the row's key after it and before it), `k0 … km` the key before it (of an insert,
-      after it), `c0 … cn` the row after it (NULL where there is none), and for every column that is unset somewhere `u<i>` (bool,
-      true = as it was).
+      after it; for BAG all columns are the key, for APPEND none), `c0 … cn` the row after it (NULL where there is none), and for
+      every column that is unset somewhere `u<i>` (bool, true = as it was).
     """
 
     table: TableId

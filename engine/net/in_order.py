@@ -11,7 +11,7 @@ from engine.model.batch import TableChanges, TableFault, TablePart
 from engine.model.fault import FaultKind
 from engine.model.schema import KeyMode
 from engine.net import change_kernels as kernels
-from engine.net.change_kernels import Changes, Refs
+from engine.net.change_kernels import Changes, Refs, Rows
 from engine.net.compiled import NULL, UNSET, Array, empty_places
 from engine.net.decode import ValueOutOfDomain, decode_batches
 from engine.net.plan import DecodePlan
@@ -24,6 +24,8 @@ from engine.net.table import (
     counts_of,
     read_rows,
 )
+
+_INSERT = 1
 
 
 class Places(NamedTuple):
@@ -46,7 +48,7 @@ def changes_in_order(
 ) -> TableChanges:
     """Decode the bucket's stretch of a table's changes. Arguments as of `net_table`.
 
-    A table that has no key may only have inserts; anything else is a fault.
+    Where whole rows are the only way to tell rows apart, all columns are the key. A table followed for inserts only has none.
     """
     count = len(changes.op)
     mine = slice(count * bucket.number // bucket.count, count * (bucket.number + 1) // bucket.count)
@@ -81,9 +83,10 @@ def _decode(data: Array, changes: Changes, places: Places, plan: DecodePlan, fil
     written = np.flatnonzero(changes.new >= 0).astype(np.int32)
     rows, part = read_rows(data, changes, plan.layout_at(fills_at), plan, written, np.full(count, -1, np.int32))
     off[:, written], length[:, written] = rows.off, rows.len
-    key_off, key_len = _key_places(keys, len(plan.key))
-    columns = [*(plan.columns[c] for c in plan.key), *plan.columns]
-    names = [*(f"k{k}" for k in range(len(plan.key))), *(f"c{c}" for c in range(len(plan.columns)))]
+    of_key = range(len(plan.columns)) if plan.schema.mode is KeyMode.BAG else plan.key
+    key_off, key_len = _key_places(keys, len(of_key))
+    columns = [*(plan.columns[c] for c in of_key), *plan.columns]
+    names = [*(f"k{k}" for k in range(len(of_key))), *(f"c{c}" for c in range(len(plan.columns)))]
     whole = (
         np.ascontiguousarray(np.concatenate([key_off, off])),
         np.ascontiguousarray(np.concatenate([key_len, length])),
@@ -103,18 +106,35 @@ def _read_keys(data: Array, changes: Changes, plan: DecodePlan, fills_at: int) -
     """Keys of all changes but truncates."""
     count = len(changes.op)
     before, after = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-    if plan.schema.mode is not KeyMode.KEYED:
-        if not np.all((changes.op == 1) | (changes.op == TRUNCATE)):
+    if plan.schema.mode is KeyMode.APPEND:
+        if not np.all((changes.op == _INSERT) | (changes.op == TRUNCATE)):
             check(kernels.NOT_AN_INSERT)
         return _Keys(Refs(*empty_places(0, 0), np.empty(0, np.uint64)), before, after)
     live = np.flatnonzero(changes.op != TRUNCATE)
     own = Changes(*(np.ascontiguousarray(values[live]) for values in changes))
+    if plan.schema.mode is KeyMode.BAG:
+        refs, sign, of = _read_images(data, own, plan, fills_at)
+        before[live[of[sign < 0]]], after[live[of[sign > 0]]] = np.flatnonzero(sign < 0), np.flatnonzero(sign > 0)
+        return _Keys(refs, before, after)
     images = int(np.count_nonzero(own.new >= 0) + np.count_nonzero(own.old >= 0))
     refs = Refs(*empty_places(images, len(plan.key)), np.empty(images, np.uint64))
     earlier, later = np.empty(len(live), np.int32), np.empty(len(live), np.int32)
     check(kernels.read_keys(data, own, plan.layout_at(fills_at), refs, earlier, later)[0])
     before[live], after[live] = earlier, later
     return _Keys(refs, before, after)
+
+
+def _read_images(data: Array, changes: Changes, plan: DecodePlan, fills_at: int) -> tuple[Refs, Array, Array]:
+    """Whole rows as keys: their places, whether a change takes them away (-1) or brings them (1), and which change it is."""
+    most = 2 * len(changes.op)
+    rows = Rows(*empty_places(len(plan.columns), most))
+    sign, of = np.empty(most, np.int64), np.empty(most, np.int32)
+    fault, _, found = kernels.read_images(data, changes, plan.layout_at(fills_at), rows, sign, of)
+    check(fault)
+    off, length = (np.ascontiguousarray(values[:, :found].T) for values in rows)
+    refs = Refs(off, length, np.empty(found, np.uint64))
+    kernels.hash_refs(data, refs)
+    return refs, sign[:found], of[:found]
 
 
 def _key_places(keys: _Keys, columns: int) -> tuple[Array, Array]:

@@ -93,7 +93,9 @@ class ApplyChooser:
         return Applying(policy.mode, InOrder(policy.policy, lanes, group), tuning)
 
     def _by_cost(self, planned: PlannedBatch) -> Applying:
-        if _only_as_batch(planned) is not None or not planned.records:
+        # To find a row by all its columns one by one would read the table each time.
+        slow = any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts)
+        if slow or _only_as_batch(planned) is not None or not planned.records:
             return AS_BATCH
         with self._lock:
             tuner = self._net_or_not
@@ -124,6 +126,4 @@ def _only_as_batch(planned: PlannedBatch) -> str | None:
         return "a table is taken in, with all that it missed"
     if planned.restructured:
         return "a table's structure changes in it"
-    if any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts):
-        return "it may change rows of a table that has no key"
     return None

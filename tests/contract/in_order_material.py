@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
-from engine.model.schema import TableSchema
+from engine.model.schema import KeyMode, TableSchema
 from engine.model.target import BatchCommit, InOrder, TableCommit
 from tests.contract.target_material import Pipeline, Row, inserts, keys
 
@@ -41,12 +41,16 @@ def staged(
     after = [_key_of(schema, change.row) if change.row else change.key for _, _, change in placed]
     before = [change.key or key for (_, _, change), key in zip(placed, after, strict=True)]
     made = inserts(schema, rows)
-    if schema.key:
-        blank = (None,) * len(schema.key)
-        given = keys(schema, [key or blank for key in before])
+    if schema.mode is not KeyMode.APPEND:
+        keyed = schema if schema.key else replace(schema, key=tuple(column.name for column in schema.columns))
+        blank = (None,) * len(keyed.key)
+        given = keys(keyed, [key or blank for key in before])
         for name in given.schema.names:
             made = made.append_column(name, given[name])
-    moved = [change.op == UPDATE and a != b for (_, _, change), a, b in zip(placed, after, before, strict=True)]
+    moved = [
+        change.op == UPDATE and (a != b or schema.mode is KeyMode.BAG)
+        for (_, _, change), a, b in zip(placed, after, before, strict=True)
+    ]
     columns: dict[str, Any] = {
         "n": pa.array([n for n, _, _ in placed], pa.int64()),
         "end": pa.array([end for _, end, _ in placed], pa.uint64()),
@@ -95,6 +99,8 @@ def write_in_order(
 
 
 def _key_of(schema: TableSchema, row: Row) -> Row:
+    if schema.mode is KeyMode.BAG:
+        return row
     names = [column.name for column in schema.columns]
     return tuple(row[names.index(name)] for name in schema.key)
 

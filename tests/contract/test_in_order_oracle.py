@@ -18,11 +18,12 @@ from tests.contract.target_material import SUBSCRIPTION, Pipeline, Row, structur
 from tests.contract.targets import KINDS, target_opener
 
 pytestmark = pytest.mark.pg
-K, J, L = TableId("t1"), TableId("t2"), TableId("t3")
+K, J, L, B = TableId("t1"), TableId("t2"), TableId("t3"), TableId("t4")
 SCHEMAS = {
     K: structure(TableName("public", "k"), {"id": "int4", "a": "text", "b": "float8"}, ["id"]),
     J: structure(TableName("public", "j"), {"v": "int4", "w": "text"}, ["w", "v"]),
     L: structure(TableName("public", "l"), {"note": "text"}, mode=KeyMode.APPEND),
+    B: structure(TableName("public", "b"), {"v": "int4", "w": "text"}, mode=KeyMode.BAG),
 }
 
 texts = st.none() | st.sampled_from(["", "x", 'quote "\\', "long" * 50])
@@ -33,6 +34,8 @@ acts = st.one_of(
     st.tuples(st.just("move"), key, key, texts),
     st.tuples(st.just("pair"), key, st.sampled_from(["p", "q"])),
     st.tuples(st.just("note"), texts),
+    st.tuples(st.just("throw"), st.integers(0, 1), texts),
+    st.tuples(st.just("draw"), st.integers(0, 3), st.none() | st.integers(0, 1)),
     st.tuples(st.sampled_from(["note", "note", "note", "clear"]), st.just("y")),
 )
 histories = st.lists(st.lists(acts, min_size=1, max_size=5), min_size=1, max_size=14)
@@ -56,7 +59,7 @@ class Model:
     """Rows of all tables, and the changes that a source would log for acts upon them."""
 
     def __init__(self) -> None:
-        self.rows: dict[TableId, Any] = {K: {}, J: {}, L: []}
+        self.rows: dict[TableId, Any] = {K: {}, J: {}, L: [], B: []}
 
     def change(self, act: tuple[Any, ...]) -> Change | None:
         """None where the act changes nothing."""
@@ -89,6 +92,20 @@ class Model:
     def _note(self, text: str | None) -> Change:
         self.rows[L].append((text,))
         return Change(L, INSERT, row=(text,))
+
+    def _throw(self, v: int, w: str | None) -> Change:
+        self.rows[B].append((v, w))
+        return Change(B, INSERT, row=(v, w))
+
+    def _draw(self, at: int, v: int | None) -> Change | None:
+        """Take a row out of the bag, or change it."""
+        if at >= len(self.rows[B]):
+            return None
+        old = self.rows[B].pop(at)
+        if v is None:
+            return Change(B, DELETE, key=old)
+        self.rows[B].append((v, old[1]))
+        return Change(B, UPDATE, key=old, row=(v, old[1]))
 
     def _clear(self, _: str) -> Change:
         self.rows[K].clear()

@@ -58,6 +58,13 @@ class Place:
         whole = self.columns
         return [StagedColumn(f"k{j}", whole[i].value, whole[i].type) for j, i in enumerate(self.key)]
 
+    @property
+    def row_columns(self) -> list[StagedColumn]:
+        """k0 … km, the columns by which a single change finds its row: the key, or all where only whole rows tell rows apart."""
+        if self.schema.mode is not KeyMode.BAG:
+            return self.key_columns
+        return [StagedColumn(f"k{i}", column.value, column.type) for i, column in enumerate(self.columns)]
+
 
 def apply_changes(
     connection: PostgresConnection,

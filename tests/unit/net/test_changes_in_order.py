@@ -77,6 +77,23 @@ def test_a_table_without_a_key_takes_inserts_only() -> None:
     assert found.fault.code == FaultKind.NET_CHANGE_ANOMALY
 
 
+def test_where_only_whole_rows_tell_rows_apart_all_columns_are_the_key() -> None:
+    bag = table([column("a", "int4"), column("b")], mode=KeyMode.BAG, oid=3)
+    records = [
+        pgoutput.insert(3, ["1", "x"]),
+        pgoutput.update(3, ["2", pgoutput.UNCHANGED], ["1", "x"], "O"),
+        pgoutput.delete(3, ["2", "x"], "O"),
+    ]
+    (found,) = task(records, [part(bag)], in_order=True).tables
+    assert [(row["k0"], row["k1"], row["c0"], row["c1"], row["moved"]) for row in shown(found)] == [
+        (1, "x", 1, "x", False),
+        (1, "x", 2, "x", True),
+        (2, "x", None, None, False),
+    ]
+    inserted, updated, deleted = found.in_order.to_pylist()  # type: ignore[union-attr]
+    assert inserted["h"] == updated["g"] != updated["h"] == deleted["h"]
+
+
 def test_a_value_out_of_domain_is_the_tables_fault() -> None:
     (found,) = task([pgoutput.insert(1, ["99999999999", "x", "y"])], [part(KEYED)], in_order=True).tables
     assert found.fault is not None

@@ -68,7 +68,6 @@ def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
         (planned(handover=frozenset({TableId("t")})), "taken in"),
         (planned(resumed=frozenset({TableId("t")})), "taken in"),
         (planned(restructured=frozenset({TableId("t")})), "structure"),
-        (planned(mode=KeyMode.BAG), "no key"),
     ],
 )
 def test_what_cannot_be_written_one_by_one_is_said_once(batch: PlannedBatch, why: str) -> None:
@@ -152,6 +151,13 @@ def test_rows_that_change_again_and_again_are_worth_netting() -> None:
     run(tuner, 200, changes=2_000, tables=2, net_rows=20)
     assert tuner.net
     assert tuner.net_share < 0.1
+
+
+def test_a_table_without_a_key_is_netted_unless_transactions_are_to_stay_apart() -> None:
+    batch = planned(mode=KeyMode.BAG)
+    made, _ = chooser(ApplyPolicy())
+    assert [made.choose(batch) for _ in range(20)] == [Applying()] * 20
+    assert chooser(ApplyPolicy(ApplyMode.TRANSACTIONAL))[0].choose(batch).way is not None
 
 
 def test_one_odd_batch_changes_nothing() -> None:

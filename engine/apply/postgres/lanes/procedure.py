@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.apply.bookkeeping import OWN_SCHEMA
-from engine.apply.postgres.changes import Place
+from engine.apply.postgres.changes import Place, image
 from engine.apply.postgres.identifiers import literal
 from engine.apply.postgres.tables import TRUNCATE_ABOVE_BYTES
+from engine.model.schema import KeyMode
 
 NAME = "pg_temp.penstock_lane"
 ROW_MISSING = "PS001"
@@ -40,7 +41,7 @@ class Kind:
     @property
     def reads(self) -> list[str]:
         """Names of the columns of `TableChanges.in_order` whose values it takes, in this order."""
-        key = [f"k{j}" for j in range(len(self.place.key))]
+        key = [column.name for column in self.place.row_columns]
         if self.op == INSERT:
             return [f"c{i}" for i in range(len(self.place.columns))]
         return {UPDATE: [*key, *(f"c{i}" for i in self._assigned)], DELETE: key}.get(self.op, [])
@@ -53,8 +54,8 @@ class Kind:
     def statement(self) -> str:
         """PL/pgSQL on one line."""
         place, names = self.place, self.place.quoted
-        keys = len(place.key)
-        found = " AND ".join(f"{names[i]} = {_value(j, place.key_columns[j].type)}" for j, i in enumerate(place.key))
+        keys = len(place.row_columns)
+        found = _row(place)
         if self.op == INSERT:
             values = ", ".join(_value(i, column.type) for i, column in enumerate(place.columns))
             return f"INSERT INTO {place.qualified} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({values});"
@@ -152,6 +153,17 @@ def _choose(low: int, high: int, body: Callable[[int], str], lines: list[str], p
 def _value(at: int, type_: str) -> str:
     """The value at this place behind the offset, as its type without length: what does not fit into a column is refused."""
     return f"$2[__penstock_at + {at + 1}]::{_MODIFIER.sub('', type_)}"
+
+
+def _row(place: Place) -> str:
+    """The condition that finds the row to change; of rows that are the same in all columns it is any one."""
+    given = [_value(j, column.type) for j, column in enumerate(place.row_columns)]
+    if place.schema.mode is not KeyMode.BAG:
+        return " AND ".join(f"{place.quoted[i]} = {value}" for i, value in zip(place.key, given, strict=True))
+    wanted = f'ROW({", ".join(given)})::pg_catalog.text COLLATE "C"'
+    table = place.qualified
+    first = f"SELECT r.ctid FROM {table} AS r WHERE {image('r', place.quoted)} = {wanted} LIMIT 1"
+    return f"ctid = ({first}) AND {image(table, place.quoted)} = {wanted}"
 
 
 def _clear(place: Place) -> str:

@@ -245,7 +245,7 @@ class _Part:
         found = [(change.piece, joined([change.in_order])) for change in table.changes]
         filled: list[tuple[int, Any]] = [(piece, rows) for piece, rows in found if rows is not None]
         rows: Any = joined([part for _, part in filled])
-        named = [*table.place.columns, *table.place.key_columns]
+        named = [*table.place.columns, *table.place.row_columns]
         require_form(table.place.table, rows, [c.name for c in named], [c.value for c in named])
         read = {name: rows[name].to_numpy() for name in ("n", "end", "h", "g", "moved")}
         mixed = np.uint64((number + 1) * _MIX % 2**64)
@@ -282,7 +282,7 @@ class _Part:
 
     def texts(self) -> dict[str, Any]:
         """Every column as PostgreSQL reads it."""
-        named = [*self.place.key_columns, *self.place.columns]
+        named = [*self.place.row_columns, *self.place.columns]
         return {
             column.name: pa.concat_arrays([as_text(c, column.value).cast(pa.large_string()) for c in chunks])
             for column in named
