@@ -9,8 +9,8 @@ from engine.runtime.tuning import LinearCost
 
 MOST_IN_A_GROUP = 65_536
 LANE_CHOICES = (1, 2, 4)
-LANES_FROM = 500
-"""Transactions from which on a batch tells what a number of lanes is worth."""
+LANES_FROM, LANES_TO = 500, 20_000
+"""From so many transactions on a batch tells what a number of lanes is worth; another number is tried with so many at most."""
 BETTER = 0.8
 """The other way has to take less than this share of the time to be worth a change."""
 IN_A_ROW = 5
@@ -56,6 +56,8 @@ class LaneTuner:
         if transactions < LANES_FROM:
             return self._best
         self._since += 1
+        if transactions > LANES_TO:
+            return self._best
         untried = [lanes for lanes in LANE_CHOICES if lanes not in self._cost]
         near = [lanes for lanes in untried if lanes <= 2 * self._best]
         if near:

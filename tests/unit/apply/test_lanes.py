@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.apply.postgres.changes import Place
+from engine.apply.postgres.lanes.arrays import TextArray, int4_array
+from engine.apply.postgres.lanes.dealing import Cut, calls
 from engine.apply.postgres.lanes.procedure import DELETE, END, INSERT, TURN, UPDATE, Kind, procedure
-from engine.apply.postgres.lanes.stream import Cut, Stream, TableStretch, stream_of
+from engine.apply.postgres.lanes.stream import Stream, TableStretch, stream_of
 from engine.apply.postgres.lanes.waits import circle_of
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
@@ -33,12 +38,12 @@ def stream(transactions: Sequence[Sequence[int]], *, apart: bool = False) -> Str
 
 
 def marks(found: Stream, cut: Cut, lane: int) -> list[int]:
-    return [int(mark) for call in found.calls(cut, lane, Lsn(90)) for mark in call.kind]
+    return [int(mark) for call in calls(found, cut, lane, Lsn(90)) for mark in call.kind]
 
 
 def turns(found: Stream, cut: Cut) -> list[tuple[int, int]]:
     """Of each unit in order: changes before its turn, and behind it."""
-    lanes = []
+    lanes, cut = [], replace(cut, together=False)
     for lane in range(cut.lanes):
         units: list[tuple[int, int]] = []
         early = late = 0
@@ -92,15 +97,41 @@ def test_every_change_is_dealt_out_once_and_never_beside_one_of_the_same_row(
 
 
 def test_calls_stay_small_and_begin_at_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.apply.postgres.lanes.stream.CHANGES_AT_ONCE", 3)
+    monkeypatch.setattr("engine.apply.postgres.lanes.dealing.CHANGES_AT_ONCE", 3)
     found = stream([[1], [2], [3, 4], [5, 6, 7, 8, 9], [10]])
-    calls = list(found.calls(Cut(0, 5), 0, Lsn(90)))
-    assert [(call.first, list(call.kind)) for call in calls] == [
+    assert [(call.first, list(call.kind)) for call in calls(found, Cut(0, 5, together=False), 0, Lsn(90))] == [
         (0, [1, END, 1, END]),
         (2, [1, 1, END]),
         (3, [1, 1, 1, 1, 1, END]),
         (4, [1, END]),
     ]
+
+
+def test_rows_that_change_once_in_a_unit_share_a_statement_and_the_last_of_several_updates_is_enough() -> None:
+    found = stream([[1, 2, 1], [3, 1], [4, 5, 5]])
+    (call,) = calls(found, Cut(0, 3, group=3), 0, Lsn(90))
+    assert list(call.kind) == [2, END]
+    assert call.counts == int4_array(np.array([5]))
+    keys, texts = ["1", "2", "3", "4", "5"], ["4", "1", "3", "5", "7"]
+    values = dict(zip(_values(call.values)[:5], _values(call.values)[5:10], strict=True))
+    assert values == dict(zip(keys, texts, strict=True))
+    assert _values(call.values)[10:] == [None] * 5
+
+
+def test_where_order_matters_nothing_shares_a_statement() -> None:
+    (call,) = calls(stream([[1, 2, 3, 4, 5, 6]], apart=True), Cut(0, 1), 0, Lsn(90))
+    assert list(call.kind) == [1] * 6 + [END]
+
+
+def _values(array: TextArray) -> list[str | None]:
+    """Elements of an array in its binary form."""
+    found: list[str | None] = []
+    at = 20
+    while at < len(array.body):
+        (size,) = struct.unpack_from(">i", array.body, at)
+        found.append(None if size < 0 else array.body[at + 4 : at + 4 + size].decode())
+        at += 4 + max(size, 0)
+    return found
 
 
 def test_what_is_on_record_is_left_out() -> None:

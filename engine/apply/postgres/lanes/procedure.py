@@ -31,12 +31,14 @@ _LINE = re.compile(r"penstock_lane\([^)]*\)[^0-9\n]*([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Changes that one statement does. `moved`: the key changes; `unset`: columns (by position) that stay as they are."""
+    """Changes that one statement does. `moved`: the key changes; `unset`: columns (by position) that stay as they are; `many`: the
+    statement takes many rows, whose values come column by column."""
 
     place: Place
     op: int
     moved: bool = False
     unset: frozenset[int] = frozenset()
+    many: bool = False
 
     @property
     def reads(self) -> list[str]:
@@ -47,12 +49,25 @@ class Kind:
         return {UPDATE: [*key, *(f"c{i}" for i in self._assigned)], DELETE: key}.get(self.op, [])
 
     @property
+    def shareable(self) -> bool:
+        """Whether a statement may take many: rows that the key tells apart, and that stay under it."""
+        return self.op != TRUNCATE and not self.moved and self.place.schema.mode is not KeyMode.BAG
+
+    @property
     def _assigned(self) -> list[int]:
         key = set() if self.moved else set(self.place.key)
         return [i for i in range(len(self.place.columns)) if i not in key and i not in self.unset]
 
     def statement(self) -> str:
-        """PL/pgSQL on one line."""
+        """PL/pgSQL on one line, with what it takes from the values."""
+        if not self.many:
+            return f"{self._single()} __penstock_at := __penstock_at + {len(self.reads)};"
+        return (
+            f"__penstock_many := __penstock_many + 1; __penstock_count := $6[__penstock_many]; {self._joined()}"
+            f" __penstock_at := __penstock_at + {len(self.reads)} * __penstock_count;"
+        )
+
+    def _single(self) -> str:
         place, names = self.place, self.place.quoted
         keys = len(place.row_columns)
         found = _row(place)
@@ -68,8 +83,28 @@ class Kind:
             return f"PERFORM FROM {place.qualified} WHERE {found}; {_REQUIRE}"
         return f"UPDATE {place.qualified} SET {', '.join(changed)} WHERE {found}; {_REQUIRE}"
 
+    def _joined(self) -> str:
+        place, names = self.place, self.place.quoted
+        types = {column.name: column.type for column in [*place.row_columns, *place.columns]}
+        source, read = _rows([(name, types[name]) for name in self.reads])
+        table = place.qualified
+        if self.op == INSERT:
+            values = ", ".join(read[f"c{i}"] for i in range(len(names)))
+            return f"INSERT INTO {table} ({', '.join(names)}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {source};"
+        on_key = " AND ".join(f"t.{names[i]} = {read[f'k{j}']}" for j, i in enumerate(place.key))
+        if self.op == DELETE:
+            return f"DELETE FROM {table} AS t USING {source} WHERE {on_key}; {_REQUIRE_ALL}"
+        changed = [f"{names[i]} = {read[f'c{i}']}" for i in self._assigned]
+        if not changed:
+            return f"PERFORM FROM {table} AS t, {source} WHERE {on_key}; {_REQUIRE_ALL}"
+        return f"UPDATE {table} AS t SET {', '.join(changed)} FROM {source} WHERE {on_key}; {_REQUIRE_ALL}"
 
-_REQUIRE = f"IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{ROW_MISSING}'; END IF;"
+
+_RAISE = f"RAISE EXCEPTION USING ERRCODE = '{ROW_MISSING}'"
+_REQUIRE = f"IF NOT FOUND THEN {_RAISE}; END IF;"
+_REQUIRE_ALL = (
+    f"GET DIAGNOSTICS __penstock_found = ROW_COUNT; IF __penstock_found <> __penstock_count THEN {_RAISE}; END IF;"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +126,32 @@ def procedure(kinds: Sequence[Kind]) -> Procedure:
     """The procedure for these kinds, numbered from 1 on.
 
     Parameters by number, so that no column's name means one of them: 1 changes and marks, 2 values, 3 and 4 position before and
-    behind each unit, 5 the first unit's number, 6 lanes, 7 to 9 subscription, epoch and batch of the progress record, 10 the class
-    of the advisory locks that put lanes in order. A lane holds the lock of its unit from before the unit begins until it is committed.
+    behind each unit, 5 the first unit's number, 6 rows of each statement that takes many, 7 to 9 subscription, epoch and batch of
+    the progress record, 10 the class of the advisory locks that put lanes in order, 11 lanes. A lane holds the lock of its unit
+    from before the unit begins until it is committed.
     """
     lines = [
         "",
-        "DECLARE __penstock_at int4 := 0; __penstock_unit int4 := 1; __penstock_kind int4;",
+        "DECLARE __penstock_at int4 := 0; __penstock_unit int4 := 1; __penstock_many int4 := 0; __penstock_kind int4;"
+        " __penstock_count int4; __penstock_found int4;",
         "BEGIN",
         "FOR __penstock_i IN 1..pg_catalog.cardinality($1) LOOP",
         "__penstock_kind := $1[__penstock_i];",
         "IF __penstock_kind > 0 THEN",
     ]
     places: dict[int, int] = {}
-    _choose(1, len(kinds), lambda number: _numbered(kinds, number), lines, places)
+    _choose(1, len(kinds), lambda number: kinds[number - 1].statement(), lines, places)
     lines += [
         f"ELSIF __penstock_kind = {END} THEN",
         f"UPDATE {OWN_SCHEMA}.progress AS r SET position = $4[__penstock_unit], batch = $9"
         " WHERE r.subscription = $7 AND r.epoch = $8 AND r.position = $3[__penstock_unit];",
         f"IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{OUT_OF_TURN}'; END IF;",
-        "IF $6 > 1 THEN PERFORM pg_catalog.pg_advisory_lock($10, $5 + __penstock_unit * $6); END IF;",
+        "IF $11 > 1 THEN PERFORM pg_catalog.pg_advisory_lock($10, $5 + __penstock_unit * $11); END IF;",
         "COMMIT;",
-        "IF $6 > 1 THEN PERFORM pg_catalog.pg_advisory_unlock($10, $5 + (__penstock_unit - 1) * $6); END IF;",
+        "IF $11 > 1 THEN PERFORM pg_catalog.pg_advisory_unlock($10, $5 + (__penstock_unit - 1) * $11); END IF;",
         "__penstock_unit := __penstock_unit + 1;",
         "ELSE",
-        "PERFORM pg_catalog.pg_advisory_xact_lock_shared($10, $5 + (__penstock_unit - 1) * $6 - 1);",
+        "PERFORM pg_catalog.pg_advisory_xact_lock_shared($10, $5 + (__penstock_unit - 1) * $11 - 1);",
         "END IF;",
         "END LOOP;",
         "END",
@@ -123,14 +160,9 @@ def procedure(kinds: Sequence[Kind]) -> Procedure:
     tag = "$penstock$"
     while tag in body:
         tag = f"$penstock{len(tag)}$"
-    types = "int4[], text[], text[], text[], int4, int4, text, int8, int8, int4"
+    types = "int4[], text[], text[], text[], int4, int4[], text, int8, int8, int4, int4"
     sql = f"CREATE OR REPLACE PROCEDURE {NAME}({types}) LANGUAGE plpgsql AS {tag}{body}{tag}"
     return Procedure(sql, tuple(kinds), places)
-
-
-def _numbered(kinds: Sequence[Kind], number: int) -> str:
-    kind = kinds[number - 1]
-    return f"{kind.statement()} __penstock_at := __penstock_at + {len(kind.reads)};"
 
 
 def _choose(low: int, high: int, body: Callable[[int], str], lines: list[str], places: dict[int, int]) -> None:
@@ -152,7 +184,21 @@ def _choose(low: int, high: int, body: Callable[[int], str], lines: list[str], p
 
 def _value(at: int, type_: str) -> str:
     """The value at this place behind the offset, as its type without length: what does not fit into a column is refused."""
-    return f"$2[__penstock_at + {at + 1}]::{_MODIFIER.sub('', type_)}"
+    return f"$2[__penstock_at + {at + 1}]::{_plain(type_)}"
+
+
+def _plain(type_: str) -> str:
+    return _MODIFIER.sub("", type_)
+
+
+def _rows(columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
+    """Many rows as a FROM item, and how each column is read from it. Element by element: a slice would copy the whole array first."""
+    read = [
+        f"$2[__penstock_at + {at} * __penstock_count + r.n]::{_plain(type_)} AS {name}"
+        for at, (name, type_) in enumerate(columns)
+    ]
+    rows = f"(SELECT {', '.join(read)} FROM pg_catalog.generate_series(1, __penstock_count) AS r(n)) AS u"
+    return rows, {name: f"u.{name}" for name, _ in columns}
 
 
 def _row(place: Place) -> str:

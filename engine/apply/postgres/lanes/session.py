@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import psycopg
 
 from engine.apply.postgres.lanes.arrays import register
+from engine.apply.postgres.lanes.dealing import Call
 from engine.apply.postgres.lanes.procedure import NAME, Kind, Procedure, procedure
-from engine.apply.postgres.lanes.stream import Call
 from engine.model.identity import BatchId, Epoch, SubscriptionName
 from engine.postgres.sessions import PostgresConnection
 
@@ -42,6 +43,8 @@ class LaneSession:
         register(connection)
         # A run of transactions ends with a durable one of another session, which brings those before it to disk as well.
         connection.execute("SET synchronous_commit = off")
+        # Every statement finds its rows by their key, whatever was known of the table when it was planned.
+        connection.execute("SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off")
 
     @property
     def pid(self) -> int:
@@ -52,7 +55,9 @@ class LaneSession:
         return not self._connection.closed
 
     def prepare(self, kinds: Sequence[Kind]) -> None:
-        """See that the procedure knows these kinds; numbers in later calls are those of `kinds`, from 1 on."""
+        """See that the procedure knows these kinds, and each of them for many rows; numbers in later calls are those of `kinds`, from
+        1 on, and behind them those for many rows."""
+        kinds = [*kinds, *(replace(kind, many=kind.shareable) for kind in kinds)]
         for kind in kinds:
             self._kept[kind] = None
             self._kept.move_to_end(kind)
@@ -79,20 +84,21 @@ class LaneSession:
     def run(self, calls: Iterable[Call], lanes: int, writing: Writing) -> None:
         """One call after another. Raises psycopg.Error; all units before the one that failed are committed."""
         cursor = psycopg.RawCursor(self._connection)
-        for call in calls:
+        for call in _made_ahead(calls):
             cursor.execute(
-                f"CALL {NAME}($1, $2, $3, $4, $5::int4, $6::int4, $7::text, $8::int8, $9::int8, $10::int4)".encode(),
+                f"CALL {NAME}($1, $2, $3, $4, $5::int4, $6, $7::text, $8::int8, $9::int8, $10::int4, $11::int4)".encode(),
                 [
                     call.marks(self._numbers),
                     call.values,
                     call.before,
                     call.behind,
                     call.first,
-                    lanes,
+                    call.counts,
                     writing.subscription,
                     writing.epoch,
                     writing.batch,
                     writing.lock_class,
+                    lanes,
                 ],
                 prepare=False,
             )
@@ -108,3 +114,13 @@ class LaneSession:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _made_ahead(calls: Iterable[Call]) -> Iterator[Call]:
+    """The same calls; while one is at work, another thread makes the next."""
+    left = iter(calls)
+    with ThreadPoolExecutor(1, thread_name_prefix="lane-ahead") as maker:
+        following = maker.submit(next, left, None)
+        while (call := following.result()) is not None:
+            following = maker.submit(next, left, None)
+            yield call

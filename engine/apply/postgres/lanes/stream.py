@@ -1,8 +1,8 @@
-"""The changes of a batch in the order of the log, and how they are dealt out to lanes. Pure; no loop over changes or transactions."""
+"""The changes of a batch in the order of the log. Pure; no loop over changes or transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +13,14 @@ import pyarrow.compute as pc
 
 from engine.apply.arrow_rows import joined, require_form
 from engine.apply.postgres.changes import Place
-from engine.apply.postgres.lanes.arrays import Int4Array, TextArray, int4_array, text_array
-from engine.apply.postgres.lanes.procedure import END, TRUNCATE, TURN, Kind
+from engine.apply.postgres.lanes.procedure import TRUNCATE, Kind
 from engine.apply.postgres.text import as_text
 from engine.model.batch import TableChanges
 from engine.model.position import Lsn
-
-CHANGES_AT_ONCE = 8_192
-BYTES_AT_ONCE = 4 * 1024 * 1024
-"""A call of the procedure takes so many changes, or values, or one unit where that has more."""
+from engine.model.schema import KeyMode
 
 Array = npt.NDArray[Any]
 
-_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _MIX = 0x9E3779B97F4A7C15
 
 
@@ -40,37 +35,12 @@ class TableStretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How transactions `[first, stop)` of a stream are written: how many make a unit, by how many lanes, and whether changes of rows
-    that units beside each other share wait for the unit's turn."""
-
-    first: int
-    stop: int
-    group: int = 1
-    lanes: int = 1
-    related_last: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Parameters 1 to 5 of the procedure. `kind`: changes by their number in the stream, and marks."""
-
-    kind: Array
-    values: TextArray
-    before: TextArray
-    behind: TextArray
-    first: int
-
-    def marks(self, numbers: Array) -> Int4Array:
-        """`numbers[kind]` is what the procedure calls it."""
-        return int4_array(numbers[self.kind])
-
-
-@dataclass(frozen=True, slots=True)
 class Stream:
     """Arrays have one entry per change, but `ends`, which has one per transaction: its end LSN.
 
     `kind`: its number in `kinds`, from 1 on. `of`: number of its transaction. `h`, `g`: hash of table and key after and before.
+    `key`: a number for the row, of all tables: the same exactly where table and key are; -1 where no other change is of that row.
+    `other`: the row's number after a change that moves it, else -1.
     The values of change i are `pool[flat[starts[i] : starts[i + 1]]]`.
     """
 
@@ -79,6 +49,8 @@ class Stream:
     of: Array
     h: Array
     g: Array
+    key: Array
+    other: Array
     apart: Array
     starts: Array
     flat: Array
@@ -108,85 +80,6 @@ class Stream:
             return self.transactions, False
         return (first + 1, True) if barriers[at] == first else (int(barriers[at]), False)
 
-    def calls(self, cut: Cut, lane: int, after: Lsn) -> Iterator[Call]:
-        """What one lane is to do, in order. `after`: where the first transaction of the cut begins."""
-        low, high = (int(at) for at in np.searchsorted(self.of, [cut.first, cut.stop]))
-        unit = (self.of[low:high] - cut.first) // cut.group
-        late = self._late(slice(low, high), unit, cut)
-        mine = np.flatnonzero(unit % cut.lanes == lane)
-        mine = mine[np.lexsort((late[mine], unit[mine]))]
-        if not mine.size:
-            return
-        units, begins = np.unique(unit[mine], return_index=True)
-        ends = np.append(begins[1:], len(mine))
-        early = np.add.reduceat(~late[mine], begins, dtype=np.int64)
-        before, behind = self._borders(cut, units, after)
-        widths = self.starts[low + mine + 1] - self.starts[low + mine]
-        for first, stop in self._calls(low + mine, ends):
-            part = mine[begins[first] : ends[stop - 1]]
-            local = slice(begins[first], ends[stop - 1])
-            marks = _with_marks(
-                self.kind[low + part],
-                ends[first:stop] - begins[first],
-                (begins + early)[first:stop] - begins[first],
-                cut,
-            )
-            yield Call(
-                marks,
-                text_array(self.pool.take(pa.array(_ranges(self.flat, self.starts[low + part], widths[local])))),
-                text_array(before.slice(first, stop - first)),
-                text_array(behind.slice(first, stop - first)),
-                int(units[first]),
-            )
-
-    def _late(self, chosen: slice, unit: Array, cut: Cut) -> Array:
-        """Which changes wait for their unit's turn: those of rows that a unit beside it changes, too."""
-        late = np.zeros(len(unit), np.bool_)
-        if cut.lanes == 1 or not cut.related_last:
-            return late
-        keys = np.concatenate([self.h[chosen], self.g[chosen]])
-        units = np.concatenate([unit, unit])
-        order = np.lexsort((units, keys))
-        sorted_keys, sorted_units = keys[order], units[order]
-        same = sorted_keys[1:] == sorted_keys[:-1]
-        distance = sorted_units[1:] - sorted_units[:-1]
-        begins = np.append(True, ~same | (distance > 0))
-        shared = np.append(False, same & (distance > 0) & (distance < cut.lanes))
-        flags = np.empty(len(keys), np.bool_)
-        flags[order] = shared[np.flatnonzero(begins)][np.cumsum(begins) - 1]
-        late = flags[: len(unit)] | flags[len(unit) :]
-        whole = np.unique(unit[self.apart[chosen]])
-        return late | np.isin(unit, whole) if whole.size else late
-
-    def _borders(self, cut: Cut, units: Array, after: Lsn) -> tuple[Any, Any]:
-        """Positions before and behind each unit, as texts."""
-        lasts = np.minimum(cut.first + (units + 1) * cut.group, cut.stop) - 1
-        firsts = cut.first + units * cut.group
-        before = np.where(units == 0, np.uint64(after.value), self.ends[np.maximum(firsts - 1, 0)])
-        return _positions(before), _positions(self.ends[lasts])
-
-    def _calls(self, changes: Array, ends: Array) -> Iterator[tuple[int, int]]:
-        """Units `[first, stop)` of each call."""
-        sizes = _sizes(self.pool)
-        per_change = np.zeros(len(changes), np.int64)
-        widths = self.starts[changes + 1] - self.starts[changes]
-        filled = np.flatnonzero(widths)
-        if filled.size:
-            taken = sizes[_ranges(self.flat, self.starts[changes], widths)]
-            per_change[filled] = np.add.reduceat(taken, np.append(0, np.cumsum(widths[filled])[:-1]))
-        bytes_behind = np.cumsum(per_change)[ends - 1]
-        first = 0
-        while first < len(ends):
-            done = int(ends[first - 1]) if first else 0
-            size = int(bytes_behind[first - 1]) if first else 0
-            stop = min(
-                int(np.searchsorted(ends, done + CHANGES_AT_ONCE, side="right")),
-                int(np.searchsorted(bytes_behind, size + BYTES_AT_ONCE, side="right")),
-            )
-            stop = max(first + 1, stop)
-            yield first, stop
-            first = stop
-
 
 def stream_of(tables: Sequence[TableStretch]) -> Stream:
     """Put the changes of several tables into one order. Raises EngineFault(INTERNAL) where staged columns have another form."""
@@ -197,12 +90,15 @@ def stream_of(tables: Sequence[TableStretch]) -> Stream:
     numbers: list[Array] = []
     slots: list[Array] = []
     columns: list[Any] = []
-    base = 0
+    keys: list[tuple[Array, Array]] = []
+    base = rows = 0
     for part in parts:
         found, of = part.kinds()
         numbers.append(of + len(kinds) + 1)
         kinds += found
         texts = part.texts()
+        keys.append(part.keys(texts, rows))
+        rows += 2 * part.rows.num_rows
         places = {name: base + at * part.rows.num_rows for at, name in enumerate(texts)}
         slots += [np.array([places[name] for name in kind.reads], np.int64) for kind in found]
         columns += texts.values()
@@ -218,6 +114,8 @@ def stream_of(tables: Sequence[TableStretch]) -> Stream:
         np.cumsum(begins) - 1,
         _all(parts, "h")[order],
         _all(parts, "g")[order],
+        (np.concatenate([key for key, _ in keys]) if keys else np.empty(0, np.int64))[order],
+        (np.concatenate([other for _, other in keys]) if keys else np.empty(0, np.int64))[order],
         _all(parts, "apart")[order].astype(np.bool_),
         starts,
         flat,
@@ -280,6 +178,21 @@ class _Part:
         ]
         return kinds, of
 
+    def keys(self, texts: Mapping[str, Any], first: int) -> tuple[Array, Array]:
+        """`key` and `other` of each row, numbers from `first` on, less than two for each row."""
+        moved = np.flatnonzero(self.rows["moved"].to_numpy())
+        other = np.full(len(self.row), -1, np.int64)
+        if self.place.schema.mode is not KeyMode.KEYED:
+            return np.full(len(self.row), -1, np.int64), other
+        taken = pa.array(moved)
+        of = np.zeros(len(self.row) + len(moved), np.int64)
+        for column, at in zip(self.place.row_columns, self.place.key, strict=True):
+            values = pa.concat_arrays([texts[column.name], texts[f"c{at}"].take(taken)])
+            codes = np.asarray(pc.fill_null(values.dictionary_encode().indices, -1), np.int64) + 1
+            of = _dense(of * (int(codes.max(initial=0)) + 1) + codes)
+        other[moved] = of[len(self.row) :] + first
+        return of[: len(self.row)] + first, other
+
     def texts(self) -> dict[str, Any]:
         """Every column as PostgreSQL reads it."""
         named = [*self.place.row_columns, *self.place.columns]
@@ -323,42 +236,3 @@ def _places(kind: Array, row: Array, slots: Sequence[Array]) -> tuple[Array, Arr
         if chosen.size:
             flat[starts[chosen][:, None] + np.arange(len(slot))] = slot + row[chosen][:, None]
     return starts, flat
-
-
-def _ranges(flat: Array, starts: Array, widths: Array) -> Array:
-    """The stretches of `flat` that begin at `starts`, one behind the other."""
-    total = int(widths.sum())
-    if not total:
-        return np.empty(0, np.int64)
-    shifted = starts - np.append(0, np.cumsum(widths)[:-1])
-    return np.asarray(flat[np.repeat(shifted, widths) + np.arange(total)])
-
-
-def _with_marks(kind: Array, ends: Array, turns: Array, cut: Cut) -> Array:
-    """Put the marks between changes: where each unit ends, and where it waits for its turn."""
-    if cut.lanes == 1:
-        return np.insert(kind, ends, END)
-    places = np.stack([turns, ends], axis=1).reshape(-1)
-    return np.insert(kind, places, np.tile([TURN, END], len(ends)))
-
-
-def _sizes(texts: Any) -> Array:
-    """Bytes of each text, 0 of NULL."""
-    return np.asarray(pc.fill_null(pc.binary_length(texts), 0))
-
-
-def _positions(values: Array) -> Any:
-    """Texts of positions."""
-    low = values.astype(np.uint64) & np.uint64(0xFFFFFFFF)
-    high = values.astype(np.uint64) >> np.uint64(32)
-    return pc.binary_join_element_wise(_hex(high), _hex(low), pa.scalar("/", pa.large_string()))
-
-
-def _hex(values: Array) -> Any:
-    """32-bit numbers in hexadecimal, without leading zeros."""
-    octets = values.astype(">u4").view(np.uint8)
-    digits = np.stack([_HEX[octets >> 4], _HEX[octets & 15]], axis=1).reshape(-1)
-    borders = np.arange(0, len(digits) + 1, 8, dtype=np.int64)
-    texts = pa.LargeStringArray.from_buffers(len(values), pa.py_buffer(borders), pa.py_buffer(digits.copy()))
-    trimmed = pc.utf8_ltrim(texts, "0")
-    return pc.if_else(pc.equal(trimmed, ""), pa.scalar("0", pa.large_string()), trimmed)

@@ -10,9 +10,10 @@ from zlib import crc32
 import psycopg
 
 from engine.apply.postgres.errors import TARGET, fault_of_table
+from engine.apply.postgres.lanes.dealing import Cut, calls
 from engine.apply.postgres.lanes.procedure import OUT_OF_TURN, ROW_MISSING
 from engine.apply.postgres.lanes.session import LaneSession, Writing
-from engine.apply.postgres.lanes.stream import Cut, Stream
+from engine.apply.postgres.lanes.stream import Stream
 from engine.apply.postgres.lanes.waits import circle_of
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
@@ -54,21 +55,22 @@ class LaneWriter:
         """
         tries, alone = 0, False
         while (first := stream.behind(after)) < stream.transactions:
-            stop, clears = stream.stretch(first)
+            stop, clears = stream.stretch(first) if way.lanes > 1 else (stream.transactions, False)
             cut = Cut(first, stop, way.group, way.lanes, way.policy is LanePolicy.PESSIMISTIC)
             if clears or alone:
-                cut = replace(cut, lanes=1, stop=min(stop, first + way.group * way.lanes))
+                cut = replace(cut, lanes=1, stop=min(stop, first + way.group * way.lanes), together=not alone)
             failure = self._run(batch, stream, cut, after)
             if failure is None:
                 after, tries, alone = stream.end(cut.stop), 0, False
                 continue
             reached = position()
             tries = tries + 1 if reached == after else 1
-            if cut.lanes == 1 and (failure.error.sqlstate not in _AGAIN or tries > MOST_RETRIES):
+            # What fails among many may tell of rows that stand in each other's way: by itself and row by row it is the truth.
+            if alone and (failure.error.sqlstate not in _AGAIN or tries > MOST_RETRIES):
                 raise _fault(failure)
             if not failure.lane.usable:
                 raise _fault(failure)
-            self.redone += cut.lanes > 1
+            self.redone += not alone
             after, alone = reached, True
 
     def close(self) -> None:
@@ -90,11 +92,11 @@ class LaneWriter:
                 if cut.lanes > 1:
                     lane.take_lock(number, writing.lock_class)
             if cut.lanes == 1:
-                lane.run(stream.calls(cut, 0, after), 1, writing)
+                lane.run(calls(stream, cut, 0, after), 1, writing)
                 return None
             with ThreadPoolExecutor(len(lanes), thread_name_prefix="lane") as pool:
                 work = {
-                    pool.submit(lane.run, stream.calls(cut, number, after), cut.lanes, writing): lane
+                    pool.submit(lane.run, calls(stream, cut, number, after), cut.lanes, writing): lane
                     for number, lane in enumerate(lanes)
                 }
                 return self._watch(work)
@@ -107,20 +109,22 @@ class LaneWriter:
     def _watch(self, work: dict[Future[None], LaneSession]) -> _Failure | None:
         """Until all have ended. Lanes that wait for each other in a circle, and those behind one that failed, are stopped."""
         left, failure = set(work), None
+        defect: BaseException | None = None
         while left:
             done, left = wait(left, WATCH_S, FIRST_EXCEPTION)
             for one in done:
                 error = one.exception()
-                if error is not None and not isinstance(error, psycopg.Error):
-                    self._stop(work[other] for other in left)
-                    raise error
-                if error is not None and (failure is None or _tells_more(error, failure.error)):
-                    failure = _Failure(work[one], error)
-            if failure is not None:
+                if isinstance(error, psycopg.Error):
+                    failure = _telling(failure, _Failure(work[one], error))
+                else:
+                    defect = defect or error
+            if failure is not None or defect is not None:
+                # Again and again: one of them may just be on its way to the server.
                 self._stop(work[other] for other in left)
             elif not done and len(left) > 1:
-                circle = self._circle([work[one] for one in left])
-                self._stop(lane for lane in circle)
+                self._stop(self._circle([work[one] for one in left]))
+        if defect is not None:
+            raise defect
         return failure
 
     def _circle(self, lanes: list[LaneSession]) -> list[LaneSession]:
@@ -159,10 +163,10 @@ def _lock_class(subscription: str) -> int:
     return crc32(f"penstock {subscription}".encode()) - 2**31
 
 
-def _tells_more(error: psycopg.Error, before: psycopg.Error) -> bool:
+def _telling(before: _Failure | None, failure: _Failure) -> _Failure:
     """A lane that was stopped, or came out of turn, tells nothing of why."""
     silent = {"57014", OUT_OF_TURN}
-    return before.sqlstate in silent and error.sqlstate not in silent
+    return failure if before is None or before.error.sqlstate in silent else before
 
 
 def _fault(failure: _Failure) -> EngineFault:
