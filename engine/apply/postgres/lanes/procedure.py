@@ -100,6 +100,8 @@ class Kind:
         return f"UPDATE {table} AS t SET {', '.join(changed)} FROM {source} WHERE {on_key}; {_REQUIRE_ALL}"
 
 
+_SEEMS_FEW = "r.n + 0 = r.n AND r.n - 0 = r.n"
+"""True of every row, but the planner does not see that: it expects one row, and looks each up by its key, never the other way round."""
 _RAISE = f"RAISE EXCEPTION USING ERRCODE = '{ROW_MISSING}'"
 _REQUIRE = f"IF NOT FOUND THEN {_RAISE}; END IF;"
 _REQUIRE_ALL = (
@@ -197,7 +199,8 @@ def _rows(columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
         f"$2[__penstock_at + {at} * __penstock_count + r.n]::{_plain(type_)} AS {name}"
         for at, (name, type_) in enumerate(columns)
     ]
-    rows = f"(SELECT {', '.join(read)} FROM pg_catalog.generate_series(1, __penstock_count) AS r(n)) AS u"
+    series = f"pg_catalog.generate_series(1, __penstock_count) AS r(n) WHERE {_SEEMS_FEW}"
+    rows = f"(SELECT {', '.join(read)} FROM {series}) AS u"
     return rows, {name: f"u.{name}" for name, _ in columns}
 
 

@@ -44,7 +44,9 @@ class LaneSession:
         # A run of transactions ends with a durable one of another session, which brings those before it to disk as well.
         connection.execute("SET synchronous_commit = off")
         # Every statement finds its rows by their key, whatever was known of the table when it was planned.
-        connection.execute("SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off")
+        connection.execute(
+            "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan"
+        )
 
     @property
     def pid(self) -> int:
