@@ -31,19 +31,19 @@ CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL);
 CREATE TABLE tellers (id int PRIMARY KEY, balance int NOT NULL);
 CREATE TABLE history (n int PRIMARY KEY, account int, teller int);
 INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 5000) i;
-INSERT INTO tellers SELECT i, 0 FROM generate_series(1, 20) i;
+INSERT INTO tellers SELECT i, 0 FROM generate_series(1, 60) i;
 CREATE PROCEDURE work(first int, count int) LANGUAGE plpgsql AS $$
 DECLARE a int; t int;
 BEGIN
     FOR i IN first..first + count - 1 LOOP
         a := 1 + (i * 7919) % 5000;
-        t := 1 + (i * 31 + i / 7) % 20;
+        t := 1 + (i * 31 + i / 7) % 60;
         UPDATE accounts SET balance = balance + i WHERE id = a;
         IF i % 3 = 0 THEN
             UPDATE tellers SET balance = balance + i WHERE id = t;
         END IF;
         IF i % 11 = 0 THEN
-            DELETE FROM history WHERE n = i - 1;
+            DELETE FROM history WHERE n = i - CASE WHEN i % 5 = 0 THEN 1 ELSE 7 END;
         END IF;
         INSERT INTO history VALUES (i, a, t);
         COMMIT;

@@ -25,6 +25,8 @@ WATCH_S = 0.02
 """How often lanes are looked at for a circle of waits among them."""
 MOST_RETRIES = 5
 """How often one stretch is tried by itself against deadlocks with the users of the target."""
+OPTIMISTIC_UNITS = 300
+"""So many are dealt out at once where lanes may come to hinder each other: all that is left of them is dealt out anew then."""
 _AGAIN = frozenset({"40001", "40P01", "57014"})
 
 
@@ -56,7 +58,10 @@ class LaneWriter:
         tries, alone = 0, False
         while (first := stream.behind(after)) < stream.transactions:
             stop, clears = stream.stretch(first) if way.lanes > 1 else (stream.transactions, False)
-            cut = Cut(first, stop, way.group, way.lanes, way.policy is LanePolicy.PESSIMISTIC)
+            pessimistic = way.policy is LanePolicy.PESSIMISTIC
+            if way.lanes > 1 and not pessimistic:
+                stop = min(stop, first + way.group * OPTIMISTIC_UNITS)
+            cut = Cut(first, stop, way.group, way.lanes, pessimistic)
             if clears or alone:
                 cut = replace(cut, lanes=1, stop=min(stop, first + way.group * way.lanes), together=not alone)
             failure = self._run(batch, stream, cut, after)
