@@ -13,6 +13,8 @@ from engine.runtime.apply_tuning import GroupTuner, LaneTuner, NetOrNot, Written
 from engine.runtime.planner import PlannedBatch
 
 Announce = Callable[[str], None]
+MOST_SINGLE = 20_000
+"""Records of a batch whose changes `auto` may write one by one: as one unit they are the parameters of one call, held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class ApplyChooser:
     def _by_cost(self, planned: PlannedBatch) -> Applying:
         # To find a row by all its columns one by one would read the table each time.
         slow = any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts)
-        if slow or _only_as_batch(planned) is not None or not planned.records:
+        if slow or _only_as_batch(planned) is not None or not 0 < planned.records <= MOST_SINGLE:
             return AS_BATCH
         with self._lock:
             tuner = self._net_or_not

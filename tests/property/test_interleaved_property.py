@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, seed, settings
+from hypothesis import Phase, find, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.property.replica import Replica
@@ -27,18 +27,29 @@ CASES = st.builds(
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_target_follows_the_source(shard: int) -> None:
     """Each shard's cases are drawn from its own seed and are the same every time."""
-    ran = early = 0
+    ran = 0
 
     @seed(shard)
     @settings(max_examples=CASES_PER_SHARD, deadline=None, database=None)
     @given(CASES)
     def follow(case: Case) -> None:
-        nonlocal ran, early
+        nonlocal ran
         ran += 1
-        replica = Replica(case)
-        replica.run()
-        early += replica.early_batches
+        Replica(case).run()
 
     follow()
     assert ran >= CASES_PER_SHARD
-    assert early > 0, "no batch was committed behind rows that were early"
+
+
+def test_among_the_cases_are_batches_committed_behind_rows_that_were_early() -> None:
+    """One in about fifty cases has such a batch."""
+
+    def early(case: Case) -> bool:
+        replica = Replica(case)
+        replica.run()
+        return replica.early_batches > 0
+
+    found = find(
+        CASES, early, settings=settings(max_examples=5000, phases=[Phase.generate], deadline=None, database=None)
+    )
+    assert found.transactions

@@ -1,10 +1,10 @@
-"""Every behaviour of a source, with every kind of target."""
+"""The kind of target that a behaviour is tried with."""
 
 from __future__ import annotations
 
 import pytest
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture
 def target_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)

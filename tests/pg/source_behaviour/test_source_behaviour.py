@@ -1,7 +1,8 @@
 """Every scenario of tests/golden/source_behaviour: whatever the source does, the target ends up equal to it.
 
 Each runs twice: `stepwise` in batches as it comes, and `at_once` as one batch, with every open transaction streamed and several
-key buckets. A target that keeps source transactions is given them one by one in the first run, over two lanes.
+key buckets. A target that keeps source transactions is given them one by one in the first run, over two lanes; its second run is one
+of `make chaos`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ from tests.pg.source_behaviour.text_oracle import columns_of, rows_that_differ
 pytestmark = pytest.mark.pg
 
 AT_ONCE = BatchPolicy(max_age_ms=60_000, small_rows=0, tasks=3)
+WAYS = [
+    ("stepwise", "duckdb"),
+    ("at_once", "duckdb"),
+    ("stepwise", "postgres"),
+    pytest.param("at_once", "postgres", marks=pytest.mark.chaos),
+]
 ONE_BY_ONE = ApplyPolicy(ApplyMode.TRANSACTIONAL, lanes=2)
 
 
@@ -48,7 +55,7 @@ def spec_of(wanted: Table) -> TableSpec:
 
 
 @pytest.mark.parametrize("name", scenario_names())
-@pytest.mark.parametrize("way", ["stepwise", "at_once"])
+@pytest.mark.parametrize(("way", "target_kind"), WAYS, indirect=["target_kind"])
 def test_target_equals_source(
     database: Database, replicate: Callable[..., Replica], name: str, way: str, target_kind: str
 ) -> None:

@@ -11,7 +11,7 @@ from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
 from engine.model.target import BatchCommit, CommitRates, InOrder
 from engine.runtime.apply_tuning import IN_A_ROW, LANES_FROM, PROBE_EVERY, GroupTuner, LaneTuner, NetOrNot, Written
-from engine.runtime.applying import ApplyChooser, Applying
+from engine.runtime.applying import MOST_SINGLE, ApplyChooser, Applying
 from engine.runtime.planner import PlannedBatch
 from tests.contract.target_material import structure
 
@@ -158,6 +158,13 @@ def test_a_table_without_a_key_is_netted_unless_transactions_are_to_stay_apart()
     made, _ = chooser(ApplyPolicy())
     assert [made.choose(batch) for _ in range(20)] == [Applying()] * 20
     assert chooser(ApplyPolicy(ApplyMode.TRANSACTIONAL))[0].choose(batch).way is not None
+
+
+def test_auto_never_writes_a_large_batch_one_by_one() -> None:
+    made, _ = chooser(ApplyPolicy())
+    assert [made.choose(planned(records=MOST_SINGLE + 1)) for _ in range(3 * PROBE_EVERY)] == [
+        Applying()
+    ] * 3 * PROBE_EVERY
 
 
 def test_one_odd_batch_changes_nothing() -> None:
