@@ -64,8 +64,8 @@ class ApplyChooser:
             self._told = None
             return self._in_order(planned, self._target)
 
-    def learn(self, applying: Applying, transactions: int, written: Written, redone: int) -> None:
-        """A batch was written that way; `redone`: how often transactions had to be done again."""
+    def learn(self, applying: Applying, transactions: int, written: Written) -> None:
+        """A batch was written that way."""
         way, seconds = applying.way, written.took_ms / 1000
         with self._lock:
             if self._policy.mode is ApplyMode.AUTO:

@@ -64,8 +64,6 @@ class CommitStage:
         self._unmarked: dict[TableId, Lsn] = {}
         """End of the last batch that took a table's mark away: a look that began before it may show the table as it was."""
         self.applied = Applied(start, start)
-        self.redone = 0
-        """How often transactions were done again because lanes hindered each other."""
 
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
@@ -238,7 +236,7 @@ class CommitStage:
         if way is None or in_order is None:
             self._target.commit(batch)
         else:
-            self.redone += in_order.commit_in_order(batch, way)
+            in_order.commit_in_order(batch, way)
         self._marks_written(marks)
         whole = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | whole) - self._stale

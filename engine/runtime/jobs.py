@@ -70,13 +70,13 @@ class JobStage:
         self._tuner = JobTuner(spec.batch)
         self._commit_ms = 0.0
 
-    def committed(self, computed: Computed, took_ms: float, redone: int) -> None:
+    def committed(self, computed: Computed, took_ms: float) -> None:
         """A batch's commit took so long: as long may a job take. From any thread."""
         self._commit_ms += (took_ms - self._commit_ms) / 4
         changes = sum(sum(change.counts.values()) for change in computed.changes)
         net = None if computed.applying.way is not None else sum(change.net_rows for change in computed.changes)
         written = Written(changes, len({change.table for change in computed.changes}), net, took_ms)
-        self._chooser.learn(computed.applying, computed.planned.batch.transactions, written, redone)
+        self._chooser.learn(computed.applying, computed.planned.batch.transactions, written)
 
     def compute(self, sealed: Sealed) -> Computed:
         """Plan and run one batch. Raises EngineFault: SPARK_FAILED, QUEUE_CORRUPT, and what resolving a structure raises."""

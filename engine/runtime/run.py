@@ -336,14 +336,14 @@ class ReplicationRun:
         planned = computed.planned
         if planned.handover:
             hit(Failpoint.HANDOVER_BEFORE)
-        began, redone = self._parts.clock.monotonic_ms(), self._commits.redone
+        began = self._parts.clock.monotonic_ms()
         times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(planned.handover, planned.batch.end)
         applied = self._commits.applied
         written = applied.written >= planned.batch.end
-        self._jobs.committed(computed, times.committed_ms - began, self._commits.redone - redone)
+        self._jobs.committed(computed, times.committed_ms - began)
         self._intake.put(Done(planned.batch, self._planner.oldest_kept, written))
         for table in planned.handover | planned.resumed:
             entry = self._book.get(table)

@@ -182,7 +182,7 @@ def test_auto_says_why_it_changes_and_keeps_a_batch_one_transaction() -> None:
     for _ in range(100):
         chosen = made.choose(planned(records=30, transactions=10))
         took = 12.0 if chosen.way is None else 1.5
-        made.learn(chosen, 10, Written(30, 8, 30 if chosen.way is None else None, took), 0)
+        made.learn(chosen, 10, Written(30, 8, 30 if chosen.way is None else None, took))
     assert chosen.mode is ApplyMode.GROUPED
     assert chosen.way == InOrder(group=10)
     assert len(told) == 1

@@ -16,7 +16,6 @@ from psycopg.adapt import Dumper
 
 _INT4, _TEXT = 23, 25
 _INT4_ARRAY, _TEXT_ARRAY = 1007, 1009
-_ABSENT = np.array([-1], ">i4").tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +54,19 @@ def register(connection: psycopg.Connection[Any]) -> None:
     connection.adapters.register_dumper(TextArray, _TextArrayDumper)
 
 
-class _Int4ArrayDumper(Dumper):
+class _ArrayDumper(Dumper):
     format = pq.Format.BINARY
+
+    def dump(self, obj: Int4Array | TextArray) -> bytes:
+        return obj.body
+
+
+class _Int4ArrayDumper(_ArrayDumper):
     oid = _INT4_ARRAY
 
-    def dump(self, obj: Int4Array) -> bytes:
-        return obj.body
 
-
-class _TextArrayDumper(Dumper):
-    format = pq.Format.BINARY
+class _TextArrayDumper(_ArrayDumper):
     oid = _TEXT_ARRAY
-
-    def dump(self, obj: TextArray) -> bytes:
-        return obj.body
 
 
 def _header(element: int, count: int, *, has_null: bool) -> bytes:

@@ -170,9 +170,8 @@ def _stretches(stream: Stream, changes: Array, ends: Array) -> Iterator[tuple[in
     per_change = np.zeros(len(changes), np.int64)
     filled = np.flatnonzero(widths)
     if filled.size:
-        sizes = np.asarray(pc.fill_null(pc.binary_length(stream.pool), 0))
         places = stream.flat[_spread(stream.starts[changes], widths)]
-        per_change[filled] = np.add.reduceat(sizes[places], np.append(0, np.cumsum(widths[filled])[:-1]))
+        per_change[filled] = np.add.reduceat(stream.sizes[places], np.append(0, np.cumsum(widths[filled])[:-1]))
     bytes_behind = np.cumsum(per_change)[ends - 1]
     first = 0
     while first < len(ends):

@@ -41,7 +41,7 @@ class Stream:
     `kind`: its number in `kinds`, from 1 on. `of`: number of its transaction. `h`, `g`: hash of table and key after and before.
     `key`: a number for the row, of all tables: the same exactly where table and key are; -1 where no other change is of that row.
     `other`: the row's number after a change that moves it, else -1.
-    The values of change i are `pool[flat[starts[i] : starts[i + 1]]]`.
+    The values of change i are `pool[flat[starts[i] : starts[i + 1]]]`; `sizes`: bytes of each text of the pool.
     """
 
     kinds: tuple[Kind, ...]
@@ -55,6 +55,7 @@ class Stream:
     starts: Array
     flat: Array
     pool: Any
+    sizes: Array
     ends: Array
 
     @property
@@ -108,6 +109,7 @@ def stream_of(tables: Sequence[TableStretch]) -> Stream:
     starts, flat = _places(kind, row, slots)
     end = _all(parts, "end")[order].astype(np.uint64)
     begins = np.append(True, end[1:] != end[:-1])[: len(end)]
+    pool = pa.concat_arrays(columns) if columns else pa.array([], pa.large_string())
     return Stream(
         tuple(kinds),
         kind,
@@ -119,7 +121,8 @@ def stream_of(tables: Sequence[TableStretch]) -> Stream:
         _all(parts, "apart")[order].astype(np.bool_),
         starts,
         flat,
-        pa.concat_arrays(columns) if columns else pa.array([], pa.large_string()),
+        pool,
+        np.asarray(pc.fill_null(pc.binary_length(pool), 0)),
         end[begins],
     )
 
