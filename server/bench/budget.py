@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from server.bench import scaling
+from server.bench import lanes, scaling
 from server.bench.catalogue import ONE_SIDED
+from server.bench.round_trips import FORMS
 from server.bench.suite import Order
 from server.bench.workload import Mode, Size, Workload
 
@@ -24,6 +25,8 @@ _WAYS = 18
 """Techniques."""
 _SESSION_S = 10.0
 """To begin and end a Spark session."""
+_LANES_WRITTEN_S, _LANES_APPLIED_S, _LANES_BEGIN_S = 8_000.0, 5_000.0, 4.0
+"""Transactions a second on the source and on the target, and to make the subscription begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ def seconds(workload: Workload, order: Order) -> float:
     mode, size = order.mode_of(workload), order.size(workload)
     if mode is Mode.TECHNIQUES:
         return _WAYS * (size.seconds + 1)
+    if mode is Mode.LANES:
+        return _SOURCE_S + _OURS_S + _VERIFY_S + size.rounds * _lanes_round(size, order.rest_s)
     if mode is Mode.SCALING:
         jobs = scaling.JOBS * size.amount / 100_000
         return _SOURCE_S + size.amount / 3_000 + size.rounds * len(scaling.CORES) * (_SESSION_S + jobs)
@@ -68,6 +73,12 @@ def seconds(workload: Workload, order: Order) -> float:
     if mode in {Mode.BACKLOG, Mode.CAPTURE}:
         return filled + sum(started) + verify + _drains(pace, size, order.rest_s, both=both)
     return sum(filled + side + _measured(mode, pace, size, order) for side in started) + verify
+
+
+def _lanes_round(size: Size, rest_s: float) -> float:
+    written = size.amount * (1 + _WARM_UP_PART) * (1 / _LANES_WRITTEN_S + 1 / _LANES_APPLIED_S)
+    usual = len(FORMS) * 2 * (size.seconds + _MARK_S)
+    return len(lanes.WAYS) * (_LANES_BEGIN_S + rest_s + written) + usual
 
 
 def _drains(pace: Pace, size: Size, rest_s: float, *, both: bool) -> float:

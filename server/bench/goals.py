@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -61,11 +60,10 @@ def _lanes(documents: Sequence[Document]) -> Row:
     what = "lanes: from one to two, unrelated transactions, 2 ms of delay to the target"
     goal = f"at least {_LANES:g} times the rate"
     for document in documents:
-        if document["mode"] == Mode.TECHNIQUES.value:
-            ratios = [one["ratio"] for one in document["techniques"] if one["technique"] == "lanes" and "ratio" in one]
-            if ratios:
-                median = statistics.median(ratios)
-                return _row(what, goal, _told(median, ratios, "{:.2f}"), _met(median >= _LANES, document))
+        if document["mode"] == Mode.LANES.value and "ratio" in document["summary"]:
+            ratio = document["summary"]["ratio"]
+            measured = _told(ratio["median"], ratio["rounds"], "{:.2f}")
+            return _row(what, goal, measured, _met(ratio["median"] >= _LANES, document))
     return _row(what, goal)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from server.bench import svg
 from server.bench.catalogue import WORKLOADS
 from server.bench.goals import of_goals
-from server.bench.report_tables import Document, Row, by_mode, of_processes, of_scaling, of_techniques, ways
+from server.bench.report_tables import Document, Row, by_mode, of_lanes, of_processes, of_scaling, of_techniques
 from server.bench.results import label
 from server.bench.sides import NATIVE, PENSTOCK
 from server.bench.suite import late
@@ -37,6 +37,7 @@ def markdown(documents: Sequence[Document], plot_files: Sequence[str] = ()) -> s
         *of_goals(measured),
         *by_mode(measured),
         *of_techniques(measured),
+        *of_lanes(measured),
         *of_scaling(measured),
         *of_processes(measured),
     ):
@@ -80,7 +81,7 @@ def _plots(documents: Sequence[Document]) -> Iterator[tuple[str, str]]:
             file = f"{label(document).replace(',', '').replace(' ', '-')}-memory.svg"
             yield file, svg.lines(heading, note, curves, unit="MB")
         if document["mode"] == Mode.TECHNIQUES.value:
-            points = [(_technique(one), one["rows_per_s"]) for one in ways(document)]
+            points = [(_technique(one), one["rows_per_s"]) for one in document["techniques"]]
             heading = "The same changes brought into DuckDB in different ways"
             note = "row changes a second on a scale of powers of ten; in brackets: source transactions in a commit"
             yield "techniques.svg", svg.powers(heading, note, points)

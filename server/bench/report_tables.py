@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from server.bench.lanes import ONE, PAIRS
 from server.bench.processes import SENDER
 from server.bench.results import label
 from server.bench.sides import NATIVE, PENSTOCK
@@ -40,13 +42,8 @@ def of_techniques(documents: Sequence[Document]) -> Iterator[Table]:
     for document in documents:
         if document["mode"] == Mode.TECHNIQUES.value:
             head = ("into DuckDB", "netted", "transactions in a commit", "row changes", "seconds", "rows/s")
-            rows = [[one[key] for key in _WAY] for one in ways(document)]
+            rows = [[one[key] for key in _WAY] for one in document["techniques"]]
             yield "Ways to apply", [document], [head, *rows]
-
-
-def ways(document: Document) -> list[Document]:
-    """What was measured of the ways to bring changes into DuckDB; other techniques have other figures."""
-    return [one for one in document["techniques"] if all(key in one for key in _WAY)]
 
 
 def of_scaling(documents: Sequence[Document]) -> Iterator[Table]:
@@ -57,6 +54,27 @@ def of_scaling(documents: Sequence[Document]) -> Iterator[Table]:
     if found:
         rows = [[d["workload"], d["rows_per_s"]["1"], d["rows_per_s"]["2"], d["scaling_ratio"]] for d in found]
         yield "Spark stages by cores", found, [("", "rows/s on 1 core", "rows/s on 2 cores", "ratio"), *rows]
+
+
+def of_lanes(documents: Sequence[Document]) -> Iterator[Table]:
+    """Transactions a second over one connection to a target that is far away and over two, for every run."""
+    for document in documents:
+        if document["mode"] == Mode.LANES.value and document["rounds"]:
+            trip = document["delay"]["round_trip_measured_ms"]
+            head = (
+                f"transactions to a target, each round trip {trip:.2g} ms",
+                *("transactions/s, one connection", "transactions/s, two", "two, times one (all rounds)"),
+                "one lane, times one connection",
+            )
+            yield "Lanes to a target that is far away", [document], [head, *_pairs(document)]
+
+
+def _pairs(document: Document) -> Iterator[Row]:
+    rates = {name: figures["transactions_per_s"] for name, figures in document["summary"].items() if name != "ratio"}
+    for name, one, two in PAIRS:
+        ratios = [round_["ratios"][name] for round_ in document["rounds"]]
+        ahead = None if one == ONE.name else f"{rates[ONE.name] / rates[one]:.1f}"
+        yield name, rates[one], rates[two], _spread(statistics.median(ratios), ratios), ahead
 
 
 def of_processes(documents: Sequence[Document]) -> Iterator[Table]:
@@ -125,10 +143,12 @@ def _decoding(document: Document) -> float:
 
 def _ratio(document: Document) -> str | None:
     ratio = document["summary"].get("ratio")
-    if ratio is None:
-        return None
-    spread = f" ({min(ratio['rounds']):.2f} to {max(ratio['rounds']):.2f})" if len(ratio["rounds"]) > 1 else ""
-    return f"{ratio['median']:.2f}{spread}"
+    return None if ratio is None else _spread(ratio["median"], ratio["rounds"])
+
+
+def _spread(median: float, each: Sequence[float]) -> str:
+    """A median, and between what it lies where it is of more than one."""
+    return f"{median:.2f}" + (f" ({min(each):.2f} to {max(each):.2f})" if len(each) > 1 else "")
 
 
 def _cpu_ratio(document: Document) -> float | None:

@@ -13,6 +13,7 @@ from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 from server.bench.arrivals import Arrivals
+from server.bench.delay import DelayProxy
 from server.bench.errors import BenchError
 from server.bench.processes import Member, family, native_role, our_role, target_role
 from server.bench.workload import DATABASE, Connection, Table
@@ -93,12 +94,20 @@ class PenstockSide:
     slot = f"slot_name <> '{SLOT}'"
 
     def __init__(
-        self, source: EmbeddedPostgres, target: EmbeddedPostgres | None = None, *, apply: str = "auto"
+        self,
+        source: EmbeddedPostgres,
+        target: EmbeddedPostgres | None = None,
+        *,
+        apply: str = "auto",
+        far_s: float = 0.0,
     ) -> None:
-        """`target`: a cluster of this side's own; a DuckDB file where there is none. `apply`: the subscription's mode of applying."""
+        """`target`: a cluster of this side's own; a DuckDB file where there is none. `apply`: the subscription's mode of applying.
+        `far_s`: how long each byte is on its way to that cluster, and back, beyond what this machine takes."""
         self._source = source
         self._target = target
         self._apply = apply
+        self._far_s = far_s
+        self._way: DelayProxy | None = None
         self.home = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
         self.deaths: list[ChildDied] = []
         options = UpOptions(self.home, port=free_port(), logs=self.home / "logs")
@@ -114,10 +123,33 @@ class PenstockSide:
         if self._target is not None:
             self._target.start()
             self._target.execute(f"CREATE DATABASE {DATABASE}")
-            target = connection_to(self._target)
+            target = connection_to(self._target, self.target_port)
         self.api.put("/connections/target", target)
         self.api.put(_PATH, subscription(tables, self._apply))
         until(lambda: self._live(len(tables)), _LIVE_TIMEOUT_S, "the tables became live")
+
+    @property
+    def target(self) -> EmbeddedPostgres:
+        """The target's cluster, of a side that has one."""
+        if self._target is None:
+            raise AssertionError("the side fills a cluster")
+        return self._target
+
+    @property
+    def target_port(self) -> int:
+        """Where the side itself finds the target: behind the way to it, where that has a length."""
+        if not self._far_s:
+            return self.target.port
+        if self._way is None:
+            self._way = DelayProxy(self.target.host, self.target.port, self._far_s)
+        return self._way.port
+
+    def go_on_with(self, **policies: Document) -> None:
+        """Begin anew with these fields of the subscription's policies changed. Returns when it runs."""
+        self.api.patch(_PATH, {"desired_state": "paused"})
+        until(lambda: self._state() == "paused", 60, "the subscription paused")
+        self.api.patch(_PATH, {**policies, "desired_state": "running"})
+        until(lambda: self._state() == "running", 60, "the subscription ran again")
 
     def arm(self, number: int, position: str) -> Future[float]:
         future = self._pool.submit(self._answered, position)
@@ -168,6 +200,8 @@ class PenstockSide:
         self._running.stop()
         self.api.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._way is not None:
+            self._way.close()
         if self._target is not None:
             self._target.destroy()
         shutil.rmtree(self.home, ignore_errors=True)
@@ -190,19 +224,23 @@ class PenstockSide:
         self.api.send("GET", "/readyz", timeout_s=2.0)
         return True
 
-    def _live(self, count: int) -> bool:
+    def _state(self) -> str:
         subscription = self.api.get(_PATH)
         if subscription["state"] == "failed":
             raise BenchError(f"the subscription failed: {subscription.get('reason')}")
+        return str(subscription["state"])
+
+    def _live(self, count: int) -> bool:
+        self._state()
         states = [table["state"] for table in self.api.items(f"{_PATH}/tables", page_size=500)]
         if "parked" in states:
             raise BenchError("a table is parked")
         return len(states) == count and set(states) == {"live"}
 
 
-def connection_to(cluster: EmbeddedPostgres) -> Document:
-    """The suite's database in a cluster as a connection."""
-    settings = {"host": cluster.host, "port": cluster.port, "database": DATABASE, "user": cluster.user}
+def connection_to(cluster: EmbeddedPostgres, port: int | None = None) -> Document:
+    """The suite's database in a cluster as a connection. `port`: one that leads to the cluster's own."""
+    settings = {"host": cluster.host, "port": port or cluster.port, "database": DATABASE, "user": cluster.user}
     return {"kind": "postgres", "settings": {**settings, "sslmode": "disable"}}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from server.bench import backlog, capture, open_transactions, scaling, steady, techniques, watching
+from server.bench import backlog, capture, lanes, open_transactions, scaling, steady, techniques, watching
 from server.bench.errors import BenchError
 from server.bench.facts import machine
 from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS
@@ -27,6 +27,8 @@ _LOAD = "backlogs of pgbench are written with synchronous_commit = off, everythi
 _APPLIED_IN = {"duckdb": ("auto", "batch")}
 """Ways to apply that a kind of target has, where it has not all of them."""
 _UNSUBSCRIBED = frozenset({Mode.TECHNIQUES, Mode.SCALING, Mode.CAPTURE})
+_ALONE = frozenset({Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
+"""Modes that have nothing of PostgreSQL's own replication beside them."""
 FAILURES = (BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError)
 """What keeps a workload from being measured; anything else is a fault of the suite."""
 
@@ -74,7 +76,13 @@ class Order:
 
     def applied(self, mode: Mode) -> str:
         """The way to apply that its document names. Modes without a subscription apply in none, whatever is said."""
+        if mode is Mode.LANES:
+            return lanes.APPLY
         return "auto" if mode in _UNSUBSCRIBED else self.apply
+
+    def filled(self, mode: Mode) -> str:
+        """The kind of target that its document names."""
+        return lanes.TARGET if mode is Mode.LANES else self.target
 
     def size(self, workload: Workload) -> Size:
         """The size of a run, with what was said in place of the workload's own."""
@@ -95,18 +103,20 @@ def run(workload: Workload, order: Order, say: Callable[[str], None], clock: Clo
         BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError: it could not be measured.
     """
     mode, size = order.mode_of(workload), order.size(workload)
-    names = [PENSTOCK, NATIVE] if order.against and mode not in {Mode.TECHNIQUES, Mode.SCALING} else [PENSTOCK]
+    names = [PENSTOCK, NATIVE] if order.against and mode not in _ALONE else [PENSTOCK]
     document: Document = {
         **_head(workload, mode, (clock or SystemClock()).now()),
         "quick": order.quick,
         "size": _size(workload, mode, size, order),
         "sides": names,
-        "target": order.target,
+        "target": order.filled(mode),
         "apply": order.applied(mode),
         "limits_ms": dict(workload.limits_ms),
     }
     if mode is Mode.TECHNIQUES:
         document |= techniques.measure(size, say)
+    elif mode is Mode.LANES:
+        document |= lanes.measure(workload, size, order.rest_s, say, verify=order.verify)
     elif mode is Mode.SCALING:
         document |= scaling.measure(workload, size, order.rest_s, say)
     elif mode is Mode.CAPTURE:
@@ -126,7 +136,7 @@ def failure(workload: Workload, order: Order, text: str, clock: Clock | None = N
         **_head(workload, mode, (clock or SystemClock()).now()),
         "failed": text,
         "sides": [],
-        "target": order.target,
+        "target": order.filled(mode),
         "apply": order.applied(mode),
         "rounds": [],
         "summary": {},
@@ -152,6 +162,9 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
         return {"scale": size.scale, "seconds": size.seconds, "rounds": size.rounds, **steady_ones}
     if mode is Mode.TECHNIQUES:
         return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "seconds_each": size.seconds}
+    if mode is Mode.LANES:
+        counted = {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds}
+        return {**counted, "seconds_each_usual_way": size.seconds}
     if mode is Mode.OPEN:
         beside = {"rate": size.rate, "waits_per_s": order.waits, "seconds": size.seconds}
         return {"amount": size.amount, "unit": workload.unit, "tables": size.scale, "rounds": size.rounds, **beside}

@@ -36,6 +36,8 @@ class Mode(StrEnum):
     """A backlog is read and landed, and nothing applied."""
     TECHNIQUES = "techniques"
     """The target alone takes the same changes in different ways."""
+    LANES = "lanes"
+    """Source transactions are written as such to a PostgreSQL target that is far away: over one connection and over two."""
     SCALING = "scaling"
     """A landed backlog is worked on by Spark alone, on one core and on two."""
 

@@ -13,6 +13,7 @@ from server.bench import report, results, suite
 from server.bench.catalogue import WORKLOADS
 from server.bench.errors import BenchError
 from server.bench.goals import TITLE
+from server.bench.lanes import PAIRS, TWO, ratios
 from server.bench.sides import subscription
 from server.bench.suite import FORMAT, Order
 from server.bench.workload import Mode, Table
@@ -70,9 +71,15 @@ def _freshness(apply: str, p50: float, rate: float = 500.0, failed: int = 0) -> 
     return _document("freshness", "sustained", rounds, apply, size={"rate": rate, "scale": 5})
 
 
-def _lanes(*ratios: float) -> Document:
-    ways = [{"technique": "lanes", "ratio": ratio} for ratio in ratios]
-    return _document("techniques", "techniques", [], "auto", target="duckdb", techniques=ways)
+def _lanes(*two: float, **more: Any) -> Document:
+    """`two`: how many times the rate of one lane two lanes had, in each round."""
+    rounds: list[Document] = []
+    for ratio in two:
+        sides = {name: {"transactions_per_s": 10_000.0} for _, *names in PAIRS for name in names}
+        sides[TWO.name] = {"transactions_per_s": 10_000.0 * ratio}
+        found = ratios(sides)
+        rounds.append({"sides": sides, "ratios": found, "ratio": found[PAIRS[0][0]]})
+    return _document("lanes", "lanes", rounds, "transactional", delay={"round_trip_measured_ms": 2.1}, **more)
 
 
 def _goals(documents: list[Document]) -> dict[str, tuple[str, str]]:
@@ -109,7 +116,7 @@ def test_every_goal_stands_beside_what_was_measured() -> None:
 
 
 def test_there_are_no_goals_where_nothing_has_a_postgres_target() -> None:
-    assert TITLE not in report.markdown([_backlog("tpcb", "batch", [2.0], target="duckdb"), _lanes(1.9)])
+    assert TITLE not in report.markdown([_backlog("tpcb", "batch", [2.0], target="duckdb")])
 
 
 def test_what_was_not_measured_is_not_met() -> None:
@@ -151,20 +158,32 @@ def test_auto_is_compared_with_the_cheapest_mode_of_the_same_size() -> None:
     assert _goals([auto, batch, grouped])[what][1] == "–"
 
 
-def test_lanes_are_the_median_of_what_techniques_found() -> None:
-    found = [_freshness("auto", 80.0), _lanes(1.7, 1.9, 2.0)]
-    (lanes,) = [row for what, row in _goals(found).items() if what.startswith("lanes")]
-    assert lanes == ("1.90 (1.70, 1.90, 2.00)", "yes")
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (_lanes(1.7, 1.9, 2.0), ("1.90 (1.70, 1.90, 2.00)", "yes")),
+        (_lanes(1.7), ("1.70", "no")),
+        (_lanes(1.9, checks={"equal": True, "wrong": ["3 transactions"]}), ("1.90", "no: its checks failed")),
+    ],
+)
+def test_lanes_are_the_median_of_their_rounds(document: Document, expected: tuple[str, str]) -> None:
+    (lanes,) = [row for what, row in _goals([document]).items() if what.startswith("lanes")]
+    assert lanes == expected
 
 
-def test_other_techniques_stay_out_of_the_ways_to_apply() -> None:
-    way = {"technique": "bulk", "netted": True, "transactions_per_commit": 1, "row_changes": 4, "seconds": 1.0}
-    document = _lanes(1.9)
-    document["techniques"].append({**way, "rows_per_s": 4.0})
-    page = report.markdown([document])
-    assert "| bulk | yes | 1 | 4 | 1 | 4 |" in page
-    assert "lanes" not in page
-    assert "lanes" not in report.plots([document])["techniques.svg"]
+def test_lanes_stand_beside_the_usual_ways() -> None:
+    page = report.markdown([_lanes(1.2, 1.4, 1.0)])
+    table = page[page.index("## Lanes to a target") :]
+    assert "each round trip 2.1 ms" in table
+    assert "| lanes, pessimistic | 10,000 | 12,000 | 1.20 (1.00 to 1.40) | – |" in table
+    assert "| a round trip a transaction | 10,000 | 10,000 | 1.00 (1.00 to 1.00) | 1.0 |" in table
+    assert report.plots([_lanes(1.2)]) == {}
+
+
+def test_rows_that_lanes_left_wrong_are_told_behind_their_table() -> None:
+    page = report.markdown([_lanes(1.2, checks={"equal": False, "wrong": ["3 transactions share one"]})])
+    assert "**lanes into postgres, transactional: the copy is not equal to its source.**" in page
+    assert "**lanes into postgres, transactional: 3 transactions share one**" in page
 
 
 def test_waits_count_at_the_rate_of_the_goal_when_all_were_answered() -> None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from server.bench import report, results, scaling
+from server.bench import lanes, report, results, scaling
 from server.bench.errors import BenchError
 from server.bench.suite import FORMAT, summary
 
@@ -113,6 +113,8 @@ def _documents() -> list[dict[str, Any]]:
         }
         for name, netted, rate in (("a statement a change", False, 900.0), ("bulk delete and insert", True, 310_000.0))
     ]
+    written = {name: {"transactions_per_s": rate} for name, rate in _LANE_RATES.items()}
+    lanes_round = {"sides": written, "ratios": lanes.ratios(written), "ratio": 1.05}
     idle = {"seconds": 600.0, "cpu_percent_total": 2.5, "peak_pss_mb_total": 650.0, "memory_growth_mb": 0.5}
     return [
         _document("huge-transaction", "live", [{"sides": {"penstock": _live(1.5), "native": _live(45.0)}}]),
@@ -122,8 +124,19 @@ def _documents() -> list[dict[str, Any]]:
         _document("capture-only", "capture", [reads], clusters={"source": CLUSTERS["source"]}),
         _without_rounds("techniques", "techniques", techniques=ways, checks={"equal": True, "wrong": []}),
         _without_rounds("scaling", "scaling", rows_per_s={"1": 500_000, "2": 900_000}, scaling_ratio=1.8, checks={}),
+        _document("lanes", "lanes", [lanes_round], **_FAR),
         _without_rounds("tpcc", "backlog", failed="Traceback\nRuntimeError: the last line"),
     ]
+
+
+_LANE_RATES = dict(
+    zip(
+        dict.fromkeys(name for _, *names in lanes.PAIRS for name in names),
+        (12_000.0, 12_600.0, 5_000.0, 400.0, 780.0, 70.0, 139.0),
+        strict=True,
+    )
+)
+_FAR = {"target": "postgres", "apply": "transactional", "delay": {"round_trip_measured_ms": 2.25}}
 
 
 def _without_rounds(workload: str, mode: str, **more: Any) -> dict[str, Any]:

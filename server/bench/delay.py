@@ -1,0 +1,146 @@
+"""A network that is as long as one says: hands connections on to another port of this machine, every byte later by the same time."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Queue
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+_CHUNK = 256 * 1024
+_CHUNKS_ON_THE_WAY = 1024
+"""Of each direction. Far more than a delay of some milliseconds holds: only a receiver that has stopped reading is felt behind it."""
+_END = b""
+
+
+class DelayLine:
+    """One direction of a connection: chunks come out in their order, none earlier than `delay_s` after it went in.
+
+    What goes in does not wait for what went in before, so the delay takes nothing from the rate. One thread puts, another takes.
+    """
+
+    def __init__(
+        self,
+        delay_s: float,
+        *,
+        now: Callable[[], float] = perf_counter,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._delay_s = delay_s
+        self._now = now
+        self._pause = pause
+        self._chunks: Queue[tuple[float, bytes]] = Queue(_CHUNKS_ON_THE_WAY)
+
+    def put(self, chunk: bytes) -> None:
+        """Blocks only where very many chunks have not been taken."""
+        self._chunks.put((self._now() + self._delay_s, chunk))
+
+    def take(self) -> bytes:
+        """The next chunk, at its time; waits for one where there is none."""
+        due, chunk = self._chunks.get()
+        while (left := due - self._now()) > 0:
+            self._pause(left)
+        return chunk
+
+
+class DelayProxy:
+    """Listens on a port of its own of 127.0.0.1, from the construction to `close`.
+
+    The end of what one side sends is the end of what the other one receives, later by the delay like all else.
+    """
+
+    def __init__(self, host: str, port: int, delay_s: float) -> None:
+        """`delay_s`: of each direction, so that a round trip is longer by twice that."""
+        self._address = (host, port)
+        self._delay_s = delay_s
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._closed = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._accepting = threading.Thread(target=self._accept, name="delay-accept", daemon=True)
+        self._accepting.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections, and take no more. Safe at any time."""
+        with self._lock:
+            self._closed = True
+            left = list(self._open)
+        # A blocked accept ends by a shutdown, not by a close.
+        _shut(self._listener, socket.SHUT_RDWR)
+        self._accepting.join()
+        self._listener.close()
+        for one in left:
+            _shut(one, socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._carry, args=(near,), name="delay-carry", daemon=True).start()
+
+    def _carry(self, near: socket.socket) -> None:
+        """Both directions of one connection, until both have ended."""
+        with near:
+            try:
+                far = socket.create_connection(self._address)
+            except OSError:
+                return
+            with far:
+                with self._lock:
+                    if self._closed:
+                        return
+                    self._open |= {near, far}
+                for one in (near, far):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                back = threading.Thread(target=self._one_way, args=(far, near), name="delay-back", daemon=True)
+                back.start()
+                self._one_way(near, far)
+                back.join()
+                with self._lock:
+                    self._open -= {near, far}
+
+    def _one_way(self, source: socket.socket, sink: socket.socket) -> None:
+        line = DelayLine(self._delay_s)
+        reader = threading.Thread(target=_read, args=(source, line), name="delay-read", daemon=True)
+        reader.start()
+        try:
+            while chunk := line.take():
+                sink.sendall(chunk)
+        except OSError:
+            # Nobody receives. The reader is to end, and may wait for room; what comes the other way ends by itself.
+            _shut(source, socket.SHUT_RD)
+            while line.take():
+                continue
+        _shut(sink, socket.SHUT_WR)
+        reader.join()
+
+
+def _read(source: socket.socket, line: DelayLine) -> None:
+    try:
+        while chunk := source.recv(_CHUNK):
+            line.put(chunk)
+    except OSError:
+        pass
+    finally:
+        line.put(_END)
+
+
+def _shut(one: socket.socket, how: int) -> None:
+    with suppress(OSError):
+        one.shutdown(how)
