@@ -19,6 +19,7 @@ from server.queries.endpoints import router as queries
 from server.reloads.endpoints import router as reloads
 from server.schema_versions.endpoints import router as schema_versions
 from server.security.endpoints import router as tokens
+from server.sequences.endpoints import router as sequences
 from server.subscriptions.endpoints import router as subscriptions
 from server.tables.endpoints import router as tables
 from server.verifications.endpoints import router as verifications
@@ -35,6 +36,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     queries,
     batches,
     verifications,
+    sequences,
     events,
     engines,
     tokens,

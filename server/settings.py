@@ -64,7 +64,9 @@ class Settings(BaseSettings):
     event_retention_days: int = Field(default=30, ge=1, description="Events older than this are deleted.")
     idempotency_hours: int = Field(default=24, ge=1, description="How long an Idempotency-Key is remembered.")
     engine_request_timeout_s: float = Field(
-        default=30.0, gt=0, description="How long checks and discovery wait for the engine's answer."
+        default=30.0,
+        gt=0,
+        description="How long checks, discovery and requests about sequences wait for the engine's answer.",
     )
     max_body_bytes: int = Field(default=16 * 1024 * 1024, gt=0, description="Largest request body of users.")
 

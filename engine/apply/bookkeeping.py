@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from engine.model.fault import EngineFault, FaultKind
@@ -29,6 +30,14 @@ class Position:
     slot: str
 
 
+class Existing(StrEnum):
+    """Of a table that its owner made, and that takes our rows."""
+
+    EMPTY = "empty"
+    """None of our rows were ever in it; whatever it holds is not ours."""
+    FILLED = "filled"
+
+
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """A name on the target, with a structure once a copy has begun.
@@ -44,6 +53,8 @@ class Reservation:
     parked: str | None
     removed: bool
     mark: str | None
+    existing: Existing | None = None
+    """None: the table is our own."""
 
 
 @dataclass(frozen=True, slots=True)

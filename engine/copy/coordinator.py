@@ -118,11 +118,13 @@ class CopyCoordinator:
                 chunks = self._tools.source.copy_chunks(
                     copy.table.schema, copy.table.spec, self._job.settings.chunk_bytes
                 )
+                copy.left = len(chunks)
+                self._meter.expect(table, sum(chunk.bytes_estimate for chunk in chunks), len(chunks))
+                if not chunks:
+                    self._begin(copy)
             except EngineFault as fault:
                 self._end(copy, TableFault(fault.kind.value, fault.detail))
                 continue
-            copy.left = len(chunks)
-            self._meter.expect(table, sum(chunk.bytes_estimate for chunk in chunks), len(chunks))
             if chunks:
                 planned.append((table, chunks))
             else:

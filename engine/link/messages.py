@@ -23,6 +23,7 @@ from pydantic import (
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.sequences import SequenceOutcome
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
@@ -30,12 +31,14 @@ from engine.model.subscription import (
     ConnectionSpec,
     GuardPolicy,
     LanePolicy,
+    OriginFilter,
     QueueMode,
     SubscriptionSpec,
     TableSpec,
+    Visibility,
 )
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 _WIRE = {"wire": True}
@@ -104,6 +107,7 @@ class TablePart(Message):
     insert_only: bool = False
     map_as: dict[str, str] = Field(default_factory=dict)
     paused: bool = False
+    into_existing: bool = False
 
     def to_spec(self) -> TableSpec:
         return TableSpec(
@@ -116,6 +120,7 @@ class TablePart(Message):
             insert_only=self.insert_only,
             map_as=dict(self.map_as),
             paused=self.paused,
+            into_existing=self.into_existing,
         )
 
 
@@ -136,6 +141,7 @@ class ApplyPart(Message):
     policy: LanePolicy = LanePolicy.PESSIMISTIC
     lanes: int | None = None
     group_size: int | None = None
+    visibility: Visibility = Visibility.ATOMIC
 
 
 class GuardPart(Message):
@@ -204,6 +210,34 @@ class NowBody(Message):
     position: Position
 
 
+class SequenceValuePart(Message):
+    """Where a sequence stands; fields as `engine.model.sequences.SequenceValue`."""
+
+    last: int
+    called: bool
+
+
+class SequencePart(Message):
+    """What became of one sequence. Without `target_sequence` none was looked at: `outcome` says why."""
+
+    table: str
+    source: TableNamePart
+    column: str
+    source_sequence: TableNamePart
+    source_value: SequenceValuePart
+    target_table: TableNamePart
+    target_sequence: TableNamePart | None = None
+    before: SequenceValuePart | None = None
+    after: SequenceValuePart | None = None
+    outcome: SequenceOutcome
+
+
+class SequencesBody(Message):
+    """Body of the answer to `sequences`."""
+
+    sequences: tuple[SequencePart, ...]
+
+
 # Commands: server to engine
 
 
@@ -239,6 +273,7 @@ class Assign(Message):
     queue_mode: QueueMode = QueueMode.MEMORY
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
+    origin: OriginFilter = OriginFilter.ANY
     guard: GuardPart = Field(default_factory=GuardPart)
     batch: BatchPart = Field(default_factory=BatchPart)
     apply: ApplyPart = Field(default_factory=ApplyPart)
@@ -255,6 +290,7 @@ class Assign(Message):
             queue_mode=self.queue_mode,
             queue_budget_bytes=self.queue_budget_bytes,
             slot_budget_bytes=self.slot_budget_bytes,
+            origin=self.origin,
             guard=GuardPolicy(**self.guard.model_dump()),
             batch=BatchPolicy(**self.batch.model_dump()),
             apply=ApplyPolicy(**self.apply.model_dump()),
@@ -314,6 +350,7 @@ class Preflight(Message):
     connection: ConnectionPart
     role: Literal["source", "target"]
     tables: tuple[TablePart, ...] = ()
+    origin: OriginFilter = OriginFilter.ANY
 
 
 class Discover(Message):
@@ -337,6 +374,16 @@ class Query(Message):
     sql: str = Field(repr=False)
     max_rows: int
     timeout_ms: int
+
+
+class Sequences(Message):
+    """Bring the target's sequences to where the source's stand, `margin` values beyond; `tables` None = of all. May come twice."""
+
+    kind: Literal["sequences"] = "sequences"
+    request_id: str
+    subscription: str
+    tables: tuple[str, ...] | None = None
+    margin: int = 0
 
 
 class Verify(Message):
@@ -368,6 +415,7 @@ Command = Annotated[
     | Discover
     | Now
     | Query
+    | Sequences
     | Verify
     | Cancel,
     Field(discriminator="kind"),

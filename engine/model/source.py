@@ -12,7 +12,8 @@ from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.subscription import TableSpec
+from engine.model.sequences import SourceSequence
+from engine.model.subscription import OriginFilter, TableSpec
 
 _ITSELF = RelationId(0)
 
@@ -227,7 +228,9 @@ class Source(Protocol):
     All raise EngineFault with a SOURCE_* kind when the database cannot be reached or refuses.
     """
 
-    def preflight(self, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
+    def preflight(
+        self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
+    ) -> list[Finding]:
         """Look for what would keep these tables from being replicated. Reads only."""
         ...
 
@@ -311,12 +314,30 @@ class Source(Protocol):
         """A table that a reading told as replaced is followed as it stands there now: its publication is watched again."""
         ...
 
+    def sequences(self, tables: Sequence[TableName]) -> list[SourceSequence]:
+        """The sequences of these tables' columns as they stand now, by table and column; what they do next is not held up.
+
+        Raises SequencesRefused where the user may not read one.
+        """
+        ...
+
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
         ...
 
-    def open_stream(self, slot: str, start: Lsn, application: str, wake: int | None = None) -> LogStream:
-        """Start streaming behind `start`. `wake`: a file descriptor; a read that waits ends as soon as it has something to read."""
+    def open_stream(
+        self,
+        slot: str,
+        start: Lsn,
+        application: str,
+        wake: int | None = None,
+        origin: OriginFilter = OriginFilter.ANY,
+    ) -> LogStream:
+        """Start streaming behind `start`. `wake`: a file descriptor; a read that waits ends as soon as it has something to read.
+
+        `wal_end` passes transactions that `origin` leaves out like any others. Raises EngineFault(ORIGIN_UNSUPPORTED) where the
+        source cannot leave them out.
+        """
         ...
 
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:

@@ -44,6 +44,28 @@ class LanePolicy(StrEnum):
     OPTIMISTIC = "optimistic"
 
 
+class Visibility(StrEnum):
+    """How a batch of net changes becomes visible to readers of the target.
+
+    `atomic`: all at once, in one target transaction; `relaxed`: written by several connections beside each other and committed
+    one part shortly after the other, which is faster: readers in between see some of it.
+    """
+
+    ATOMIC = "atomic"
+    RELAXED = "relaxed"
+
+
+class OriginFilter(StrEnum):
+    """Which changes of a source are followed, by where they come from.
+
+    `any`: all of them; `none`: those of the source's own transactions only. What replication wrote there carries an origin in the
+    log, and is left out.
+    """
+
+    ANY = "any"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionSpec:
     """How to reach one database. `secrets` never leave the process in any text form."""
@@ -69,6 +91,8 @@ class TableSpec:
     map_others_as: str | None = None
     """For columns without a mapping of their own: the target's way, not the user's."""
     paused: bool = False
+    into_existing: bool = False
+    """Its rows go into a table that its owner made on the target, and that stays what it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +114,10 @@ class ApplyPolicy:
     mode: ApplyMode = ApplyMode.AUTO
     policy: LanePolicy = LanePolicy.PESSIMISTIC
     lanes: int | None = None
-    """Connections that write beside each other, where transactions are not merged into a batch."""
+    """Connections that write beside each other: source transactions, or with relaxed visibility the parts of a batch."""
     group_size: int | None = None
     """Source transactions in one target transaction, with `grouped`."""
+    visibility: Visibility = Visibility.ATOMIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +149,7 @@ class SubscriptionSpec:
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
     """How much log the slot may hold back on the source; the guard's shares are of this."""
+    origin: OriginFilter = OriginFilter.ANY
     guard: GuardPolicy = field(default_factory=GuardPolicy)
     batch: BatchPolicy = field(default_factory=BatchPolicy)
     apply: ApplyPolicy = field(default_factory=ApplyPolicy)

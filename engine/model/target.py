@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
+from engine.model.sequences import SequenceTarget
 from engine.model.subscription import LanePolicy
 
 
@@ -185,11 +186,42 @@ class InOrderTarget(Protocol):
         ...
 
 
+PARTS_FROM_ROWS = 5_000
+"""Batches with fewer net rows are written over one connection where nobody says otherwise: each part costs two writes to disk."""
+
+
+class PartsTarget(Protocol):
+    """Writes a batch in parts. From the thread that commits batches."""
+
+    def parts_missing(self, lanes: int) -> str | None:
+        """Why the database does not allow for so many parts, and what to do; None where it does. From any thread."""
+        ...
+
+    def commit_in_parts(self, batch: BatchCommit, lanes: int) -> int:
+        """As Target.commit, written by up to so many connections beside each other, each of which commits its part by itself.
+
+        Everything counts, or nothing: whether it does is decided with the progress record, and what a failure leaves open is brought
+        to its end by the next commit or claim. Only other readers of the database see some parts before others; `query` and `pin`
+        do not. Returns the number of parts; 1 where the batch, or the database, does not allow for more. Raises as Target.commit.
+        """
+        ...
+
+
+class BroughtRows(Protocol):
+    """Rows of a batch that were brought to the target before its turn came. Nothing of them counts before the commit."""
+
+    def discard(self) -> None:
+        """They are not wanted. Does nothing where they were committed or have been discarded already."""
+        ...
+
+
 class Target(Protocol):
     """A target database. `commit`, copies and DDL come from one thread at a time; `query` and `pin` from any thread."""
 
-    def check(self, tables: Sequence[TableName]) -> list[tuple[str, str, str, str]]:
-        """Preflight: (severity, code, what, remedy) per finding; reads only."""
+    def check(
+        self, tables: Sequence[TableName], existing: Collection[TableName] = ()
+    ) -> list[tuple[str, str, str, str]]:
+        """Preflight: (severity, code, what, remedy) per finding; reads only. `existing`: those that are to stand there already."""
         ...
 
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None: ...
@@ -216,14 +248,26 @@ class Target(Protocol):
         """Drop the subscription's record and unfinished copies; its tables stay."""
         ...
 
-    def adopt(self, subscription: SubscriptionName, table: TableId, target: TableName) -> None:
-        """Reserve a table's name on the target; TABLE_NAME_COLLISION where a table that is not ours stands there."""
+    def adopt(
+        self, subscription: SubscriptionName, table: TableId, target: TableName, *, into_existing: bool = False
+    ) -> None:
+        """Reserve a table's name on the target. Again before each copy, with what is declared by then.
+
+        `into_existing`: the table that its owner made there takes the rows, and is never replaced by another one. It has to be
+        empty, unless rows of this subscription are in it from before.
+
+        Raises EngineFault(TABLE_NAME_COLLISION) where another table has the name, or, without `into_existing`, a table stands
+        there that is not ours; TABLE_UNFIT where the table cannot be taken as it is.
+        """
         ...
 
     def begin_copy(
         self, subscription: SubscriptionName, table: TableId, target: TableName, schema: TableSchema
     ) -> None:
-        """Make an empty hidden table for a copy, in place of any unfinished one."""
+        """Make an empty hidden table for a copy, in place of any unfinished one.
+
+        Raises EngineFault(TABLE_UNFIT) where the table was adopted as one of its owner's, and its structure does not take the rows.
+        """
         ...
 
     def append_copy(self, table: TableId, rows: Any) -> int:
@@ -232,15 +276,33 @@ class Target(Protocol):
 
     def discard_copy(self, table: TableId) -> None: ...
 
-    def commit(self, batch: BatchCommit) -> None:
+    def commit(self, batch: BatchCommit, brought: BroughtRows | None = None) -> None:
         """Apply a batch and its progress in one durable transaction. Nothing of it stays when this raises.
+
+        `brought`: what `bring` returned for tables of this batch; used where it fits, given up in any case.
 
         Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, EPOCH_LOST); a fault of one table names it as `subject`.
         """
         ...
 
+    def bring(self, tables: Sequence[TableCommit]) -> BroughtRows | None:
+        """Bring many rows of the next batch here, beside the commit of the one before it. From any one thread; at most one at a time.
+
+        `tables` hold changes only, and the batch before them changes nothing but rows. None where nothing is gained by it, or it
+        did not succeed: it is not needed for the commit.
+        """
+        ...
+
+    def in_parts(self) -> PartsTarget | None:
+        """The part of this target that writes a batch in parts; None where it cannot."""
+        ...
+
     def in_order(self) -> InOrderTarget | None:
         """The part of this target that keeps the source's transactions; None where they all become batches."""
+        ...
+
+    def sequences(self) -> SequenceTarget | None:
+        """The part of this target whose columns can have sequences; None where it has none at all."""
         ...
 
     def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
@@ -259,10 +321,12 @@ class Target(Protocol):
 __all__ = [
     "AheadRows",
     "BatchCommit",
+    "BroughtRows",
     "CommitRates",
     "InOrder",
     "InOrderTarget",
     "KeyMode",
+    "PartsTarget",
     "QueryAnswer",
     "QueryRefused",
     "TableCommit",

@@ -7,22 +7,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.model.schema import KeyMode
-from engine.model.subscription import ApplyMode, ApplyPolicy
-from engine.model.target import InOrder, InOrderTarget
+from engine.model.subscription import ApplyMode, ApplyPolicy, Visibility
+from engine.model.target import InOrder, InOrderTarget, PartsTarget
 from engine.runtime.apply_tuning import GroupTuner, LaneTuner, NetOrNot, Written
 from engine.runtime.planner import PlannedBatch
 
 Announce = Callable[[str], None]
+PARTS = 2
+"""Into so many a batch is divided with relaxed visibility, where nobody says otherwise."""
 MOST_SINGLE = 20_000
 """Records of a batch whose changes `auto` may write one by one: as one unit they are the parameters of one call, held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """How one batch is written; `way` None: as net changes."""
+    """How one batch is written; `way` None: as net changes, in up to so many `parts` that are committed one by one."""
 
     mode: ApplyMode = ApplyMode.BATCH
     way: InOrder | None = None
+    parts: int = 1
     tuning: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -32,10 +35,14 @@ AS_BATCH = Applying()
 class ApplyChooser:
     """Chooses in the job stage, learns from the commit stage; may be called from any thread."""
 
-    def __init__(self, policy: ApplyPolicy, target: InOrderTarget | None, announce: Announce) -> None:
+    def __init__(
+        self, policy: ApplyPolicy, target: InOrderTarget | None, parts: PartsTarget | None, announce: Announce
+    ) -> None:
         """`announce` tells the user that the way has changed, and why."""
         self._policy = policy
         self._target = target
+        self._parts = parts if policy.visibility is Visibility.RELAXED else None
+        self._as_net: Applying | None = None
         self._announce = announce
         self._lock = threading.Lock()
         self._lanes = LaneTuner()
@@ -51,7 +58,7 @@ class ApplyChooser:
     def choose(self, planned: PlannedBatch) -> Applying:
         """The way for a batch that was planned. May measure the target's commits, once."""
         if self._target is None or self._policy.mode is ApplyMode.BATCH:
-            return AS_BATCH
+            return self._net()
         if self._policy.mode is ApplyMode.AUTO:
             return self._by_cost(planned)
         reason = _only_as_batch(planned)
@@ -78,6 +85,19 @@ class ApplyChooser:
             if self._groups is not None and transactions:
                 self._groups.learn(-(-transactions // way.group), seconds)
 
+    def _net(self) -> Applying:
+        """As net changes. May ask the target for what it allows, once."""
+        with self._lock:
+            if self._as_net is None:
+                self._as_net = AS_BATCH
+                lanes = self._policy.lanes or PARTS
+                missing = self._parts.parts_missing(lanes) if self._parts is not None else None
+                if missing is not None:
+                    self._tell(f"batches become visible at once, in spite of the visibility `relaxed`: {missing}")
+                elif self._parts is not None:
+                    self._as_net = Applying(parts=lanes, tuning={"parts": float(lanes)})
+            return self._as_net
+
     def _in_order(self, planned: PlannedBatch, target: InOrderTarget) -> Applying:
         policy, transactions = self._policy, planned.batch.transactions
         lanes = policy.lanes or self._lanes.choose(transactions)
@@ -92,13 +112,14 @@ class ApplyChooser:
                 rates = self._groups.rates
                 tuning |= {"commit_rate_low": round(rates.low, 1), "commit_rate_high": round(rates.high, 1)}
             tuning["group_size"] = float(group)
-        return Applying(policy.mode, InOrder(policy.policy, lanes, group), tuning)
+        return Applying(policy.mode, InOrder(policy.policy, lanes, group), tuning=tuning)
 
     def _by_cost(self, planned: PlannedBatch) -> Applying:
         # To find a row by all its columns one by one would read the table each time.
         slow = any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts)
         if slow or _only_as_batch(planned) is not None or not 0 < planned.records <= MOST_SINGLE:
-            return AS_BATCH
+            return self._net()
+        as_parts = self._net().parts
         with self._lock:
             tuner = self._net_or_not
             before = tuner.net
@@ -112,9 +133,9 @@ class ApplyChooser:
                     f" {tuner.net_share:.0%} of the changes remain as net rows"
                 )
         if net:
-            return Applying(tuning=tuning)
+            return Applying(parts=as_parts, tuning=tuning)
         # One unit: the batch stays one target transaction.
-        return Applying(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning)
+        return Applying(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning=tuning)
 
     def _tell(self, what: str) -> None:
         if what != self._told:

@@ -13,6 +13,7 @@ from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.net.copy_text import decode_copy_text
+from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.settings import EngineSettings
 
 SOURCES: dict[str, Callable[[ConnectionSpec], Source]] = {"postgres": PostgresSource}
@@ -28,7 +29,12 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
         ),
         settings.home,
     ),
-    "postgres": lambda connection, _: PostgresTarget(connection, decode_copy_text),
+    "postgres": lambda connection, settings: PostgresTarget(
+        connection,
+        decode_copy_text,
+        lambda passage: hit(Failpoint(passage.value)),
+        parts_from_rows=settings.parts_from_rows,
+    ),
 }
 _MAPPINGS = {"postgres": "source"}
 """How columns are held on the way to a target, where that is not by their type."""

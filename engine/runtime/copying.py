@@ -229,7 +229,9 @@ class CopyDesk:
 
     def _adopt(self, entry: TableEntry) -> bool:
         try:
-            self._parts.target.adopt(self._parts.spec.name, entry.table, entry.spec.target)
+            self._parts.target.adopt(
+                self._parts.spec.name, entry.table, entry.spec.target, into_existing=entry.spec.into_existing
+            )
         except EngineFault as fault:
             if policy(fault.kind).action is not Action.PARK_TABLE:
                 raise

@@ -25,6 +25,7 @@ from engine.link.messages import (
     Preflight,
     Query,
     Reload,
+    Sequences,
     Sync,
     Table,
     Verify,
@@ -97,7 +98,7 @@ class Engine:
             return self._pipelines.get(subscription)
 
     def _take(self, command: Command) -> None:
-        if isinstance(command, Preflight | Discover | Now | Query | Verify):
+        if isinstance(command, Preflight | Discover | Now | Query | Sequences | Verify):
             self._requests.take(command)
         elif isinstance(command, Assign):
             self._assign(command.to_spec())

@@ -72,6 +72,11 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.SLOT_IN_USE: Policy(
         Action.RETRY, "Another client reads this slot; stop it. Replication resumes by itself when the slot is free."
     ),
+    FaultKind.ORIGIN_UNSUPPORTED: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Upgrade the source to PostgreSQL 16 or newer, or PATCH the subscription with"
+        ' "capture": {"origin": "any"}; then set desired_state to running.',
+    ),
     FaultKind.PUBLICATION_CHANGED: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Changes may be missing since the publication was changed. POST /subscriptions/{name}/reloads puts it right and copies again.",
@@ -111,6 +116,9 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.TABLE_NAME_COLLISION: Policy(
         Action.PARK_TABLE,
         'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target.',
+    ),
+    FaultKind.TABLE_UNFIT: Policy(
+        Action.PARK_TABLE, "Change the table on the target as the reason says. " + _RELOAD_TABLE
     ),
     FaultKind.TABLE_KEY_NOT_UNIQUE: Policy(
         Action.PARK_TABLE,

@@ -18,7 +18,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
-from engine.model.subscription import ConnectionSpec
+from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.queue import Backlog, SegmentWriter, mark_durable, unmark_durable
 from engine.runtime.children import die_with_parent
 from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
@@ -47,6 +47,7 @@ class ReaderConfig:
     first_ordinal: Ordinal
     order: KeepDurable
     relations: tuple[bytes, ...] = ()
+    origin: OriginFilter = OriginFilter.ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class _Reader:
         config = self._config
         self._prepare_queue()
         source = PostgresSource(config.source)
-        stream = source.open_stream(config.slot, config.start, config.application, self._engine.fileno())
+        stream = source.open_stream(config.slot, config.start, config.application, self._engine.fileno(), config.origin)
         writer = SegmentWriter(
             config.queue,
             config.first_ordinal,

@@ -1,4 +1,4 @@
-"""Requests of the server that end with one answer: preflight, discovery, "now", queries, verification. Each in a worker thread."""
+"""Requests of the server that end with one answer: preflight, discovery, "now", queries, sequences, verification. Each in a thread."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from engine.link.messages import (
     PreflightBody,
     Problem,
     Query,
+    Sequences,
     Verify,
 )
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
+from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import QueryRefused
@@ -38,6 +40,7 @@ from engine.runtime.pipeline import Pipeline
 from engine.runtime.problems import problem_of
 from engine.runtime.query_places import QueryPlaces, QueryTurn
 from engine.runtime.run import ReplicationRun
+from engine.runtime.sequences import bring_forward, refusal
 from engine.runtime.settings import EngineSettings
 from engine.runtime.verifications import VerificationReport, verify_at_cuts
 
@@ -61,7 +64,7 @@ class RequestDesk:
         """Answers go through this link."""
         self._link = link
 
-    def take(self, command: Preflight | Discover | Now | Query | Verify) -> None:
+    def take(self, command: Preflight | Discover | Now | Query | Sequences | Verify) -> None:
         """Begin to answer. Returns at once."""
         if isinstance(command, Verify):
             self._pool.submit(self._verify, command)
@@ -104,13 +107,13 @@ class RequestDesk:
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 
-    def _answer(self, command: Preflight | Discover | Now) -> None:
+    def _answer(self, command: Preflight | Discover | Now | Sequences) -> None:
         def answer() -> None:
             self._out.answer(Answer(request_id=command.request_id, ok=True, body=self._body(command)))
 
         self._answered(command, answer)
 
-    def _answered(self, command: Preflight | Discover | Now | Query, answer: Callable[[], None]) -> None:
+    def _answered(self, command: Preflight | Discover | Now | Query | Sequences, answer: Callable[[], None]) -> None:
         """Call `answer`; what it raises is the answer then."""
         request = command.request_id
         try:
@@ -119,11 +122,16 @@ class RequestDesk:
             self._out.refuse(request, problem_of(fault))
         except QueryRefused as refused:
             self._out.refuse(request, _refusal(refused))
+        except SequencesRefused as refused:
+            self._out.refuse(request, refusal(refused))
         except Exception as error:  # an unanswered request would hang until its deadline
             log.exception("request_failed", kind=command.kind, error=type(error).__name__)
             self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
-    def _body(self, command: Preflight | Discover | Now) -> dict[str, Any]:
+    def _body(self, command: Preflight | Discover | Now | Sequences) -> dict[str, Any]:
+        if isinstance(command, Sequences):
+            body = bring_forward(self._pipeline(command.subscription), command)
+            return body.model_dump(mode="json", by_alias=True)
         if isinstance(command, Now):
             pipeline = self._pipeline(command.subscription)
             if pipeline.run is None:
@@ -134,16 +142,17 @@ class RequestDesk:
         connection = command.connection.to_spec()
         if isinstance(command, Discover):
             return self._discover(connection)
-        findings = self._preflight(connection, command.role, [part.to_spec() for part in command.tables])
+        findings = self._preflight(connection, command)
         return PreflightBody(findings=tuple(findings)).model_dump(mode="json")
 
-    def _preflight(self, connection: ConnectionSpec, role: str, tables: Sequence[TableSpec]) -> list[FindingPart]:
+    def _preflight(self, connection: ConnectionSpec, command: Preflight) -> list[FindingPart]:
+        tables = [part.to_spec() for part in command.tables]
         try:
-            if role == "target":
+            if command.role == "target":
                 return self._preflight_target(connection, tables)
             source = open_source(connection)
             try:
-                return [_finding(found) for found in source.preflight(tables, None)]
+                return [_finding(found) for found in source.preflight(tables, None, command.origin)]
             finally:
                 source.close()
         except EngineFault as fault:
@@ -156,7 +165,8 @@ class RequestDesk:
     def _preflight_target(self, connection: ConnectionSpec, tables: Sequence[TableSpec]) -> list[FindingPart]:
         target = open_target(connection, self._settings)
         try:
-            found = target.check([table.target for table in tables])
+            existing = {table.target for table in tables if table.into_existing}
+            found = target.check([table.target for table in tables], existing)
         finally:
             target.close()
         return [FindingPart(severity=_severity(s), code=c, what=w, remedy=r) for s, c, w, r in found]

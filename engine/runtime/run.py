@@ -10,6 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
@@ -22,6 +23,7 @@ from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
 from engine.runtime.ahead import AheadDesk
 from engine.runtime.applying import ApplyChooser
+from engine.runtime.bringing import Bringer
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
@@ -98,6 +100,7 @@ class ReplicationRun:
         self._chooser = ApplyChooser(
             parts.spec.apply,
             parts.target.in_order(),
+            parts.target.in_parts(),
             lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
         )
         keeps = self._chooser.keeps_transactions
@@ -123,6 +126,7 @@ class ReplicationRun:
             parts.source.relation_name,
             BatchId(parts.start.progress.batch + 1),
         )
+        self._bringer = Bringer(parts.target)
         self._jobs = JobStage(
             parts.spec,
             self._planner,
@@ -298,6 +302,7 @@ class ReplicationRun:
 
     def _run_jobs(self) -> None:
         after = self._parts.start.progress.end
+        before: Computed | None = None
         while not self._stop.is_set():
             try:
                 sealed = self._to_job.get(timeout=0.05)
@@ -307,9 +312,11 @@ class ReplicationRun:
             if sealed is None:
                 continue
             self._intake.put(Wake())
-            computed = self._jobs.compute(sealed)
+            computed = replace(self._jobs.compute(sealed), brought=self._bringer.next())
             after = sealed.batch.end
-            self._hand_over(computed)
+            if self._hand_over(computed):
+                self._bring(computed, before)
+            before = computed
             self._keep_within_budget()
 
     def _between_actions(self, after: Lsn) -> None:
@@ -317,11 +324,21 @@ class ReplicationRun:
             while True:
                 self._between.get_nowait()(self._planner.next_number, after)
 
-    def _hand_over(self, computed: Computed) -> None:
+    def _hand_over(self, computed: Computed) -> bool:
+        """False where the run ended first."""
         while not self._stop.is_set():
             with suppress(queue.Full):
                 self._to_commit.put(computed, timeout=0.1)
-                return
+                return True
+        return False
+
+    def _bring(self, computed: Computed, before: Computed | None) -> None:
+        """Bring rows of a batch to the target beside the commit of the one before it, if that one is at it and in nobody's way."""
+        busy = before is not None and self._commits.applied.visible < before.planned.batch.end
+        if busy and before is not None and before.only_rows and computed.only_rows and computed.applying.parts == 1:
+            brought = computed.brought
+            if brought is not None:
+                brought.begin(self._commits.rows_of(computed))
 
     def _run_commits(self) -> None:
         while not self._stop.is_set():
@@ -416,6 +433,7 @@ class ReplicationRun:
                 first_ordinal=first,
                 order=self._switch.order,
                 relations=relations,
+                origin=spec.origin,
             )
             self._reader = ReaderProcess(config, self._intake.from_reader)
             self._intake.attach(self._reader)
@@ -467,6 +485,7 @@ class ReplicationRun:
         if self._reader is not None:
             self._reader.stop()
         self.early.close()
+        self._bringer.close()
         if not any(stage.is_alive() for stage in stages):
             # What was visible is then known to the next start too: it finds no gap where there is none.
             with suppress(EngineFault):

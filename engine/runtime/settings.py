@@ -8,6 +8,8 @@ from pathlib import Path
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from engine.model.target import PARTS_FROM_ROWS
+
 
 class EngineSettingsError(ValueError):
     """A setting is wrong; the message names it and says what is allowed, and never holds a secret."""
@@ -35,6 +37,11 @@ class EngineSettings(BaseSettings):
         default=128 * 1024 * 1024,
         ge=64 * 1024,
         description="Bytes of log that one task works on; larger batches are cut into such pieces, open transactions into fourths of that.",
+    )
+    parts_from_rows: int = Field(
+        default=PARTS_FROM_ROWS,
+        ge=1,
+        description="Net rows from which a batch is written in parts, where its visibility is `relaxed`.",
     )
     copy_chunk_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."

@@ -69,7 +69,7 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
 
 def refuse_errors(spec: SubscriptionSpec, source: Source) -> None:
     """Raise the first preflight finding that concerns the source as a whole; a single table's trouble only parks that table."""
-    for finding in source.preflight((), spec.slot):
+    for finding in source.preflight((), spec.slot, spec.origin):
         if finding.severity is Severity.ERROR:
             kind = FaultKind(finding.code) if finding.code in set(FaultKind) else FaultKind.SOURCE_PRIVILEGE
             raise EngineFault(kind, spec.source.name, finding.what)

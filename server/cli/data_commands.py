@@ -1,4 +1,4 @@
-"""Commands about what is replicated: `status`, `tables`, `wait`, `query`, `verify`."""
+"""Commands about what is replicated: `status`, `tables`, `wait`, `query`, `verify`, `sequences`."""
 
 from __future__ import annotations
 
@@ -223,6 +223,49 @@ def _show_verification(answer: Document) -> None:
             )
     out.print(f"Compared at {answer.get('position')}: {state(answer['state'])}")
     _explain([answer])
+
+
+@reported
+def sequences(
+    subscription: Subscription = None,
+    table: TableNames = None,
+    margin: Annotated[int, typer.Option("--margin", min=0, help="Values to leave out behind the source's last.")] = 0,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Before a cut-over: set the target's sequences to where the source's stand. Exit code 1: not all of them do."""
+    body: Document = {"margin": margin}
+    if table:
+        body["tables"] = tables(table)
+    with open_api(url, token) as api:
+        path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/sequences"
+        answer = api.post(path, body, timeout_s=_GRACE_S * 3)
+    if as_json:
+        print_json(answer)
+    else:
+        _show_sequences(answer["sequences"])
+    if not answer["complete"]:
+        raise typer.Exit(ExitCode.DIFFERENT)
+
+
+def _show_sequences(found: list[Document]) -> None:
+    rows = []
+    for item in found:
+        column = escape(f"{item['schema']}.{item['name']}.{item['column']}")
+        values = [_stand(item[side]) for side in ("source_value", "value_before", "value_after")]
+        on_target = item["target_sequence"] and _name(item["target_sequence"])
+        rows.append([column, _name(item["source_sequence"]), values[0], on_target, *values[1:], item["outcome"]])
+    print_table(["column", "source sequence", "stands", "target sequence", "before", "after", "outcome"], rows)
+    for outcome, remedy in sorted({(item["outcome"], item["remedy"]) for item in found if item.get("remedy")}):
+        err.print(f"[red]{escape(outcome)}[/]\n  [green]→[/] {escape(remedy)}")
+
+
+def _stand(value: Document | None) -> str | None:
+    """A sequence's last value; of one that has handed out none, the first to come."""
+    if value is None:
+        return None
+    return str(value["last_value"]) if value["is_called"] else f"{value['last_value']} to come"
 
 
 def _name(item: Document) -> str:

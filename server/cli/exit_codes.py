@@ -10,7 +10,8 @@ class ExitCode(IntEnum):
 
     DONE = 0
     DIFFERENT = 1
-    """A verification or the demonstration found a difference, or a child process could not be kept running."""
+    """A verification or the demonstration found a difference, a sequence could not be brought forward, or a child process could not be
+    kept running."""
     USAGE = 2
     """Wrong options or settings, a file that cannot be read as what it should be, or a control database of another version."""
     REFUSED = 3

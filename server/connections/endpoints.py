@@ -30,6 +30,7 @@ from server.security.principal import Role
 from server.security.require import needs
 from server.security.secret_box import SecretBox, SecretsUnreadable
 from server.tables.body import preflight_parts
+from server.tables.declaration import IntoExistingUnsupported, refuse_existing_bodies
 
 router = APIRouter(prefix="/connections", tags=["connections"], dependencies=[needs(Role.VIEWER)])
 
@@ -114,7 +115,15 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
     operation_id="connections_check",
     summary="Check a connection",
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, InvalidRequest, NotSupportedYet, SecretsUnreadable, EngineUnavailable, EngineTimeout),
+    responses=responses(
+        NotFound,
+        InvalidRequest,
+        NotSupportedYet,
+        IntoExistingUnsupported,
+        SecretsUnreadable,
+        EngineUnavailable,
+        EngineTimeout,
+    ),
 )
 async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
     """The engine connects and looks for what would keep a subscription from working. It only reads."""
@@ -124,7 +133,14 @@ async def check_connection(request: Request, box: Box, name: NamePath, body: Che
     role = body.role or ("source" if kind.source else "target")
     if not getattr(kind, role):
         raise InvalidRequest.at("/role", f"'{name}' is of the kind {kind.name}, which cannot be a {role}.")
-    payload = {"connection": connection, "role": role, "tables": preflight_parts(body.tables)}
+    if role == "target":
+        refuse_existing_bodies(body.tables, kind)
+    payload = {
+        "connection": connection,
+        "role": role,
+        "tables": preflight_parts(body.tables),
+        "origin": body.origin.value,
+    }
     answer = await _ask(request, "preflight", payload)
     findings = [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
     return ChecksView(ok=all(finding.severity != "error" for finding in findings), findings=findings)

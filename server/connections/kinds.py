@@ -51,6 +51,10 @@ class Kind:
     target: bool
     keeps_transactions: bool = False
     """As a target it can be given single source transactions, not only the net changes of a batch."""
+    has_sequences: bool = False
+    """As a target its columns can take values from sequences."""
+    takes_existing: bool = False
+    """As a target it lets rows go into tables that their owners made there."""
     ignores_case: bool = False
     """Table names that differ only in the case of ASCII letters are the same name there."""
     own_schemas: frozenset[str] = frozenset()
@@ -73,6 +77,8 @@ KINDS: dict[str, Kind] = {
             source=True,
             target=True,
             keeps_transactions=True,
+            takes_existing=True,
+            has_sequences=True,
             own_schemas=frozenset({"penstock", "information_schema", "pg_catalog", "pg_toast"}),
         ),
         Kind(

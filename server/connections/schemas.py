@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringConstraints, WithJsonSchema
 
+from engine.model.subscription import OriginFilter
 from server.connections.kinds import KINDS
 from server.tables.body import TableBody
 
@@ -93,6 +94,9 @@ class CheckRequest(BaseModel):
         description="What the connection is to be used as; a source, where its kind can be one, if not given.",
     )
     tables: list[TableBody] = Field(default_factory=list, max_length=10_000)
+    origin: OriginFilter = Field(
+        default=OriginFilter.ANY, description="What `capture.origin` of a subscription with this source is to be."
+    )
 
 
 class FindingView(BaseModel):

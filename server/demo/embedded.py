@@ -36,6 +36,7 @@ _BASE_SETTINGS: dict[str, str] = {
     "max_wal_senders": "20",
     "max_replication_slots": "20",
     "max_connections": "120",
+    "max_prepared_transactions": "20",
     "listen_addresses": "'127.0.0.1'",
     "unix_socket_directories": "''",
     "shared_buffers": "64MB",

@@ -7,12 +7,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine.link.messages import COMMANDS, Answer, DiscoverBody, Message, NowBody, PreflightBody
+from engine.link.messages import COMMANDS, Answer, DiscoverBody, Message, NowBody, PreflightBody, SequencesBody
 from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.errors import ReportedProblem
 
-_BODIES: dict[str, type[Message]] = {"preflight": PreflightBody, "discover": DiscoverBody, "now": NowBody}
+_BODIES: dict[str, type[Message]] = {
+    "preflight": PreflightBody,
+    "discover": DiscoverBody,
+    "now": NowBody,
+    "sequences": SequencesBody,
+}
 
 
 class HubGateway:

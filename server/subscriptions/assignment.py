@@ -39,6 +39,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "queue_mode": queue.mode.value,
         "queue_budget_bytes": queue.budget_bytes,
         "slot_budget_bytes": capture.slot_budget_bytes,
+        "origin": capture.origin.value,
         "guard": capture.guard.model_dump(),
         "batch": BatchBody.model_validate(row.batch).model_dump(),
         "apply": ApplyBody.model_validate(row.apply).model_dump(mode="json"),
@@ -73,4 +74,5 @@ def _part(row: TableRow) -> dict[str, Any]:
         insert_only=row.insert_only,
         map_as=row.map_as,
         paused=row.desired_state == "paused",
+        into_existing=row.into_existing,
     )

@@ -13,8 +13,10 @@ from engine.model.subscription import (
     BatchPolicy,
     GuardPolicy,
     LanePolicy,
+    OriginFilter,
     QueueMode,
     SubscriptionSpec,
+    Visibility,
 )
 
 _APPLY = ApplyPolicy()
@@ -79,6 +81,12 @@ class CapturePolicy(_Policy):
         ge=1024**2,
         description="Log that may be held back on the source; the shares of `guard` are of this.",
     )
+    origin: OriginFilter = Field(
+        default=_SPEC["origin"],
+        description="Which changes are followed. `any`: all; `none`: the source's own only, and none that came to it by replication,"
+        " from Penstock or another, so that they do not go round in a circle. A table's copy takes all rows. `none` needs PostgreSQL"
+        " 16 or newer as the source. A change takes hold at the next start; rows already replicated stay.",
+    )
     guard: GuardBody = Field(default_factory=GuardBody)
 
 
@@ -117,12 +125,18 @@ class ApplyBody(_Policy):
         " all earlier transactions are committed; `optimistic`: at once, and transactions that come to wait for each other are rolled"
         " back and done again in order.",
     )
+    visibility: Visibility = Field(
+        default=_APPLY.visibility,
+        description="How a batch of net changes becomes visible. `atomic`: all at once, in one target transaction; `relaxed`: `lanes`"
+        " connections write its parts beside each other and commit them one shortly after the other, so that queries of your own in"
+        " between see a part of it. `relaxed` needs a PostgreSQL target with `max_prepared_transactions` of `lanes` or more.",
+    )
     lanes: int | None = Field(
         default=_APPLY.lanes,
         ge=1,
         le=64,
-        description="Connections to the target that write beside each other, where transactions are not merged into a batch;"
-        " null = chosen by measured cost.",
+        description="Connections to the target that write beside each other, where transactions are not merged into a batch, and those"
+        " that write the parts of a batch with `visibility` `relaxed`; null = chosen by measured cost, for parts 2.",
     )
     group_size: int | None = Field(
         default=_APPLY.group_size,
@@ -131,12 +145,25 @@ class ApplyBody(_Policy):
         description="Source transactions in one target transaction, in the mode `grouped` only; null = chosen by measured commit rates.",
     )
 
+    @field_validator("visibility")
+    @classmethod
+    def _whole_transactions_are_seen_whole(cls, value: Visibility, info: ValidationInfo) -> Visibility:
+        mode = info.data.get("mode")
+        if value is Visibility.RELAXED and mode in {ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL}:
+            raise ValueError(
+                "only the parts of a batch become visible one by one; choose the mode 'auto' or 'batch', or leave visibility out (in a"
+                " PATCH: null)"
+            )
+        return value
+
     @field_validator("lanes")
     @classmethod
     def _one_writes_a_batch(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and value > 1 and info.data.get("mode") is ApplyMode.BATCH:
+        atomic = info.data.get("visibility", Visibility.RELAXED) is Visibility.ATOMIC
+        if value is not None and value > 1 and atomic and info.data.get("mode") is ApplyMode.BATCH:
             raise ValueError(
-                "one connection writes a batch; choose the mode 'grouped' or 'transactional', or leave lanes out (in a PATCH: null)"
+                "one connection writes a batch that becomes visible at once; choose the mode 'grouped' or 'transactional', or the"
+                " visibility 'relaxed', or leave lanes out (in a PATCH: null)"
             )
         return value
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from engine.model.subscription import ApplyMode
+from engine.model.subscription import ApplyMode, Visibility
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
 from server.connections.kinds import KINDS, Kind
@@ -25,7 +25,7 @@ from server.subscriptions.policies import POLICIES, ApplyBody
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
 from server.tables import service as tables
 from server.tables.body import TableBody, require_all_supported
-from server.tables.declaration import resolve
+from server.tables.declaration import refuse_existing_bodies, resolve
 
 get = lookup.get
 Discovered = Sequence[Mapping[str, Any]]
@@ -41,6 +41,12 @@ class ApplyModeUnsupported(InvalidRequest):
     code = "apply_mode_unsupported"
     title = "The target cannot apply in this mode"
     default_remedy = "Use the mode 'auto' or 'batch', or a PostgreSQL target."
+
+
+class VisibilityUnsupported(InvalidRequest):
+    code = "visibility_unsupported"
+    title = "The target cannot show parts of a batch"
+    default_remedy = "Leave visibility out, or use a PostgreSQL target."
 
 
 def put(
@@ -200,6 +206,7 @@ def check_before_discovery(session: ReadSession, body: SubscriptionPut) -> Conne
     source, target = _endpoints(session, body.source, body.target)
     _refuse_mode(target, body.apply)
     require_all_supported(body.tables)
+    refuse_existing_bodies(body.tables, KINDS[target.kind])
     return source
 
 
@@ -208,6 +215,9 @@ def _refuse_mode(target: ConnectionRow, apply: ApplyBody) -> None:
         fitting = ", ".join(kind.name for kind in KINDS.values() if kind.keeps_transactions)
         detail = f"'{target.name}' is of the kind {target.kind}, which cannot apply in the mode '{apply.mode}'; these can: {fitting}."
         raise ApplyModeUnsupported.at("/apply/mode", detail)
+    if apply.visibility is Visibility.RELAXED and not KINDS[target.kind].keeps_transactions:
+        detail = f"'{target.name}' is of the kind {target.kind}, whose batches become visible at once only."
+        raise VisibilityUnsupported.at("/apply/visibility", detail)
 
 
 def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | None, target: str | None) -> None:

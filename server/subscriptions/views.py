@@ -74,6 +74,7 @@ def _declared(row: TableRow) -> TableBody:
         insert_only=row.insert_only,
         target=TargetName(schema_name=row.target_schema, name=row.target_name) if elsewhere else None,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
+        into_existing=row.into_existing,
     )
 
 

@@ -67,6 +67,11 @@ class TableOptions(_Body):
         "counts for the tables without one.",
     )
     columns: dict[Identifier, ColumnOptions] = Field(default_factory=dict, description="Options by column name.")
+    into_existing: bool = Field(
+        default=False,
+        description="Replicate into a table that stands on the target already, and stays as its owner made it; it has to be empty at "
+        "first. Only for PostgreSQL targets.",
+    )
 
     @field_validator("key", "operations")
     @classmethod
@@ -177,6 +182,7 @@ def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
             insert_only=table.insert_only,
             map_as=table.map_as,
             paused=False,
+            into_existing=table.into_existing,
         )
         for number, table in enumerate(named)
     ]
@@ -193,6 +199,7 @@ def part(
     insert_only: bool,
     map_as: dict[str, str],
     paused: bool,
+    into_existing: bool = False,
 ) -> dict[str, Any]:
     """A table as the engine takes it. No `operations` means all that its consent allows."""
     allowed = {operation.value for operation in followed(insert_only=insert_only)}
@@ -206,4 +213,5 @@ def part(
         "insert_only": insert_only,
         "map_as": map_as,
         "paused": paused,
+        "into_existing": into_existing,
     }

@@ -17,6 +17,12 @@ class PatternMatchesNothing(InvalidRequest):
     default_remedy = "Check the schema's name; GET /connections/{name}/tables lists what the source has."
 
 
+class IntoExistingUnsupported(InvalidRequest):
+    code = "into_existing_unsupported"
+    title = "The target takes no rows into tables that stand there"
+    default_remedy = "Leave into_existing out, or use a PostgreSQL target."
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """One table as it is meant. `pointer` leads to its place in the request."""
@@ -32,6 +38,7 @@ class Declaration:
     map_as: Mapping[str, str]
     from_pattern: bool
     pointer: str
+    into_existing: bool = False
 
     @property
     def source(self) -> tuple[str, str]:
@@ -52,7 +59,26 @@ def declare(body: TableBody, pointer: str) -> Declaration:
         map_as=body.map_as,
         from_pattern=False,
         pointer=pointer,
+        into_existing=body.into_existing,
     )
+
+
+def refuse_existing(tables: Sequence[tuple[str, bool]], target: Kind) -> None:
+    """`tables`: the pointer of each, and whether it is to go into a table that stands there.
+
+    Raises:
+        IntoExistingUnsupported: one is, and the target takes none so.
+    """
+    wrong = [pointer for pointer, into_existing in tables if into_existing]
+    if wrong and not target.takes_existing:
+        detail = f"A target of the kind {target.name} takes no rows into tables that stand there already."
+        errors = [FieldError(pointer=f"{pointer}/into_existing", detail=detail) for pointer in wrong]
+        raise IntoExistingUnsupported(detail, errors=errors)
+
+
+def refuse_existing_bodies(bodies: Sequence[TableBody], target: Kind) -> None:
+    """As `refuse_existing`, for the member `tables` of the request's body."""
+    refuse_existing([(f"/tables/{number}", body.into_existing) for number, body in enumerate(bodies)], target)
 
 
 def resolve(bodies: Sequence[TableBody], discovered: Sequence[Mapping[str, Any]], target: Kind) -> list[Declaration]:
@@ -64,8 +90,10 @@ def resolve(bodies: Sequence[TableBody], discovered: Sequence[Mapping[str, Any]]
         InvalidRequest: a table is named twice, or two would be one on the target; `errors` point at the places.
         PatternMatchesNothing: a pattern finds no table.
         NotSupportedYet: see `require_all_supported`.
+        IntoExistingUnsupported: see `refuse_existing`.
     """
     require_all_supported(bodies)
+    refuse_existing_bodies(bodies, target)
     named: dict[tuple[str, str], Declaration] = {}
     errors = []
     for number, body in enumerate(bodies):

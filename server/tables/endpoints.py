@@ -7,9 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from engine.model.table_state import TableState
-from server.connections.kinds import KINDS
+from server.connections.kinds import KINDS, Kind
 from server.connections.repository import by_ids
 from server.db.dependencies import Reading, Writing
+from server.db.session import ReadSession
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, etag_of, set_etag
 from server.idempotency import IdempotencyKeyReused, Idempotent
@@ -21,7 +22,7 @@ from server.subscriptions import lookup
 from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import repository, service
 from server.tables.body import TableBody, require_supported
-from server.tables.declaration import declare
+from server.tables.declaration import IntoExistingUnsupported, declare
 from server.tables.schemas import TablePatch, TableView
 from server.tables.service import TableExists, TableRemoved, TransitionRefused
 
@@ -66,7 +67,13 @@ def list_tables(
     status_code=201,
     dependencies=[needs(Role.OPERATOR)],
     responses=responses(
-        NotFound, TableExists, SubscriptionDeleting, IdempotencyKeyReused, InvalidRequest, NotSupportedYet
+        NotFound,
+        TableExists,
+        SubscriptionDeleting,
+        IdempotencyKeyReused,
+        InvalidRequest,
+        NotSupportedYet,
+        IntoExistingUnsupported,
     ),
 )
 def add_table(
@@ -76,9 +83,7 @@ def add_table(
     if body.is_pattern:
         raise InvalidRequest.at("/name", "A pattern cannot be added.", "PUT the subscription with the pattern.")
     require_supported(body)
-    target = by_ids(session, [lookup.get(session, name).target_id])
-    kind = KINDS[next(iter(target.values())).kind]
-    row = service.add(session, name, declare(body, ""), kind)
+    row = service.add(session, name, declare(body, ""), _target_kind(session, name))
     answer = service.view(row)
     headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
     response.headers.update(headers)
@@ -107,6 +112,7 @@ def get_table(session: Reading, response: Response, name: NamePath, table_id: Ta
         PreconditionFailed,
         InvalidRequest,
         NotSupportedYet,
+        IntoExistingUnsupported,
     ),
 )
 def patch_table(
@@ -117,8 +123,8 @@ def patch_table(
     body: TablePatch,
     if_match: IfMatch = None,
 ) -> TableView:
-    """`desired_state` pauses and resumes. A changed key, condition or mapping holds for all rows after the next reload."""
-    row = service.patch(session, name, table_id, body, if_match)
+    """`desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` holds after the next reload."""
+    row = service.patch(session, name, table_id, body, _target_kind(session, name), if_match)
     set_etag(response, row)
     return service.view(row)
 
@@ -134,3 +140,8 @@ def patch_table(
 def remove_table(session: Writing, name: NamePath, table_id: TableIdPath, if_match: IfMatch = None) -> None:
     """It is no longer replicated; its rows stay on the target, its history stays readable."""
     service.remove(session, name, table_id, if_match)
+
+
+def _target_kind(session: ReadSession, name: str) -> Kind:
+    target = by_ids(session, [lookup.get(session, name).target_id])
+    return KINDS[next(iter(target.values())).kind]

@@ -30,6 +30,7 @@ class TablePatch(BaseModel):
     operations: list[Operation] | None = None
     where: str | None = None
     insert_only: bool | None = None
+    into_existing: bool | None = None
     columns: dict[Identifier, ColumnOptions | None] | None = None
 
 
@@ -75,6 +76,7 @@ class TableView(BaseModel):
                     "where": None,
                     "insert_only": False,
                     "columns": {},
+                    "into_existing": False,
                     "created_at": "2026-05-04T10:00:00Z",
                 }
             ]
@@ -97,5 +99,6 @@ class TableView(BaseModel):
     where: str | None = None
     insert_only: bool
     columns: dict[str, ColumnOptions]
+    into_existing: bool
     from_pattern: bool = Field(default=False, description="A pattern of the subscription brought it in.")
     created_at: datetime

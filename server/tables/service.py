@@ -21,7 +21,7 @@ from server.schema_versions import service as versions
 from server.subscriptions import lookup
 from server.tables import repository
 from server.tables.body import ColumnOptions, Operation, TableOptions, followed, require_supported
-from server.tables.declaration import Declaration, check_targets
+from server.tables.declaration import Declaration, check_targets, refuse_existing
 from server.tables.schemas import Copied, TableDesiredState, TablePatch, TableTarget, TableView
 
 
@@ -93,6 +93,7 @@ def view(row: TableRow) -> TableView:
         where=row.where,
         insert_only=row.insert_only,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
+        into_existing=row.into_existing,
         from_pattern=row.from_pattern,
         created_at=row.created_at,
     )
@@ -103,8 +104,9 @@ def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> T
 
     Raises:
         TableExists: it is there.
-        InvalidRequest: it cannot stand beside the others on the target.
+        InvalidRequest: it cannot stand beside the others on the target, or not in a table that stands there.
     """
+    refuse_existing([(table.pointer, table.into_existing)], target)
     subscription = lookup.get_changeable(session, name)
     present = repository.present(session, subscription.id or 0)
     for row in present:
@@ -148,12 +150,16 @@ def reconcile(session: WriteSession, subscription: SubscriptionRow, tables: Sequ
     return changed
 
 
-def patch(session: WriteSession, name: str, table_id: str, body: TablePatch, if_match: str | None) -> TableRow:
+def patch(
+    session: WriteSession, name: str, table_id: str, body: TablePatch, target: Kind, if_match: str | None
+) -> TableRow:
     """Change what `body` names.
 
     Raises:
         TransitionRefused: the desired state cannot be reached from the present one.
+        IntoExistingUnsupported: the target has no place for it.
     """
+    refuse_existing([("", bool(body.into_existing))], target)
     subscription = lookup.get_changeable(session, name)
     row = _present(session, subscription, table_id)
     check_if_match(if_match, row)
@@ -201,6 +207,7 @@ def _insert(session: WriteSession, subscription: SubscriptionRow, table: Declara
         where=table.where,
         insert_only=table.insert_only,
         map_as=dict(table.map_as),
+        into_existing=table.into_existing,
         from_pattern=table.from_pattern,
         desired_state=TableDesiredState.RUNNING.value,
         state=TableState.REGISTERED.value,
@@ -250,6 +257,7 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
         table.where,
         row.insert_only if keep else table.insert_only,
         dict(table.map_as),
+        table.into_existing,
     )
     changed = _apply_options(row, options)
     if row.from_pattern != table.from_pattern:
@@ -260,13 +268,13 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
     return changed
 
 
-Options = tuple[list[str], list[str], str | None, bool, dict[str, str]]
+Options = tuple[list[str], list[str], str | None, bool, dict[str, str], bool]
 
 
 def _apply_options(row: TableRow, options: Options) -> bool:
-    if options == (row.key, row.operations, row.where, row.insert_only, row.map_as):
+    if options == (row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing):
         return False
-    row.key, row.operations, row.where, row.insert_only, row.map_as = options
+    row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing = options
     return True
 
 
@@ -283,17 +291,20 @@ def _merged_options(row: TableRow, body: TablePatch) -> Options:
         "operations": row.operations or None,
         "where": row.where,
         "insert_only": row.insert_only,
+        "into_existing": row.into_existing,
         **given,
         "columns": {} if "columns" in body.model_fields_set and body.columns is None else columns,
     }
-    merged["insert_only"] = bool(merged["insert_only"])
+    for flag in ("insert_only", "into_existing"):
+        merged[flag] = bool(merged[flag])
     try:
         valid = TableOptions.model_validate(merged)
     except ValidationError as error:
         found = field_errors(error.errors(include_input=False, include_url=False))
         raise InvalidRequest("The changed table would not be valid.", errors=found) from None
     require_supported(valid)
-    return list(valid.key or ()), sorted(valid.operations or ()), valid.where, valid.insert_only, valid.map_as
+    operations: list[str] = sorted(valid.operations or ())
+    return list(valid.key or ()), operations, valid.where, valid.insert_only, valid.map_as, valid.into_existing
 
 
 def _check_transition(row: TableRow, desired: TableDesiredState) -> None:

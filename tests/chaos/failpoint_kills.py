@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ NEVER_PASSED = frozenset(
     }
 )
 """Nobody switches the queue's mode here, and the slot's budget is not used up."""
+IN_POSTGRES_ONLY = frozenset({Failpoint.PARTS_PREPARED, Failpoint.PARTS_DECIDED})
+"""A batch in parts."""
 IN_DUCKDB_ONLY = frozenset({Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT})
 """No other target takes rows before their commit."""
 _MOST_PASSINGS = {
@@ -99,6 +102,8 @@ class FailpointKills:
         point = self._schedule.next()
         passing = self._rng.randint(1, _MOST_PASSINGS.get(point, _MOST_PASSINGS_ELSE))
         whole = point is Failpoint.SLOT_CREATED
+        if point in IN_POSTGRES_ONLY:
+            self._write_in_parts()
         with self._unwatched() if whole else nullcontext():
             self._arm(point, passing)
             try:
@@ -110,6 +115,22 @@ class FailpointKills:
                 self._reloaded(reload)
         self._schedule.done(point, hit=hit)
         return {"failpoint": point.value, "passing": passing, "hit": hit}
+
+    def _write_in_parts(self) -> None:
+        """See that batches are written in parts from the engine's next start on, which is now."""
+        apply = {"mode": "batch", "lanes": 2, "group_size": None, "visibility": "relaxed"}
+        try:
+            self._rig.api.patch(self._rig.path, {"apply": apply})
+        except NoServerError as error:
+            raise NothingToKillError("the server is away") from error
+        except ProblemError as problem:
+            if problem.status < 500:
+                raise
+            raise NothingToKillError(problem.code) from problem
+        pid = self._rig.running.supervisor.pid("engine")
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def settle(self, tables: int) -> None:
         """Wait until no reload is under way and every table is live."""

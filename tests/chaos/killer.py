@@ -27,6 +27,8 @@ _STARTS_ANEW = frozenset({"engine", "failpoint", "source", "target", "queue_mode
 _MODES: tuple[Document, ...] = (
     {"mode": "auto", "lanes": None, "group_size": None},
     {"mode": "batch", "lanes": None, "group_size": None},
+    {"mode": "batch", "lanes": 2, "group_size": None, "visibility": "relaxed"},
+    {"mode": "auto", "lanes": 3, "group_size": None, "visibility": "relaxed"},
     {"mode": "grouped", "lanes": 1, "group_size": None},
     {"mode": "grouped", "lanes": 2, "group_size": 5},
     {"mode": "transactional", "lanes": 1, "group_size": None},
@@ -65,7 +67,7 @@ class Killer:
         }
         if kind in _STARTS_ANEW and self._rig.target is not None:
             with suppress(NoServerError, ProblemError):
-                self._rig.api.patch(self._rig.path, {"apply": self._rng.choice(_MODES)})
+                self._rig.api.patch(self._rig.path, {"apply": {"visibility": "atomic", **self._rng.choice(_MODES)}})
         return act[kind]()
 
     def wait_for_progress(self, since: datetime) -> None:

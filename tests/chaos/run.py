@@ -30,6 +30,7 @@ from tests.chaos import bank
 from tests.chaos.failpoint_kills import (
     ENVIRONMENT,
     IN_DUCKDB_ONLY,
+    IN_POSTGRES_ONLY,
     NEVER_PASSED,
     FailpointKills,
     NothingToKillError,
@@ -85,7 +86,7 @@ class Run:
         self._memory = Memory(self._pids, memory_mb)
         self._streamed = 0
         self._readers = Readers(rig)
-        never = NEVER_PASSED if rig.target is None else NEVER_PASSED | IN_DUCKDB_ONLY
+        never = NEVER_PASSED | (IN_POSTGRES_ONLY if rig.target is None else IN_DUCKDB_ONLY)
         self._schedule = Schedule(seed, self._rng, never)
         self._failpoints = FailpointKills(rig, failpoints, self._schedule, self._rng, lambda: self._readers.sums)
         self._killer = Killer(rig, self._rng, self._failpoints)
@@ -288,7 +289,7 @@ def main() -> int:
                 durable=False,
                 settings=_SETTINGS,
                 target_kind=options.target,
-                extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES)},
+                extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
             ) as rig,
         ):
             run = Run(rig, Path(folder), options.seed, options.seconds, options.memory_mb)

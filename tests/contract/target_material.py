@@ -162,9 +162,12 @@ class Pipeline:
         batch = BatchCommit(
             self.subscription, self.epoch, number, end, tables, tuple(removed), tuple(stale), marks or {}
         )
-        self.target.commit(batch)
+        self.write(batch)
         self.batch, self.end = number, end.value
         return end
+
+    def write(self, batch: BatchCommit) -> None:
+        self.target.commit(batch)
 
     def change(self, table: TableId, schema: TableSchema, *buckets: TableChanges) -> Lsn:
         return self.commit(TableCommit(table, schema, schema.name, buckets))

@@ -11,7 +11,7 @@ import pytest
 from engine.apply.duckdb import DuckDbTarget
 from engine.apply.postgres import PostgresTarget
 from engine.model.subscription import ConnectionSpec
-from engine.model.target import Target
+from engine.model.target import PARTS_FROM_ROWS, Target
 from engine.net.copy_text import decode_copy_text
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database, drop_database
@@ -23,7 +23,9 @@ OpenTarget = Callable[[], Target]
 
 
 @contextmanager
-def target_opener(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[OpenTarget]:
+def target_opener(
+    kind: str, request: pytest.FixtureRequest, folder: Path, parts_from_rows: int = PARTS_FROM_ROWS
+) -> Iterator[OpenTarget]:
     """Opens a fresh target of this kind, which goes with the block."""
     if kind == "duckdb":
         yield lambda: DuckDbTarget(folder / "mart.duckdb")
@@ -32,6 +34,7 @@ def target_opener(kind: str, request: pytest.FixtureRequest, folder: Path) -> It
     database = Database(cluster, f"mart_{folder.name[-40:]}".lower())
     cluster.execute(f'CREATE DATABASE "{database.name}"')
     try:
-        yield lambda: PostgresTarget(ConnectionSpec("mart", "postgres", database.settings), decode_copy_text)
+        spec = ConnectionSpec("mart", "postgres", database.settings)
+        yield lambda: PostgresTarget(spec, decode_copy_text, parts_from_rows=parts_from_rows)
     finally:
         drop_database(database)

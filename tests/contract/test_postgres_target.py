@@ -127,15 +127,14 @@ def test_a_lost_connection_costs_one_attempt(pipeline: Pipeline, mart: Database)
 def test_a_commit_whose_answer_is_lost_is_looked_up(
     pipeline: Pipeline, target: PostgresTarget, monkeypatch: pytest.MonkeyPatch, counts: bool
 ) -> None:
-    connection = target._connection
-    assert connection is not None
+    connection = target._writer.connection
     execute = connection.execute
 
-    def lost(query: Any, *more: Any) -> Any:
-        if query != "COMMIT":
-            return execute(query, *more)
+    def lost(query: Any, *more: Any, **options: Any) -> Any:
+        if not query.endswith("COMMIT"):
+            return execute(query, *more, **options)
         if counts:
-            execute(query)
+            execute(query, **options)
         connection.close()
         raise psycopg.OperationalError("the connection was lost")
 

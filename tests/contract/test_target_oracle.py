@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.model.batch import TableChanges
 from engine.model.identity import TableId, TableName
 from engine.model.schema import KeyMode, TableSchema
+from engine.model.target import BatchCommit
 from tests.contract.target_material import (
     SUBSCRIPTION,
     Pipeline,
@@ -40,11 +41,37 @@ batches = st.lists(
 )
 
 
-@pytest.fixture(scope="module", params=KINDS)
+class InParts(Pipeline):
+    """Every batch that can be is written in three parts."""
+
+    def write(self, batch: BatchCommit) -> None:
+        target = self.target.in_parts()
+        assert target is not None
+        target.commit_in_parts(batch, 3)
+
+
+class Beforehand(Pipeline):
+    """Every batch that can be is brought before it is committed."""
+
+    def write(self, batch: BatchCommit) -> None:
+        self.target.commit(batch, self.target.bring(batch.tables))
+
+
+WAYS = [*((kind, Pipeline) for kind in KINDS), ("postgres18", InParts), ("postgres18", Beforehand)]
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=lambda way: f"{way[0]}-{way[1].__name__}")
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """One target for all histories; each begins by loading its table anew, empty."""
-    with target_opener(str(request.param), request, tmp_path_factory.mktemp("target")) as opened:
-        made = Pipeline(opened()).claim()
+    """One target for all histories; each begins by loading its table anew, empty. Two rows are many in the later ways."""
+    kind, way = request.param
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        target_opener(kind, request, tmp_path_factory.mktemp("target"), parts_from_rows=1) as opened,
+    ):
+        if way is not Pipeline:
+            for module in ("changes", "beforehand", "staging"):
+                patch.setattr(f"engine.apply.postgres.{module}.COPY_ABOVE_ROWS", 1)
+        made: Pipeline = way(opened()).claim()
         yield made
         made.target.close()
 

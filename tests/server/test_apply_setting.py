@@ -10,15 +10,22 @@ from fastapi.testclient import TestClient
 from sqlmodel import select
 
 from engine.link.messages import Assign
-from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
+from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy, Visibility
 from server.db.models.outbox import OutboxRow
 from server.subscriptions.assignment import build_assignment
 from tests.server.conftest import PlayedEngine
 
 URL = "/api/v1/subscriptions/s"
 TABLES = [{"schema": "public", "name": "orders"}]
-DEFAULTS = {"mode": "auto", "policy": "pessimistic", "lanes": None, "group_size": None}
-LANES = "one connection writes a batch; choose the mode 'grouped' or 'transactional', or leave lanes out (in a PATCH: null)."
+DEFAULTS = {"mode": "auto", "policy": "pessimistic", "lanes": None, "group_size": None, "visibility": "atomic"}
+LANES = (
+    "one connection writes a batch that becomes visible at once; choose the mode 'grouped' or 'transactional', or the visibility"
+    " 'relaxed', or leave lanes out (in a PATCH: null)."
+)
+PARTS = (
+    "only the parts of a batch become visible one by one; choose the mode 'auto' or 'batch', or leave visibility out"
+    " (in a PATCH: null)."
+)
 SIZE = "only the mode 'grouped' has groups; choose it, or leave group_size out (in a PATCH: null)."
 REMEDY = "Use the mode 'auto' or 'batch', or a PostgreSQL target."
 
@@ -70,6 +77,10 @@ def test_by_default_everything_is_chosen(client: TestClient, app: FastAPI, targe
             ApplyPolicy(ApplyMode.GROUPED, LanePolicy.OPTIMISTIC, 4, 100_000),
         ),
         ({"mode": "transactional", "lanes": 2}, ApplyPolicy(ApplyMode.TRANSACTIONAL, lanes=2)),
+        (
+            {"mode": "batch", "visibility": "relaxed", "lanes": 2},
+            ApplyPolicy(ApplyMode.BATCH, lanes=2, visibility=Visibility.RELAXED),
+        ),
     ],
 )
 def test_what_was_declared_is_shown_told_and_can_be_put_again(
@@ -91,6 +102,7 @@ def test_what_was_declared_is_shown_told_and_can_be_put_again(
         ({"mode": "batch", "group_size": 5}, {"/apply/group_size": SIZE}),
         ({"mode": "transactional", "group_size": 1}, {"/apply/group_size": SIZE}),
         ({"mode": "batch", "lanes": 2}, {"/apply/lanes": LANES}),
+        ({"mode": "grouped", "visibility": "relaxed", "lanes": 2}, {"/apply/visibility": PARTS}),
         ({"mode": "batch", "lanes": 2, "group_size": 5}, {"/apply/lanes": LANES, "/apply/group_size": SIZE}),
     ],
 )
@@ -133,6 +145,15 @@ def test_a_mode_that_the_target_refuses_costs_no_question_to_the_source(
     body = {**declared({"mode": "grouped"}, "mart"), "tables": [{"schema": "public", "name": "*"}]}
     assert client.put(URL, json=body).json()["code"] == "apply_mode_unsupported"
     assert engine.asked == []
+
+
+def test_a_target_of_batches_shows_them_whole(client: TestClient, app: FastAPI) -> None:
+    assert client.put(URL, json=declared({"visibility": "atomic"}, "mart")).status_code == 201
+    answer = client.patch(URL, json={"apply": {"visibility": "relaxed"}})
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (422, "visibility_unsupported")
+    assert problem["errors"][0]["pointer"] == "/apply/visibility"
+    assert told(app) == ApplyPolicy()
 
 
 @pytest.mark.parametrize("mode", ["auto", "batch"])

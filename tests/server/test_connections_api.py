@@ -189,12 +189,14 @@ def test_checks_are_for_the_place_that_a_connection_is_to_take(
 def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEngine, connections: None) -> None:
     finding = {"severity": "error", "code": "source_wal_level", "what": "wal_level is replica.", "remedy": "Set it."}
     engine.answers["preflight"] = {"findings": [finding]}
-    answer = client.post(f"{URL}/shop/checks", json={"tables": [{"schema": "public", "name": "orders"}]})
+    body = {"tables": [{"schema": "public", "name": "orders"}], "origin": "none"}
+    answer = client.post(f"{URL}/shop/checks", json=body)
     assert answer.json() == {"ok": False, "findings": [finding]}
     kind, payload = engine.asked[0]
     assert kind == "preflight"
     assert payload["connection"]["secrets"] == {"password": "hidden-word"}
     assert payload["tables"][0]["source"] == {"schema": "public", "name": "orders"}
+    assert payload["origin"] == "none"
     engine.answers["preflight"] = {"findings": []}
     assert client.post(f"{URL}/shop/checks").json() == {"ok": True, "findings": []}
 

@@ -11,7 +11,7 @@ from sqlmodel import select
 
 from engine.link.messages import Assign
 from engine.model.position import Lsn
-from engine.model.subscription import QueueMode
+from engine.model.subscription import OriginFilter, QueueMode
 from engine.model.subscription_state import SubscriptionState
 from server.db.models.outbox import OutboxRow
 from server.engines.gateway import EngineUnavailable
@@ -188,6 +188,18 @@ def test_a_patch_changes_only_the_named_shares_of_the_guard(client: TestClient, 
     assert refused.status_code == 422
     shown = patched(None)
     assert (shown["warn_share"], shown["persist_share"], shown["drop_slot"]) == (0.5, 0.6, True)
+
+
+def test_which_origins_are_followed_is_told_to_the_engine(client: TestClient, app: FastAPI) -> None:
+    def told() -> OriginFilter:
+        with app.state.database.read() as session:
+            return Assign.model_validate(build_assignment(session, app.state.secret_box, "s")).to_spec().origin
+
+    assert client.put(f"{URL}/s", json=BODY).json()["capture"]["origin"] == "any"
+    assert told() is OriginFilter.ANY
+    assert client.patch(f"{URL}/s", json={"capture": {"origin": "none"}}).json()["capture"]["origin"] == "none"
+    assert told() is OriginFilter.NONE
+    assert client.patch(f"{URL}/s", json={"capture": {"origin": "mine"}}).status_code == 422
 
 
 def found(*tables: tuple[str, str, list[str], str]) -> dict[str, Any]:

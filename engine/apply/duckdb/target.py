@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,16 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec
-from engine.model.target import AheadRows, BatchCommit, QueryAnswer, QueryRefused, TargetProgress, TargetReader
+from engine.model.target import (
+    AheadRows,
+    BatchCommit,
+    BroughtRows,
+    QueryAnswer,
+    QueryRefused,
+    TableCommit,
+    TargetProgress,
+    TargetReader,
+)
 
 
 class DuckDbTarget:
@@ -69,8 +78,11 @@ class DuckDbTarget:
         self._ahead: AheadTransaction | None = None
         """The last one begun. It may end at any time; `_lock` is held to begin or commit one."""
 
-    def check(self, tables: Sequence[TableName]) -> list[tuple[str, str, str, str]]:
-        """Preflight: (severity, code, what, remedy) per finding. Creates no file."""
+    def check(
+        self, tables: Sequence[TableName], existing: Collection[TableName] = ()
+    ) -> list[tuple[str, str, str, str]]:
+        """Preflight: (severity, code, what, remedy) per finding. Creates no file. No table that stands there is taken."""
+        del existing
         findings = name_findings(tables, self.path.stem) + place_findings(self.path)
         if not self.path.exists():
             return findings
@@ -135,8 +147,13 @@ class DuckDbTarget:
                 self._writer(database).drop_copies(records.copies(subscription))
                 records.forget(subscription)
 
-    def adopt(self, subscription: SubscriptionName, table: TableId, target: TableName) -> None:
+    def adopt(
+        self, subscription: SubscriptionName, table: TableId, target: TableName, *, into_existing: bool = False
+    ) -> None:
         """As the protocol says. A table that this subscription left behind on removal may be taken up again."""
+        if into_existing:
+            detail = "into_existing is not for DuckDB files; leave it out"
+            raise EngineFault(FaultKind.TABLE_UNFIT, table, detail)
         if is_reserved(target):
             detail = f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
@@ -188,7 +205,7 @@ class DuckDbTarget:
         with self._writing(table) as (connection, database):
             self._writer(database).drop_copies(DuckDbRecords(connection, database.catalog).copies(None, table))
 
-    def commit(self, batch: BatchCommit) -> None:
+    def commit(self, batch: BatchCommit, brought: BroughtRows | None = None) -> None:
         """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
         itself, whether the batch counts is decided, and this call's successor told, when it can be."""
         with self._lock:
@@ -201,8 +218,17 @@ class DuckDbTarget:
             except duckdb.OutOfMemoryException:
                 self._retry(batch)
 
+    def bring(self, tables: Sequence[TableCommit]) -> None:
+        """Not offered: writing takes turns in this database, and all its cores."""
+
+    def in_parts(self) -> None:
+        """Not offered: one transaction writes a batch as fast as several would."""
+
     def in_order(self) -> None:
         """Not offered: a small transaction costs this database as much as a large one."""
+
+    def sequences(self) -> None:
+        """Not offered: nobody but the engine writes to the file, so nothing there draws values."""
 
     def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
         with self._lock:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -11,7 +12,8 @@ import pyarrow.compute as pc
 
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
 from engine.apply.postgres.identifiers import quoted
-from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_rows, staged
+from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
+from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_rows, in_table, staged
 from engine.apply.postgres.types import column_types
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
@@ -21,6 +23,8 @@ from engine.model.values import Kind, ValueType, value_type
 from engine.postgres.sessions import PostgresConnection
 
 _COMPLETED = "pg_temp.__penstock_completed"
+_EXACT = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.TEXT, Kind.UUID, Kind.DATE, Kind.TIMESTAMPTZ})
+"""Kinds of keys that are equal here just where they are equal to the server."""
 _BOOL = ValueType(Kind.BOOL)
 _COUNT = ValueType(Kind.INT64)
 
@@ -32,6 +36,10 @@ class Place:
     table: TableId
     qualified: str
     schema: TableSchema
+    types: tuple[str, ...] = ()
+    """Of the columns, where they are not those that the structure leads to."""
+    always: frozenset[int] = frozenset()
+    """Positions of columns that are GENERATED ALWAYS AS IDENTITY: they can be inserted, and never updated."""
 
     @property
     def names(self) -> list[str]:
@@ -44,7 +52,7 @@ class Place:
     @property
     def columns(self) -> list[StagedColumn]:
         """c0 … cn, the columns by position."""
-        types = column_types(self.schema)
+        types = self.types or column_types(self.schema)
         return [StagedColumn(f"c{i}", value_type(c), types[i]) for i, c in enumerate(self.schema.columns)]
 
     @property
@@ -66,6 +74,49 @@ class Place:
         return [StagedColumn(f"k{i}", column.value, column.type) for i, column in enumerate(self.columns)]
 
 
+@dataclass(frozen=True, slots=True)
+class BroughtTable:
+    """What of a table's changes is in the open transaction already: rows in temporary tables, or inserted where they belong."""
+
+    partials: Source | None = None
+    deletes: Source | None = None
+    updates: Source | None = None
+    inserted: bool = False
+
+
+def bring_table(
+    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], number: int, *, insert: bool
+) -> BroughtTable | None:
+    """Bring the many rows of a table's changes, which come in one piece; None where they are few. `number` tells tables apart.
+
+    `insert`: put rows that are only inserted into the table itself; they must not be in the way of any other transaction.
+    """
+    changes = _replaced(place, changes, in_place=True)
+    partials = joined([c.partials for c in changes])
+    deletes, updates, inserts = split(changes)
+    inserted = insert and inserts is not None and inserts.num_rows > COPY_ABOVE_ROWS
+    if inserted:
+        insert_rows(connection, place, inserts)
+
+    def bring(
+        kind: str, rows: Any | None, columns: Sequence[StagedColumn], key: Sequence[StagedColumn]
+    ) -> Source | None:
+        if rows is None or rows.num_rows <= COPY_ABOVE_ROWS:
+            return None
+        _require(place, rows, columns)
+        return in_table(connection, f"__penstock_{kind}_{number}", rows, columns, key)
+
+    keys = place.key_columns
+    unset = _unset(place, partials) if partials is not None else []
+    brought = BroughtTable(
+        bring("partial", partials, _partial_columns(place, unset), keys),
+        bring("delete", deletes, keys, keys) if place.schema.mode is not KeyMode.BAG else None,
+        bring("update", updates, place.columns, [place.columns[i] for i in place.key]),
+        inserted,
+    )
+    return None if brought == BroughtTable() else brought
+
+
 def apply_changes(
     connection: PostgresConnection,
     place: Place,
@@ -73,45 +124,123 @@ def apply_changes(
     clear: Callable[[], None],
     *,
     in_place: bool,
+    brought: BroughtTable | None = None,
 ) -> None:
     """Apply every piece's changes, one piece after another. `clear` takes all rows out of the table.
 
     `in_place`: rows that stay under their key are updated. That is cheaper than to delete and insert them, but values of another
-    unique key may pass through the same value on the way.
+    unique key may pass through the same value on the way. `brought`: what `bring_table` did with the same changes on this connection.
 
     Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
     """
     refuse_faults(place.table, changes)
-    in_place = in_place and len(place.key) < len(place.columns)
     for piece in sorted({c.piece for c in changes}):
-        of_piece = [c if in_place else replace(c, paired=0) for c in changes if c.piece == piece]
-        _apply_piece(connection, place, of_piece, clear)
+        of_piece = _replaced(place, [c for c in changes if c.piece == piece], in_place=in_place)
+        _apply_piece(connection, place, of_piece, clear, brought or BroughtTable())
+
+
+def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) -> list[TableChanges]:
+    """The same; rows that stay under their key count as deleted and inserted where they cannot be updated."""
+    if in_place and len(place.key) < len(place.columns) and place.always <= set(place.key):
+        return list(changes)
+    return [replace(c, paired=0) for c in changes]
 
 
 def _apply_piece(
-    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], clear: Callable[[], None]
+    connection: PostgresConnection,
+    place: Place,
+    changes: Sequence[TableChanges],
+    clear: Callable[[], None],
+    brought: BroughtTable,
 ) -> None:
     """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
     they are from."""
     partials = joined([c.partials for c in changes])
     deletes, updates, inserts = split(changes)
     if partials is not None:
-        _complete(connection, place, partials)
+        _complete(connection, place, partials, brought.partials)
     if any(c.truncated for c in changes):
         if deletes is not None or updates is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
         clear()
     elif deletes is not None:
-        _delete(connection, place, deletes)
+        _delete(connection, place, deletes, brought.deletes)
     if updates is not None:
-        _update(connection, place, updates)
-    if inserts is not None:
+        _update(connection, place, updates, brought.updates)
+    if inserts is not None and not brought.inserted:
         insert_rows(connection, place, inserts)
     if partials is not None:
         connection.execute(
             f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE SELECT * FROM {_COMPLETED}"
         )
         connection.execute(f"DROP TABLE {_COMPLETED}")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Some of a table's rows, as `split` parts them: whoever applies them needs no others of the batch."""
+
+    place: Place
+    deletes: Any | None
+    updates: Any | None
+    inserts: Any | None
+
+    @property
+    def rows(self) -> int:
+        return sum(rows.num_rows for rows in (self.deletes, self.updates, self.inserts) if rows is not None)
+
+
+def shares(place: Place, changes: Sequence[TableChanges], count: int) -> list[Share]:
+    """So many shares of a table's changes of one piece, each of other keys: neighbours are together as far as that can be told here.
+
+    Where a key is left by one row and taken by another, all rows that come, go or move are in the first share.
+    """
+    gone, updated, new = split(_replaced(place, changes, in_place=True))
+    keys = [place.columns[i] for i in place.key]
+    updates = _parted(updated, keys, count)
+    if _may_meet(place, gone, new):
+        nothing: list[Any | None] = [None] * (count - 1)
+        deletes, inserts = [gone, *nothing], [new, *nothing]
+    else:
+        deletes, inserts = _parted(gone, place.key_columns, count), _parted(new, keys, count)
+    return [Share(place, *rows) for rows in zip(deletes, updates, inserts, strict=True)]
+
+
+def apply_share(connection: PostgresConnection, share: Share) -> None:
+    """Apply it without a temporary table. Raises as `apply_changes`."""
+    for rows in _slices(share.deletes):
+        _delete(connection, share.place, rows)
+    for rows in _slices(share.updates):
+        _update(connection, share.place, rows)
+    if share.inserts is not None:
+        insert_rows(connection, share.place, share.inserts)
+
+
+def _may_meet(place: Place, deletes: Any | None, inserts: Any | None) -> bool:
+    """Whether a key to delete may be one to insert as well."""
+    if deletes is None or inserts is None:
+        return False
+    if any(column.value.kind not in _EXACT for column in place.key_columns):
+        return True
+    names = [column.name for column in place.key_columns]
+    new = inserts.select([f"c{i}" for i in place.key]).rename_columns(names)
+    return bool(deletes.select(names).join(new, names, join_type="left semi").num_rows)
+
+
+def _parted(rows: Any | None, key: Sequence[StagedColumn], count: int) -> list[Any | None]:
+    if rows is None:
+        return [None] * count
+    order = [(column.name, "ascending") for column in key if column.value.element is None]
+    ordered = rows.sort_by(order) if order else rows
+    borders = [rows.num_rows * number // count for number in range(count + 1)]
+    return [ordered.slice(start, stop - start) if stop > start else None for start, stop in pairwise(borders)]
+
+
+def _slices(rows: Any | None) -> Iterator[Any]:
+    """Rows as few at a time as travel as arrays."""
+    if rows is not None:
+        for start in range(0, rows.num_rows, COPY_ABOVE_ROWS):
+            yield rows.slice(start, COPY_ABOVE_ROWS)
 
 
 def insert_rows(connection: PostgresConnection, place: Place, rows: Any) -> int:
@@ -150,43 +279,52 @@ def image(alias: str, names: Sequence[str]) -> str:
     return f'ROW({", ".join(f"{alias}.{name}" for name in names)})::pg_catalog.text COLLATE "C"'
 
 
-def _complete(connection: PostgresConnection, place: Place, partials: Any) -> None:
+def _unset(place: Place, partials: Any) -> list[str]:
+    """u0 … un, those of the columns that any row leaves unset."""
+    return [f"u{i}" for i in range(len(place.columns)) if partials.schema.get_field_index(f"u{i}") >= 0]
+
+
+def _partial_columns(place: Place, unset: Sequence[str]) -> list[StagedColumn]:
+    return [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
+
+
+def _complete(connection: PostgresConnection, place: Place, partials: Any, brought: Source | None) -> None:
     """Make the temporary table of rows whose unset columns hold what the existing row holds."""
-    unset = [f"u{i}" for i in range(len(place.columns)) if partials.schema.get_field_index(f"u{i}") >= 0]
-    columns = [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
+    unset = _unset(place, partials)
+    columns = _partial_columns(place, unset)
     _require(place, partials, columns)
     parts = [
         f"CASE WHEN s.u{i} THEN t.{name} ELSE s.c{i} END AS c{i}" if f"u{i}" in unset else f"s.c{i}"
         for i, name in enumerate(place.quoted)
     ]
-    with staged(connection, partials, columns, place.key_columns) as source:
+    with staged(connection, partials, columns, place.key_columns, brought) as source:
         sql = f"CREATE TEMPORARY TABLE {_COMPLETED} ON COMMIT DROP AS SELECT {', '.join(parts)}"
         found = _run(connection, f"{sql} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)}", source)
     if found != partials.num_rows:
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
 
-def _update(connection: PostgresConnection, place: Place, rows: Any) -> None:
+def _update(connection: PostgresConnection, place: Place, rows: Any, brought: Source | None = None) -> None:
     _require(place, rows, place.columns)
     values = [i for i in range(len(place.columns)) if i not in place.key]
     assignments = ", ".join(f"{place.quoted[i]} = s.c{i}" for i in values)
     on_key = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
     key = [place.columns[i] for i in place.key]
-    with staged(connection, rows, place.columns, key) as source:
+    with staged(connection, rows, place.columns, key, brought) as source:
         sql = f"UPDATE {place.qualified} AS t SET {assignments} FROM {source.sql} WHERE {on_key}"
         found = _run(connection, sql, source)
     if found != rows.num_rows:
         raise _anomaly(place, f"{rows.num_rows} rows to replace, of which the target has {found}")
 
 
-def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
+def _delete(connection: PostgresConnection, place: Place, deletes: Any, brought: Source | None = None) -> None:
     if place.schema.mode is KeyMode.BAG:
         _delete_copies(connection, place, deletes)
         return
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
     _require(place, deletes, place.key_columns)
-    with staged(connection, deletes, place.key_columns, place.key_columns) as source:
+    with staged(connection, deletes, place.key_columns, place.key_columns, brought) as source:
         found = _run(
             connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {_on_key(place)}", source
         )
@@ -199,6 +337,7 @@ def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -
     columns = [*place.columns, StagedColumn("n", _COUNT, "pg_catalog.int8")]
     _require(place, deletes, columns)
     wanted = int(pc.sum(deletes["n"]).as_py() or 0)
+    connection.execute(JOIN_WHOLE_ROWS)
     same = f"{image('t', place.quoted)} = {image('s', [c.name for c in place.columns])}"
     with staged(connection, deletes, columns) as source:
         numbered = (

@@ -24,16 +24,24 @@ TARGET = StateKinds(
 )
 _OF_A_TABLE = {"22": _K.VALUE_OUT_OF_DOMAIN, "23": _K.VALUE_OUT_OF_DOMAIN}
 """Classes of SQLSTATEs that tell of a value or a constraint: one table's trouble."""
-_REFUSED_TABLE = frozenset({"2BP01", "42P01", "42703", "42804", "55000", "42809"})
+_WITHOUT_NAME = {"23514": "no partition takes the row"}
+"""What a state tells of where it names neither constraint nor column."""
+_REFUSED_TABLE = frozenset({"2BP01", "42P01", "42703", "42804", "55000", "42809", "428C9"})
 """States that tell of a table that somebody else changed, or built something upon."""
 
 
-def fault_of_table(error: psycopg.Error, table: str) -> EngineFault:
-    """The fault of an error that a table's share of a batch met; the table's own where it is that. Row values are left out."""
+def fault_of_table(error: psycopg.Error, table: str, *, of_owner: bool = False) -> EngineFault:
+    """The fault of an error that a table's share of a batch met; the table's own where it is that. Row values are left out.
+
+    `of_owner`: the table was made by its owner, who says what may be done with it.
+    """
     state = error.sqlstate or ""
+    if of_owner and state == "42501":
+        detail = f"{error.diag.message_primary}: grant it to the user of the connection"
+        return EngineFault(_K.TABLE_UNFIT, table, detail)
     kind = _OF_A_TABLE.get(state[:2])
     if kind is not None:
-        name = error.diag.constraint_name or error.diag.column_name
+        name = error.diag.constraint_name or error.diag.column_name or _WITHOUT_NAME.get(state)
         detail = f"the target refused a value (SQLSTATE {state}{f', {name}' if name else ''})"
         return EngineFault(kind, table, detail)
     if state in _REFUSED_TABLE:

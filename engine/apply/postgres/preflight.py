@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+import psycopg
 
 from engine.apply.bookkeeping import OWN_SCHEMA
+from engine.apply.postgres.existing import firing_triggers, foreign_rows, holds_rows, table_misfits
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.postgres.sessions import PostgresConnection
@@ -14,7 +18,12 @@ Finding = tuple[str, str, str, str]
 
 MAP_REMEDY = "map it to another name with `target` in the table's declaration"
 MAX_NAME_BYTES = 63
+INTO_REMEDY = 'or give "into_existing": true to replicate into it as it is'
 _COLLISION = FaultKind.TABLE_NAME_COLLISION.value
+_TRIGGERS = (
+    "those enabled ALWAYS or as REPLICA do; of others GRANT SET ON PARAMETER session_replication_role to the connection's user keeps"
+    " them from it"
+)
 _MAY = "SELECT has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery()"
 
 
@@ -57,7 +66,28 @@ def place_findings(connection: PostgresConnection) -> list[Finding]:
 def taken_finding(table: TableName) -> Finding:
     """For a name that a relation of someone else holds."""
     what = f"a table or view {table} that Penstock did not make stands on the target"
-    return ("error", _COLLISION, what, MAP_REMEDY)
+    return ("error", _COLLISION, what, f"{MAP_REMEDY}, {INTO_REMEDY}")
+
+
+def existing_findings(
+    connection: PostgresConnection, tables: Sequence[TableName], ours: Collection[TableName]
+) -> list[Finding]:
+    """Of tables that take rows as they stand; rows of `ours` are not looked at. Which columns they need is known when they are copied."""
+    findings: list[Finding] = []
+    with connection.transaction():
+        with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+            # As the sessions that write: what fires there fires here.
+            connection.execute("SET LOCAL session_replication_role = replica")
+        for table in tables:
+            found = table_misfits(connection, table)
+            if not found and table not in ours and holds_rows(connection, table):
+                found = [foreign_rows(table)]
+            for what, _, remedy in (each.partition(": ") for each in found):
+                findings.append(("error", FaultKind.TABLE_UNFIT.value, f"{table}: {what}", remedy))
+            if not found and (triggers := firing_triggers(connection, table)):
+                what = f"{table}: triggers fire for replicated rows: {', '.join(triggers)}"
+                findings.append(("warning", "target_triggers_fire", what, _TRIGGERS))
+    return findings
 
 
 def fault_finding(fault: EngineFault) -> Finding:

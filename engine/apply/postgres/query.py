@@ -10,8 +10,8 @@ import psycopg
 import pyarrow as pa
 from psycopg import pq
 
-from engine.apply.postgres.records import PostgresRecords
 from engine.model.identity import RelationId, SubscriptionName, TableName
+from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import QueryAnswer, QueryRefused
 from engine.postgres.sessions import PostgresConnection
@@ -39,8 +39,9 @@ def run_query(
     max_rows: int,
     timeout_s: float,
     subscription: SubscriptionName,
+    snapshot: Callable[[PostgresConnection, SubscriptionName], Lsn],
 ) -> QueryAnswer:
-    """Run `sql` in a transaction of its own, which is rolled back, and say at which position it saw the target.
+    """Run `sql` in a transaction of its own, which `snapshot` begins and is rolled back, and say at which position it saw the target.
 
     Raises:
         QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`.
@@ -49,18 +50,15 @@ def run_query(
         raise QueryRefused("query_too_large", f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
     if "\0" in sql:
         raise QueryRefused("query_invalid", "the statement holds a NUL character")
-    connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     try:
-        records = PostgresRecords(connection)
-        position = records.position(subscription) if records.exist() else None
-        if position is None:
-            raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
+        position = snapshot(connection, subscription)
+        connection.execute("SET TRANSACTION READ ONLY")
         connection.execute(f"SET LOCAL search_path = {SEARCH_PATH}")
         connection.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}")
         names, schema = _describe(connection, sql)
         lines, truncated = _lines(connection, sql, max_rows)
         rows = pa.Table.from_batches([decode(lines, schema)]).rename_columns(names)
-        return QueryAnswer(rows, position.end, truncated)
+        return QueryAnswer(rows, position, truncated)
     except psycopg.Error as error:
         raise _refused(error, timeout_s) from error
     finally:

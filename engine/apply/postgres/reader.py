@@ -10,7 +10,7 @@ import psycopg
 
 from engine.apply.arrow_rows import in_chunks
 from engine.apply.postgres.changes import Place, image
-from engine.apply.postgres.identifiers import qualified
+from engine.apply.postgres.existing import place_of
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.staging import copy_rows
 from engine.model.fault import EngineFault, FaultKind
@@ -42,7 +42,9 @@ class PostgresReader:
 
         Raises EngineFault(TARGET_UNAVAILABLE) where the table was replaced since this reader began: its snapshot sees no rows then.
         """
-        place = Place(record.table, qualified(record.target), record.schema)
+        place = place_of(
+            self._connection, PostgresRecords(self._connection), record.table, record.target, record.schema
+        )
         self._hold(record, place)
         columns = ", ".join(f"{c.name} {c.type}" for c in place.columns)
         self._execute(f"CREATE TEMPORARY TABLE {_SOURCE} ({columns})")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from engine.apply.bookkeeping import OWN_SCHEMA, CopyRecord, Position, Reservation
+from engine.apply.bookkeeping import OWN_SCHEMA, CopyRecord, Existing, Position, Reservation
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
@@ -13,8 +14,10 @@ from engine.model.position import Lsn
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of the tables below; raised when they change, or what their rows mean."""
+READABLE = (1, 2)
+"""Up to 1 every table is our own."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
 _DDL = (
@@ -24,7 +27,7 @@ _DDL = (
     " position text NOT NULL, system_id text NOT NULL, timeline bigint NOT NULL, slot text NOT NULL) WITH (fillfactor = 10)",
     f"CREATE TABLE {OWN_SCHEMA}.tables (subscription text, table_id text, target_schema text NOT NULL,"
     " target_name text NOT NULL, structure text, ready boolean NOT NULL, applied text NOT NULL, parked text,"
-    " removed boolean NOT NULL, mark text, generation bigint NOT NULL,"
+    " removed boolean NOT NULL, mark text, generation bigint NOT NULL, existing text,"
     " PRIMARY KEY (subscription, table_id)) WITH (fillfactor = 50)",
     f"CREATE TABLE {OWN_SCHEMA}.copies (subscription text NOT NULL, table_id text PRIMARY KEY,"
     " target_schema text NOT NULL, hidden_name text NOT NULL, structure text NOT NULL)",
@@ -36,9 +39,12 @@ class PostgresRecords:
     """Implements Records over one connection."""
 
     def __init__(self, connection: PostgresConnection, *, fence: bool = False) -> None:
-        """`fence`: whoever looks at a subscription's position holds it until the transaction ends, and others wait."""
+        """`fence`: whoever looks at a subscription's position holds it until the transaction ends, and others wait, but for parts of
+        a batch (see prepared.py)."""
         self._connection = connection
-        self._lock = " FOR UPDATE" if fence else ""
+        self._lock = " FOR NO KEY UPDATE" if fence else ""
+        self._version = LAYOUT
+        self._known: dict[TableName, Reservation | None] = {}
 
     def exist(self) -> bool:
         """Whether the database holds a record at all.
@@ -54,16 +60,20 @@ class PostgresRecords:
         if not found[1]:
             detail = "the database has a schema of this name that is not ours"
             raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
-        version = self._connection.execute(f"SELECT max(version) FROM {OWN_SCHEMA}.layout").fetchall()[0][0]
-        if version != LAYOUT:
-            detail = f"its progress record has layout {version}; this version of Penstock knows {LAYOUT}"
+        self._version = self._connection.execute(f"SELECT max(version) FROM {OWN_SCHEMA}.layout").fetchall()[0][0]
+        if self._version not in READABLE:
+            detail = f"its progress record has layout {self._version}; this version of Penstock knows {LAYOUT}"
             raise EngineFault(FaultKind.TARGET_FOREIGN, OWN_SCHEMA, detail)
         return True
 
     def create(self) -> None:
-        """Make the tables, where they are not there yet. One at a time over all connections."""
+        """Make the tables, or bring those of an older version to this one. One at a time over all connections."""
         self._connection.execute(_LOCK)
         if self.exist():
+            if self._version != LAYOUT:
+                self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.tables ADD COLUMN existing text")
+                self._connection.execute(f"UPDATE {OWN_SCHEMA}.layout SET version = %s", [LAYOUT])
+                self._version = LAYOUT
             return
         for statement in _DDL:
             self._connection.execute(statement)
@@ -105,14 +115,55 @@ class PostgresRecords:
         self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
     ) -> list[Reservation]:
         rows = self._connection.execute(
-            f"SELECT {_TABLE} FROM {OWN_SCHEMA}.tables WHERE (%(s)s::text IS NULL OR subscription = %(s)s::text)"
+            f"SELECT {self._columns} FROM {OWN_SCHEMA}.tables WHERE (%(s)s::text IS NULL OR subscription = %(s)s::text)"
             " AND (%(t)s::text[] IS NULL OR table_id = ANY (%(t)s::text[])) ORDER BY table_id",
             {"s": subscription, "t": None if tables is None else list(tables)},
         ).fetchall()
-        return [_reservation(row) for row in rows]
+        found = [_reservation(row) for row in rows]
+        self._known.update((reservation.target, reservation) for reservation in found)
+        return found
+
+    def existing(self, target: TableName) -> Reservation | None:
+        """The reservation of this name where the table was made by its owner, else None. Those read before are not read again."""
+        if target not in self._known:
+            row = self._connection.execute(
+                f"SELECT {self._columns} FROM {OWN_SCHEMA}.tables WHERE target_schema = %s AND target_name = %s",
+                [target.schema, target.name],
+            ).fetchone()
+            self._known[target] = _reservation(row) if row is not None else None
+        found = self._known[target]
+        return found if found is not None and found.existing is not None else None
+
+    def drop_left(self, target: TableName) -> None:
+        """Forget who left this table of its owner behind: whoever takes it next, it is the owner's."""
+        self._connection.execute(
+            f"DELETE FROM {OWN_SCHEMA}.tables WHERE target_schema = %s AND target_name = %s AND removed AND existing IS NOT NULL",
+            [target.schema, target.name],
+        )
+
+    def is_of_owner(self, table: TableId) -> bool:
+        """Whether one of the reservations that were read says so of this table."""
+        return any(r is not None and r.table == table and r.existing is not None for r in self._known.values())
+
+    def write_existing(self, table: Reservation, state: Existing | None) -> None:
+        """Note whose table stands under the name, and whether our rows are in it."""
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.tables SET existing = %s WHERE target_schema = %s AND target_name = %s",
+            [state and state.value, table.target.schema, table.target.name],
+        )
+        self._known[table.target] = replace(table, existing=state)
+
+    @property
+    def _columns(self) -> str:
+        return f"{_TABLE}, {'existing' if self._version > 1 else 'NULL'}"
 
     def reserve(
-        self, subscription: SubscriptionName, table: TableId, target: TableName, instead_of: Sequence[TableId]
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        instead_of: Sequence[TableId],
+        existing: Existing | None = None,
     ) -> None:
         """Put a table's name in, without a structure, in place of its own row and those of `instead_of`."""
         self._connection.execute(
@@ -120,9 +171,10 @@ class PostgresRecords:
             [subscription, [table, *instead_of]],
         )
         self._connection.execute(
-            f"INSERT INTO {OWN_SCHEMA}.tables VALUES (%s, %s, %s, %s, NULL, false, '0/0', NULL, false, NULL, 0)",
-            [subscription, table, target.schema, target.name],
+            f"INSERT INTO {OWN_SCHEMA}.tables VALUES (%s, %s, %s, %s, NULL, false, '0/0', NULL, false, NULL, 0, %s)",
+            [subscription, table, target.schema, target.name, existing and existing.value],
         )
+        self._known.pop(target, None)
 
     def write_table(self, subscription: SubscriptionName, record: TableRecord) -> None:
         self._connection.execute(
@@ -203,4 +255,5 @@ class PostgresRecords:
 def _reservation(row: tuple[Any, ...]) -> Reservation:
     schema = from_text(row[3]) if row[3] is not None else None
     target = TableName(row[1], row[2])
-    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8])
+    existing = Existing(row[9]) if row[9] is not None else None
+    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8], existing)

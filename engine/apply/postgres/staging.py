@@ -40,21 +40,40 @@ class Source:
 
 @contextmanager
 def staged(
-    connection: PostgresConnection, rows: Any, columns: Sequence[StagedColumn], key: Sequence[StagedColumn] = ()
+    connection: PostgresConnection,
+    rows: Any,
+    columns: Sequence[StagedColumn],
+    key: Sequence[StagedColumn] = (),
+    brought: Source | None = None,
 ) -> Iterator[Source]:
     """The columns of a pyarrow.Table for the length of the block. One at a time on a connection, inside a transaction.
 
     Many rows come in the order of `key`, so that neighbours in the table are met one behind the other: half the time of an update.
+    `brought`: where they are already, if they are.
     """
-    if rows.num_rows <= COPY_ABOVE_ROWS:
-        yield _as_arrays(rows, columns)
+    if brought is not None:
+        yield brought
         return
-    declared = ", ".join(f"{column.name} {column.type}" for column in columns)
-    connection.execute(f"CREATE TEMPORARY TABLE {_STAGE} ({declared}) ON COMMIT DROP")
-    copy_rows(connection, f"pg_temp.{_STAGE}", [c.name for c in columns], rows, columns)
-    ordered = f" ORDER BY {', '.join(column.name for column in key)}" if key else ""
-    yield Source(f"(SELECT * FROM pg_temp.{_STAGE}{ordered}) AS s")
+    if rows.num_rows <= COPY_ABOVE_ROWS:
+        yield as_arrays(rows, columns)
+        return
+    yield in_table(connection, _STAGE, rows, columns, key)
     connection.execute(f"DROP TABLE pg_temp.{_STAGE}")
+
+
+def in_table(
+    connection: PostgresConnection,
+    name: str,
+    rows: Any,
+    columns: Sequence[StagedColumn],
+    key: Sequence[StagedColumn],
+) -> Source:
+    """The columns of a pyarrow.Table in a new temporary table, which is gone when the transaction ends; read in the order of `key`."""
+    declared = ", ".join(f"{column.name} {column.type}" for column in columns)
+    connection.execute(f"CREATE TEMPORARY TABLE {name} ({declared}) ON COMMIT DROP")
+    copy_rows(connection, f"pg_temp.{name}", [c.name for c in columns], rows, columns)
+    ordered = f" ORDER BY {', '.join(column.name for column in key)}" if key else ""
+    return Source(f"(SELECT * FROM pg_temp.{name}{ordered}) AS s")
 
 
 def copy_rows(
@@ -71,7 +90,7 @@ def copy_rows(
     return int(rows.num_rows)
 
 
-def _as_arrays(rows: Any, columns: Sequence[StagedColumn]) -> Source:
+def as_arrays(rows: Any, columns: Sequence[StagedColumn]) -> Source:
     """An array of arrays would be one of more dimensions, so elements of array columns travel as texts."""
     types = ["pg_catalog.text" if column.is_array else column.type for column in columns]
     arrays = ", ".join(f"${number}::{name}[]" for number, name in enumerate(types, 1))

@@ -24,11 +24,12 @@ def evolve_statements(place: str, change: Evolution) -> list[str]:
     """DDL for the change. A constant as default of a new column costs no rewrite; it goes again at once."""
     statements = [f"ALTER TABLE {place} DROP COLUMN {quoted(column.name)}" for column in change.dropped]
     for column in change.added:
-        statements += _add(place, column)
+        statements += add_statements(place, column)
     return statements
 
 
-def _add(place: str, column: Column) -> list[str]:
+def add_statements(place: str, column: Column) -> list[str]:
+    """DDL for a new column."""
     declared = f"ALTER TABLE {place} ADD COLUMN {quoted(column.name)} {postgres_type(column)}"
     if column.fill is None:
         return [declared]

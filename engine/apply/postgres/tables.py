@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import psycopg
 
+from engine.apply.bookkeeping import Existing, Reservation
 from engine.apply.evolution import Evolution, require_columns
-from engine.apply.postgres.changes import Place, apply_changes, check_key
+from engine.apply.postgres.changes import BroughtTable, Place, apply_changes, check_key
 from engine.apply.postgres.errors import fault_of_table
-from engine.apply.postgres.identifiers import qualified, quoted
+from engine.apply.postgres.existing import foreign_rows, holds_rows, place_of, refuse, refuse_unfit
+from engine.apply.postgres.following import add_columns, follow
+from engine.apply.postgres.identifiers import literal, qualified, quoted
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.structure import evolve_statements, key_statement
 from engine.model.batch import TableChanges
@@ -22,12 +25,31 @@ TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
 """Tables up to this size are cleared row by row."""
 
 
+def cleared_by_rows(place: str) -> str:
+    """SQL: whether a table (its full quoted name) is small with all its partitions, or foreign keys of other tables forbid a TRUNCATE."""
+    oid = f"{literal(place)}::pg_catalog.regclass"
+    tree = f"SELECT relid FROM pg_catalog.pg_partition_tree({oid}) UNION SELECT {oid}"
+    return (
+        f"((SELECT pg_catalog.sum(pg_catalog.pg_relation_size(relid)) FROM ({tree}) AS p) <= {TRUNCATE_ABOVE_BYTES}"
+        " OR EXISTS (SELECT FROM pg_catalog.pg_constraint AS k WHERE k.contype = 'f'"
+        f" AND k.confrelid IN ({tree}) AND k.conrelid NOT IN ({tree})))"
+    )
+
+
 class PostgresTables:
     """Implements Tables inside the transaction of the caller."""
 
-    def __init__(self, connection: PostgresConnection, records: PostgresRecords, *, in_place: bool = True) -> None:
-        """`in_place`: as in `apply_changes`."""
+    def __init__(
+        self,
+        connection: PostgresConnection,
+        records: PostgresRecords,
+        *,
+        in_place: bool = True,
+        brought: Mapping[TableId, BroughtTable] | None = None,
+    ) -> None:
+        """`in_place`, and of each table `brought`: as in `apply_changes`."""
         self._in_place = in_place
+        self._brought = brought or {}
         self._connection = connection
         self._records = records
 
@@ -36,17 +58,27 @@ class PostgresTables:
 
     def evolve(self, table: TableId, place: TableName, schema: TableSchema, change: Evolution) -> None:
         require_columns(table, schema)
+        if self._records.existing(place) is not None:
+            follow(self._connection, table, place, schema, change)
+            return
         for statement in evolve_statements(qualified(place), change):
             self._execute(statement)
 
     def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
-        where = Place(table, qualified(place), schema)
-        apply_changes(self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place)
+        where = place_of(self._connection, self._records, table, place, schema)
+        brought = self._brought.get(table)
+        apply_changes(
+            self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place, brought=brought
+        )
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, qualified(place), schema))
 
     def put_in_place(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
+        existing = self._records.existing(target)
+        if existing is not None:
+            self._fill(existing, copy, schema)
+            return
         self._records.next_generation(target)
         self.drop(target)
         self._execute(f"ALTER TABLE {qualified(copy)} RENAME TO {quoted(target.name)}")
@@ -62,12 +94,31 @@ class PostgresTables:
         try:
             yield
         except psycopg.Error as error:
-            raise fault_of_table(error, table) from error
+            raise fault_of_table(error, table, of_owner=self._records.is_of_owner(table)) from error
+
+    def _fill(self, existing: Reservation, copy: TableName, schema: TableSchema) -> None:
+        """The copy's rows go into the table that its owner made, in place of those that it has of us."""
+        target = existing.target
+        adopted = existing.schema if existing.schema is not None else schema
+        fresh = {column.name for column in schema.columns} - {column.name for column in adopted.columns}
+        standing = refuse_unfit(self._connection, existing.table, target, schema, but=fresh)
+        missing = [column for column in schema.columns if standing.column(column.name) is None]
+        add_columns(self._connection, existing.table, target, missing)
+        if existing.existing is Existing.FILLED:
+            self._clear(target)
+        elif holds_rows(self._connection, target):
+            refuse(existing.table, target, [foreign_rows(target)])
+        place = place_of(self._connection, self._records, existing.table, target, schema)
+        read = ", ".join(f"c.{name}::{column.type}" for name, column in zip(place.quoted, place.columns, strict=True))
+        into = f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE"
+        self._execute(f"{into} SELECT {read} FROM {qualified(copy)} AS c")
+        self.drop(copy)
+        self._records.write_existing(existing, Existing.FILLED)
 
     def _clear(self, place: TableName) -> None:
         """Readers with an older snapshot see through a DELETE, which costs time by the row; a TRUNCATE leaves them nothing."""
-        size = self._connection.execute("SELECT pg_relation_size(%s::regclass)", [qualified(place)]).fetchall()[0][0]
-        if size <= TRUNCATE_ABOVE_BYTES:
+        by_rows = f"SELECT {cleared_by_rows(qualified(place))}".encode()
+        if self._connection.execute(by_rows).fetchall()[0][0]:
             self._execute(f"DELETE FROM {qualified(place)}")
             return
         self._records.next_generation(place)

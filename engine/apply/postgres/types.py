@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.apply.postgres.identifiers import quoted
 from engine.model.schema import Column, SourceType, TableSchema
 
 # fmt: off
@@ -24,6 +25,12 @@ def postgres_type(column: Column) -> str:
     if column.map_as == "text":
         return "pg_catalog.text"
     return _type(column.type)
+
+
+def own_type(kind: SourceType) -> str:
+    """Type text of one of PostgreSQL's own types, whichever servers have it."""
+    name = kind.name if kind.name.isidentifier() and kind.name != "char" else quoted(kind.name)
+    return f"pg_catalog.{name}{_modifier(kind)}"
 
 
 def column_types(schema: TableSchema) -> list[str]:

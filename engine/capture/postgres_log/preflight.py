@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from engine.capture.postgres_log.catalog import CatalogTable, choose_key, key_of, load_tables
 from engine.capture.postgres_log.connect import Connector
+from engine.capture.postgres_log.stream import ORIGIN_VERSION, origin_refusal
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.source import DiscoveredTable, Finding, Severity
-from engine.model.subscription import TableSpec
+from engine.model.subscription import OriginFilter, TableSpec
 from engine.postgres.sessions import PostgresConnection
 
 OLDEST_VERSION = 140000
@@ -52,7 +53,9 @@ class _Rights:
     owned: bool
 
 
-def check(connector: Connector, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
+def check(
+    connector: Connector, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
+) -> list[Finding]:
     """Findings about the source and these tables; what is wrong with the connection itself is one too."""
     try:
         with connector.session() as connection:
@@ -60,6 +63,7 @@ def check(connector: Connector, tables: Sequence[TableSpec], slot: str | None) -
             found = _server(connection, slot, version)
             if any(f.code == "source_version" for f in found):
                 return found
+            found += _origin(origin, version)
             found += _tables(connection, tables)
         found += _replication(connector)
     except EngineFault as fault:
@@ -135,6 +139,18 @@ def _server(connection: PostgresConnection, slot: str | None, version: int) -> l
             Finding(_I, "slot_without_limit", what, "Set max_slot_wal_keep_size to what the source's disk can spare.")
         )
     return found
+
+
+def _origin(origin: OriginFilter, version: int) -> list[Finding]:
+    """What is to be known where changes are left out by their origin."""
+    if origin is OriginFilter.ANY:
+        return []
+    if version < ORIGIN_VERSION:
+        remedy = "Upgrade the source, or let `capture.origin` be `any`."
+        return [Finding(_E, FaultKind.ORIGIN_UNSUPPORTED.value, origin_refusal(version), remedy)]
+    what = "a table's copy takes all rows that stand there, whatever origin they have; only changes behind it are told apart"
+    remedy = "None needed, unless rows that came here by replication are not to be on the target."
+    return [Finding(_I, "copy_of_any_origin", what, remedy)]
 
 
 _CONNECTION_REMEDIES = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from engine.capture.postgres_log import chunks, position, preflight, publications, slots
+from engine.capture.postgres_log import chunks, position, preflight, publications, sequences, slots
 from engine.capture.postgres_log.catalog import load_numbered, load_tables, schema_of
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.guard import TableWatch
@@ -17,6 +17,7 @@ from engine.capture.postgres_log.types import load_types
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
+from engine.model.sequences import SourceSequence
 from engine.model.source import (
     CopyChunk,
     DiscoveredTable,
@@ -26,7 +27,7 @@ from engine.model.source import (
     SlotStatus,
     SourceIdentity,
 )
-from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 
 
 class PostgresSource:
@@ -43,9 +44,11 @@ class PostgresSource:
         self._open_slots: set[str] = set()
         """Temporary slots of snapshots that are open now."""
 
-    def preflight(self, tables: Sequence[TableSpec], slot: str | None) -> list[Finding]:
+    def preflight(
+        self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
+    ) -> list[Finding]:
         """Findings; a database that cannot be reached is one as well."""
-        return preflight.check(self._connector, tables, slot)
+        return preflight.check(self._connector, tables, slot, origin)
 
     def discover(self) -> list[DiscoveredTable]:
         return preflight.discover(self._connector)
@@ -155,12 +158,22 @@ class PostgresSource:
     def accept(self, table: TableName, relation: RelationId) -> None:
         self._watch.accept(table, relation)
 
+    def sequences(self, tables: Sequence[TableName]) -> list[SourceSequence]:
+        return sequences.of_tables(self._connector, tables)
+
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         del spec
         return chunks.cut_table(self._connector, schema, chunk_bytes)
 
-    def open_stream(self, slot: str, start: Lsn, application: str, wake: int | None = None) -> PostgresLogStream:
-        return open_stream(self._connector, slot, start, application, publications.names(slot), wake)
+    def open_stream(
+        self,
+        slot: str,
+        start: Lsn,
+        application: str,
+        wake: int | None = None,
+        origin: OriginFilter = OriginFilter.ANY,
+    ) -> PostgresLogStream:
+        return open_stream(self._connector, slot, start, application, publications.names(slot), wake, origin)
 
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
         """Raises COPY_LOST where the snapshot is gone, TABLE_STRUCTURE_CHANGED where the table was rewritten or truncated after it."""

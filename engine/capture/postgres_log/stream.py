@@ -16,6 +16,7 @@ from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
+from engine.model.subscription import OriginFilter
 from engine.postgres.sessions import describe_state
 
 CHUNK_BYTES = 8 * 1024 * 1024
@@ -41,6 +42,9 @@ _STATUS = struct.Struct(">cQQQQB")
 _KNOWN_TYPES = np.zeros(256, np.bool_)
 _KNOWN_TYPES[list(b"BCORYIUDTMSEcA")] = True
 
+ORIGIN_VERSION = 160000
+"""From here on a server can leave out changes that carry an origin."""
+
 DECODING_MEMORY_KB = 16 * 1024
 """What of open transactions the source holds before it sends them, at most: less memory there, and less to be sent once one commits."""
 _HOLD_LESS = (
@@ -63,16 +67,33 @@ _HARMLESS_SEVERITIES = frozenset({"DEBUG", "LOG", "INFO", "NOTICE"})
 _HARMLESS_CLASSES = frozenset({"00", "01"})
 
 
-def start_command(slot: str, start: Lsn, publications: tuple[str, ...], server_version: int) -> str:
-    """START_REPLICATION with the highest protocol of the server, open transactions streamed, and our messages."""
+def start_command(
+    slot: str,
+    start: Lsn,
+    publications: tuple[str, ...],
+    server_version: int,
+    origin: OriginFilter = OriginFilter.ANY,
+) -> str:
+    """START_REPLICATION with the highest protocol of the server, open transactions streamed, and our messages.
+
+    Raises EngineFault(ORIGIN_UNSUPPORTED) where the server cannot leave anything out by its origin.
+    """
+    if origin is OriginFilter.NONE and server_version < ORIGIN_VERSION:
+        raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, slot, origin_refusal(server_version))
     protocol = 4 if server_version >= 160000 else 3 if server_version >= 150000 else 2
     listed = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
     quoted = listed.replace("'", "''")
     name = '"' + slot.replace('"', '""') + '"'
+    left_out = ", origin 'none'" if origin is OriginFilter.NONE else ""
     return (
         f"START_REPLICATION SLOT {name} LOGICAL {start} (proto_version '{protocol}', streaming 'on', messages 'true',"
-        f" publication_names '{quoted}')"
+        f" publication_names '{quoted}'{left_out})"
     )
+
+
+def origin_refusal(server_version: int) -> str:
+    """Why a server below ORIGIN_VERSION does not do."""
+    return f"the source is PostgreSQL {server_version // 10000}, which cannot tell changes apart by their origin; 16 and newer can"
 
 
 def open_stream(
@@ -82,16 +103,17 @@ def open_stream(
     application: str,
     publications: tuple[str, ...],
     wake: int | None = None,
+    origin: OriginFilter = OriginFilter.ANY,
 ) -> PostgresLogStream:
     """Start streaming behind `start`. The caller has made the gap check: the source goes on in silence where `start` is too old.
 
-    Raises EngineFault(SLOT_IN_USE, LOG_GAP where the slot is gone or invalid, SOURCE_*).
+    Raises EngineFault(SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP where the slot is gone or invalid, SOURCE_*).
     """
     connection = connector.open(application, replication=True)
     try:
         connection.execute(_HOLD_LESS)
         transport = open_transport(connection)
-        transport.start(start_command(slot, start, publications, connection.info.server_version))
+        transport.start(start_command(slot, start, publications, connection.info.server_version, origin))
     except psycopg.Error as error:
         connection.close()
         raise SOURCE.fault(error, slot, _START_KINDS) from error
@@ -271,4 +293,4 @@ class PostgresLogStream:
         self._told_at = time.monotonic()
 
 
-__all__ = ["PostgresLogStream", "open_stream", "start_command"]
+__all__ = ["ORIGIN_VERSION", "PostgresLogStream", "open_stream", "origin_refusal", "start_command"]

@@ -40,6 +40,7 @@ class TableRow(SQLModel, table=True):
     where: str | None = None
     insert_only: bool = False
     map_as: dict[str, str] = document(default_factory=dict)
+    into_existing: bool = False
     from_pattern: bool = False
     desired_state: str = Field(max_length=16)
 

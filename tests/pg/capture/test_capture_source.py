@@ -16,7 +16,7 @@ from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import Finding
-from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 
@@ -534,6 +534,7 @@ def test_preflight_names_what_is_wrong_with_tables(db: Database, source: Postgre
         return codes(source.preflight(tables, None)) - {("info", "slot_without_limit")}
 
     assert found(spec("good")) == set()
+    assert ("info", "copy_of_any_origin") in codes(source.preflight([spec("good")], None, OriginFilter.NONE))
     assert found(spec("missing")) == {("error", "table_missing")}
     assert found(spec("keyless")) == {("error", "table_no_identity")}
     assert found(spec("keyless", insert_only=True)) == {("info", "insert_only")}

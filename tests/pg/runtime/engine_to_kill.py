@@ -32,7 +32,7 @@ def _tell(report: Report) -> None:
 def main(given: Path) -> None:
     arm_from_environment()
     spec, home = pickle.loads(given.read_bytes())
-    settings = EngineSettings(home=home, guard_interval_s=0.1, position_write_s=1.0)
+    settings = EngineSettings(home=home, guard_interval_s=0.1, position_write_s=1.0, parts_from_rows=1)
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
     parts = PipelineParts(open_source, targets, LocalRunner(1), settings, clock)

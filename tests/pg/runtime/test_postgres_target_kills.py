@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from engine.model.identity import Epoch, SubscriptionName
-from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, LanePolicy, QueueMode, SubscriptionSpec
+from engine.model.subscription import (
+    ApplyMode,
+    ApplyPolicy,
+    ConnectionSpec,
+    LanePolicy,
+    QueueMode,
+    SubscriptionSpec,
+    Visibility,
+)
 from engine.runtime.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
@@ -29,7 +37,10 @@ ON_THE_WAY = [
     Failpoint.COMMIT_AFTER,
     Failpoint.CONFIRM_BEFORE,
     Failpoint.REPORT_BEFORE,
+    Failpoint.PARTS_PREPARED,
+    Failpoint.PARTS_DECIDED,
 ]
+IN_PARTS = ApplyPolicy(ApplyMode.BATCH, lanes=3, visibility=Visibility.RELAXED)
 IN_A_COPY = [Failpoint.SLOT_CREATED, Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER]
 DIES_S = 60.0
 WAYS = [
@@ -86,7 +97,7 @@ def test_an_engine_that_dies_on_the_way_of_a_batch_takes_nothing_along(
     replica.close()
     with Load(replica.database, 1):
         for point, way in zip(ON_THE_WAY, cycle(WAYS[::-1])):
-            replica.spec = replace(replica.spec, apply=way)
+            replica.spec = replace(replica.spec, apply=IN_PARTS if point.value.startswith("parts.") else way)
             with engine(replica, rng.choice(list(QueueMode)), armed) as process:
                 wait_for(process, "lines live")
                 arm(armed, point, rng.randint(1, 3))

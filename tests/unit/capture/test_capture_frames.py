@@ -14,7 +14,9 @@ from engine.capture.postgres_log.frames import MALFORMED, cut, error_fields
 from engine.capture.postgres_log.position import without_page_header
 from engine.capture.postgres_log.stream import start_command
 from engine.capture.postgres_log.transport import Inbox
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
+from engine.model.subscription import OriginFilter
 from tests.unit.capture.replication_wire import Pieces, copy_data, keepalive, xlog
 
 
@@ -104,3 +106,14 @@ def test_streaming_starts_with_the_servers_highest_protocol(version: int, protoc
     assert f"proto_version '{protocol}'" in command
     assert "streaming 'on', messages 'true'" in command
     assert """publication_names '"shop_1","shop_1_ins"'""" in command
+    assert "origin" not in command
+
+
+def test_streaming_leaves_out_what_replication_wrote_where_the_server_can_tell() -> None:
+    def command(version: int) -> str:
+        return start_command("shop_1", Lsn(0), ("shop_1",), version, OriginFilter.NONE)
+
+    assert command(160000).endswith(", origin 'none')")
+    with pytest.raises(EngineFault) as refused:
+        command(150012)
+    assert refused.value.kind is FaultKind.ORIGIN_UNSUPPORTED

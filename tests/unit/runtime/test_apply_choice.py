@@ -44,7 +44,7 @@ def planned(
 
 def chooser(policy: ApplyPolicy) -> tuple[ApplyChooser, list[str]]:
     told: list[str] = []
-    return ApplyChooser(policy, Target(), told.append), told
+    return ApplyChooser(policy, Target(), None, told.append), told
 
 
 def test_a_pinned_mode_wins() -> None:
@@ -59,7 +59,7 @@ def test_a_pinned_mode_wins() -> None:
 
 def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
     policy = ApplyPolicy(ApplyMode.TRANSACTIONAL)
-    assert ApplyChooser(policy, None, pytest.fail).choose(planned()) == Applying()
+    assert ApplyChooser(policy, None, None, pytest.fail).choose(planned()) == Applying()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_cannot_be_written_one_by_one_is_said_once(batch: PlannedBatch, why
 
 def test_rates_are_measured_once_and_shown() -> None:
     target = Target()
-    made = ApplyChooser(ApplyPolicy(ApplyMode.GROUPED, lanes=1), target, pytest.fail)
+    made = ApplyChooser(ApplyPolicy(ApplyMode.GROUPED, lanes=1), target, None, pytest.fail)
     for _ in range(3):
         tuning = made.choose(planned()).tuning
     assert target.measured == 1

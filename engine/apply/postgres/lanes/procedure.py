@@ -7,13 +7,14 @@ keeps; the values come as one array of texts, the changes as one array of number
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.apply.bookkeeping import OWN_SCHEMA
 from engine.apply.postgres.changes import Place, image
 from engine.apply.postgres.identifiers import literal
-from engine.apply.postgres.tables import TRUNCATE_ABOVE_BYTES
+from engine.apply.postgres.origins import STAMP
+from engine.apply.postgres.tables import cleared_by_rows
 from engine.model.schema import KeyMode
 
 NAME = "pg_temp.penstock_lane"
@@ -51,7 +52,14 @@ class Kind:
     @property
     def shareable(self) -> bool:
         """Whether a statement may take many: rows that the key tells apart, and that stay under it."""
-        return self.op != TRUNCATE and not self.moved and self.place.schema.mode is not KeyMode.BAG
+        if self.op == TRUNCATE or self.moved or self._replaces:
+            return False
+        return self.place.schema.mode is not KeyMode.BAG
+
+    @property
+    def _replaces(self) -> bool:
+        """Whether the row is deleted and inserted again: columns that are always generated as identity cannot be updated."""
+        return self.op == UPDATE and not self.place.always.isdisjoint(self._assigned)
 
     @property
     def _assigned(self) -> list[int]:
@@ -72,13 +80,16 @@ class Kind:
         keys = len(place.row_columns)
         found = _row(place)
         if self.op == INSERT:
-            values = ", ".join(_value(i, column.type) for i, column in enumerate(place.columns))
-            return f"INSERT INTO {place.qualified} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({values});"
+            inserted = ", ".join(_value(i, column.type) for i, column in enumerate(place.columns))
+            return f"INSERT INTO {place.qualified} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({inserted});"
         if self.op == TRUNCATE:
             return _clear(place)
         if self.op == DELETE:
             return f"DELETE FROM {place.qualified} WHERE {found}; {_REQUIRE}"
-        changed = [f"{names[i]} = {_value(keys + n, place.columns[i].type)}" for n, i in enumerate(self._assigned)]
+        values = {i: _value(keys + n, place.columns[i].type) for n, i in enumerate(self._assigned)}
+        if self._replaces:
+            return f"{_replacement(place, found, values)} {_REQUIRE}"
+        changed = [f"{names[i]} = {value}" for i, value in values.items()]
         if not changed:
             return f"PERFORM FROM {place.qualified} WHERE {found}; {_REQUIRE}"
         return f"UPDATE {place.qualified} SET {', '.join(changed)} WHERE {found}; {_REQUIRE}"
@@ -124,13 +135,13 @@ class Procedure:
         return None if number is None else self.kinds[number - 1]
 
 
-def procedure(kinds: Sequence[Kind]) -> Procedure:
+def procedure(kinds: Sequence[Kind], *, marked: bool = False) -> Procedure:
     """The procedure for these kinds, numbered from 1 on.
 
     Parameters by number, so that no column's name means one of them: 1 changes and marks, 2 values, 3 and 4 position before and
     behind each unit, 5 the first unit's number, 6 rows of each statement that takes many, 7 to 9 subscription, epoch and batch of
     the progress record, 10 the class of the advisory locks that put lanes in order, 11 lanes. A lane holds the lock of its unit
-    from before the unit begins until it is committed.
+    from before the unit begins until it is committed. `marked`: for a session with a replication origin.
     """
     lines = [
         "",
@@ -149,6 +160,7 @@ def procedure(kinds: Sequence[Kind]) -> Procedure:
         " WHERE r.subscription = $7 AND r.epoch = $8 AND r.position = $3[__penstock_unit];",
         f"IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{OUT_OF_TURN}'; END IF;",
         "IF $11 > 1 THEN PERFORM pg_catalog.pg_advisory_lock($10, $5 + __penstock_unit * $11); END IF;",
+        f"PERFORM {STAMP};" if marked else "",
         "COMMIT;",
         "IF $11 > 1 THEN PERFORM pg_catalog.pg_advisory_unlock($10, $5 + (__penstock_unit - 1) * $11); END IF;",
         "__penstock_unit := __penstock_unit + 1;",
@@ -190,7 +202,19 @@ def _value(at: int, type_: str) -> str:
 
 
 def _plain(type_: str) -> str:
-    return _MODIFIER.sub("", type_)
+    """Quotes are in names of users' types only, which come without a length."""
+    return type_ if '"' in type_ else _MODIFIER.sub("", type_)
+
+
+def _replacement(place: Place, found: str, values: Mapping[int, str]) -> str:
+    """One statement that deletes a row and inserts it with new values, by position; the others stay as they are."""
+    names = place.quoted
+    old = ", ".join(f"{name} AS c{i}" for i, name in enumerate(names))
+    new = ", ".join(values.get(i, f"g.c{i}") for i in range(len(names)))
+    return (
+        f"WITH g AS (DELETE FROM {place.qualified} WHERE {found} RETURNING {old})"
+        f" INSERT INTO {place.qualified} ({', '.join(names)}) OVERRIDING SYSTEM VALUE SELECT {new} FROM g;"
+    )
 
 
 def _rows(columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
@@ -211,14 +235,13 @@ def _row(place: Place) -> str:
         return " AND ".join(f"{place.quoted[i]} = {value}" for i, value in zip(place.key, given, strict=True))
     wanted = f'ROW({", ".join(given)})::pg_catalog.text COLLATE "C"'
     table = place.qualified
-    first = f"SELECT r.ctid FROM {table} AS r WHERE {image('r', place.quoted)} = {wanted} LIMIT 1"
-    return f"ctid = ({first}) AND {image(table, place.quoted)} = {wanted}"
+    first = f"SELECT r.ctid, r.tableoid FROM {table} AS r WHERE {image('r', place.quoted)} = {wanted} LIMIT 1"
+    return f"(ctid, tableoid) = ({first}) AND {image(table, place.quoted)} = {wanted}"
 
 
 def _clear(place: Place) -> str:
-    name = literal(place.qualified)
     return (
-        f"IF pg_catalog.pg_relation_size({name}::pg_catalog.regclass) <= {TRUNCATE_ABOVE_BYTES} THEN"
+        f"IF {cleared_by_rows(place.qualified)} THEN"
         f" DELETE FROM {place.qualified}; ELSE"
         f" UPDATE {OWN_SCHEMA}.tables AS r SET generation = r.generation + 1"
         f" WHERE r.subscription = $7 AND r.table_id = {literal(place.table)};"

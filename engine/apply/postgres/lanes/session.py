@@ -34,19 +34,18 @@ class Writing:
 class LaneSession:
     """Used by one thread at a time; `cancel` may be called from any."""
 
-    def __init__(self, connection: PostgresConnection) -> None:
-        """`connection`: in autocommit mode, for this use alone."""
+    def __init__(self, connection: PostgresConnection, *, marked: bool) -> None:
+        """`connection`: in autocommit mode, for this use alone; `marked`: with a replication origin."""
         self._connection = connection
+        self._marked = marked
         self._kept: OrderedDict[Kind, None] = OrderedDict()
         self._procedure: Procedure | None = None
         self._numbers: np.ndarray[tuple[int], np.dtype[np.int32]] = np.empty(0, np.int32)
         register(connection)
         # A run of transactions ends with a durable one of another session, which brings those before it to disk as well.
         connection.execute("SET synchronous_commit = off")
-        # Every statement finds its rows by their key, whatever was known of the table when it was planned.
-        connection.execute(
-            "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan"
-        )
+        # Planned once, whatever is known of the table then.
+        connection.execute("SET plan_cache_mode = force_generic_plan")
 
     @property
     def pid(self) -> int:
@@ -67,7 +66,7 @@ class LaneSession:
         if not set(kinds) <= set(known) or self._procedure is None:
             while len(self._kept) > max(KINDS_KEPT, len(kinds)):
                 self._kept.popitem(last=False)
-            self._procedure = procedure(tuple(self._kept))
+            self._procedure = procedure(tuple(self._kept), marked=self._marked)
             self._connection.execute(self._procedure.sql.encode())
         numbers = {kind: number for number, kind in enumerate(self._procedure.kinds, 1)}
         # Marks are 0 and -1: they stay what they are at both ends of the table of numbers.

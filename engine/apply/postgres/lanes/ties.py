@@ -8,11 +8,12 @@ from engine.postgres.sessions import PostgresConnection
 
 _SQL = """
 SELECT t.name FROM unnest(%s::text[]) AS t(name)
+CROSS JOIN LATERAL (SELECT array_agg(p.relid) || t.name::regclass AS relids FROM pg_partition_tree(t.name::regclass) AS p) AS tree
 WHERE EXISTS (SELECT FROM pg_index AS i
-              WHERE i.indrelid = t.name::regclass AND (i.indisunique OR i.indisexclusion) AND NOT i.indisprimary)
+              WHERE i.indrelid = ANY (tree.relids) AND (i.indisunique OR i.indisexclusion) AND NOT i.indisprimary)
    OR (current_setting('session_replication_role') <> 'replica'
-       AND EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.name::regclass AND g.tgenabled <> 'D'))
-   OR EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = t.name::regclass AND g.tgenabled IN ('R', 'A'))
+       AND EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = ANY (tree.relids) AND g.tgenabled <> 'D'))
+   OR EXISTS (SELECT FROM pg_trigger AS g WHERE g.tgrelid = ANY (tree.relids) AND g.tgenabled IN ('R', 'A'))
 """
 
 

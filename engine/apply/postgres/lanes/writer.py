@@ -15,6 +15,7 @@ from engine.apply.postgres.lanes.procedure import OUT_OF_TURN, ROW_MISSING
 from engine.apply.postgres.lanes.session import LaneSession, Writing
 from engine.apply.postgres.lanes.stream import Stream
 from engine.apply.postgres.lanes.waits import circle_of
+from engine.apply.postgres.origins import Origins
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.subscription import LanePolicy
@@ -41,9 +42,14 @@ class _Failure:
 class LaneWriter:
     """The lanes of one target. One batch at a time."""
 
-    def __init__(self, connect: Callable[[], PostgresConnection]) -> None:
-        """`connect` opens a session in autocommit mode; it raises EngineFault(TARGET_UNAVAILABLE)."""
+    def __init__(
+        self, connect: Callable[[], PostgresConnection], watch: Callable[[], PostgresConnection], origins: Origins
+    ) -> None:
+        """`connect` opens a session that writes, `watch` one that only looks, both in autocommit mode; they raise
+        EngineFault(TARGET_UNAVAILABLE)."""
         self._connect = connect
+        self._watch_with = watch
+        self._origins = origins
         self._lanes: list[LaneSession] = []
         self._watcher: PostgresConnection | None = None
         self.redone = 0
@@ -136,7 +142,7 @@ class LaneWriter:
         """Lanes that wait for each other."""
         by_pid = {lane.pid: lane for lane in lanes}
         if self._watcher is None or self._watcher.closed:
-            self._watcher = self._connect()
+            self._watcher = self._watch_with()
         sql = "SELECT pid, pg_blocking_pids(pid) FROM unnest(%s::int4[]) AS u(pid)"
         try:
             found = self._watcher.execute(sql, [list(by_pid)]).fetchall()
@@ -158,7 +164,8 @@ class LaneWriter:
     def _sessions(self, count: int) -> list[LaneSession]:
         usable = [lane for lane in self._lanes if lane.usable]
         while len(usable) < count:
-            usable.append(LaneSession(self._connect()))
+            connection = self._connect()
+            usable.append(LaneSession(connection, marked=self._origins.marked(connection)))
         self._lanes = usable
         return usable[:count]
 
@@ -184,6 +191,6 @@ def _fault(failure: _Failure) -> EngineFault:
         detail = "a row to change or delete is not there"
         fault = EngineFault(FaultKind.NET_CHANGE_ANOMALY, kind.place.table, detail)
     else:
-        fault = fault_of_table(error, kind.place.table)
+        fault = fault_of_table(error, kind.place.table, of_owner=bool(kind.place.types))
     fault.__cause__ = error
     return fault

@@ -1,0 +1,81 @@
+"""Under which name a table stands on the target, and whose table that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.apply.bookkeeping import Existing, Reservation
+from engine.apply.postgres.existing import refuse_unadoptable
+from engine.apply.postgres.preflight import INTO_REMEDY, is_reserved, is_taken
+from engine.apply.postgres.records import PostgresRecords
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.position import ZERO
+from engine.postgres.sessions import PostgresConnection
+
+
+def adopt(
+    connection: PostgresConnection,
+    subscription: SubscriptionName,
+    table: TableId,
+    target: TableName,
+    *,
+    into_existing: bool,
+) -> None:
+    """As Target.adopt, in the transaction of the caller. What this subscription left behind on removal may be taken up again."""
+    if is_reserved(target):
+        raise _collision(
+            table, f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
+        )
+    records = PostgresRecords(connection)
+    records.create()
+    same = [r for r in records.reservations(None) if r.target == target]
+    mine = {r.table: r for r in records.reservations(subscription) if r.target == target}
+    held = mine.get(table)
+    present = held is not None and not held.removed
+    others = [other for other in same if other.table not in mine or not other.removed]
+    left = into_existing and all(other.removed and other.existing is not None for other in others)
+    if not present and others and not left:
+        raise _collision(table, f"{target} is already the target of another table; map one to another name")
+    state = _existing(list(mine.values())) if into_existing else None
+    if state is not None:
+        refuse_unadoptable(connection, table, target, state)
+    elif not present or (held is not None and held.existing is not None):
+        _refuse_replacing(connection, table, target, list(mine.values()))
+    if held is None or held.removed:
+        records.drop_left(target)
+        records.reserve(subscription, table, target, list(mine), state)
+    elif held.existing is not state:
+        records.write_existing(held, state)
+
+
+def _existing(mine: Sequence[Reservation]) -> Existing:
+    """Whether rows that stand in the table are this subscription's own: of a table of its own too, which it hands over to its user."""
+    ours = any(
+        r.existing is Existing.FILLED or (r.existing is None and r.schema is not None and r.applied > ZERO)
+        for r in mine
+    )
+    return Existing.FILLED if ours else Existing.EMPTY
+
+
+def _refuse_replacing(
+    connection: PostgresConnection, table: TableId, target: TableName, mine: Sequence[Reservation]
+) -> None:
+    """A copy takes the place of what stands there: that must be a table of our own."""
+    if not is_taken(connection, target):
+        return
+    if any(r.existing is not None for r in mine):
+        detail = (
+            f"{target} is kept as its owner has it, and a new table would take its place: give it"
+            ' "into_existing": true again, or drop it on the target'
+        )
+        raise _collision(table, detail)
+    if not mine:
+        detail = (
+            f"a table or view {target} that Penstock did not make stands there; map it to another name, {INTO_REMEDY}"
+        )
+        raise _collision(table, detail)
+
+
+def _collision(table: TableId, detail: str) -> EngineFault:
+    return EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)

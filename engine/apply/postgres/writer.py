@@ -1,0 +1,201 @@
+"""The connection that commits batches: transactions, their end, and what is known where a COMMIT went unanswered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import psycopg
+from psycopg import pq
+
+from engine.apply.batch_writer import BatchWriter
+from engine.apply.bookkeeping import mark_of, stands
+from engine.apply.postgres.beforehand import BroughtTables, bring
+from engine.apply.postgres.changes import BroughtTable, Place
+from engine.apply.postgres.errors import TARGET, fault_of_table
+from engine.apply.postgres.existing import place_of
+from engine.apply.postgres.origins import Origins
+from engine.apply.postgres.plans import FIND_BY_KEY
+from engine.apply.postgres.prepared import settle_parts
+from engine.apply.postgres.records import PostgresRecords
+from engine.apply.postgres.tables import PostgresTables
+from engine.model.identity import SubscriptionName, TableId
+from engine.model.position import Lsn
+from engine.model.target import BatchCommit, TableCommit
+from engine.postgres.sessions import PostgresConnection, Sessions
+
+STATEMENTS_KEPT = 200
+"""Prepared statements that a writer's connection keeps, the least recently used ones going first."""
+_PREPARE_AFTER = 3
+
+
+class Writer:
+    """Commits in one thread at a time: whoever holds `lock`. Connects at the first use, and anew after a lost connection."""
+
+    def __init__(self, sessions: Sessions, origins: Origins) -> None:
+        self._sessions = sessions
+        self.lock = threading.RLock()
+        """Held while the writer's connection is in use."""
+        self._origins = origins
+        self._connection: PostgresConnection | None = None
+        self._spare: PostgresConnection | None = None
+        """For rows of the next batch."""
+        self._spare_lock = threading.Lock()
+        self._in_doubt: BatchCommit | None = None
+
+    @property
+    def connection(self) -> PostgresConnection:
+        """Raises EngineFault(TARGET_UNAVAILABLE)."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._open_kept()
+        return self._connection
+
+    def open(self) -> PostgresConnection:
+        """A session that writes. Its transactions are to be stamped (Origins) before they are committed."""
+        connection = self._sessions.open(statement_timeout_ms=0)
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            # The source has checked its foreign keys and fired its triggers.
+            connection.execute("SET session_replication_role = replica")
+        connection.execute(FIND_BY_KEY)
+        self._origins.mark(connection)
+        return connection
+
+    @contextmanager
+    def transaction(self, table: TableId | None = None) -> Iterator[PostgresConnection]:
+        """The connection in a transaction of its own, and the driver's errors as faults: the table's, where there is one."""
+        with self.lock:
+            connection = self.connection
+            try:
+                with connection.transaction():
+                    yield connection
+                    self._origins.stamp(connection)
+            except psycopg.Error as error:
+                if table is not None:
+                    raise fault_of_table(error, table) from error
+                raise TARGET.fault(error, self._sessions.name) from error
+
+    def apply(
+        self,
+        work: Callable[[BatchWriter], object],
+        *,
+        in_place: bool = True,
+        durable: bool = True,
+        brought: BroughtTables | None = None,
+    ) -> None:
+        """Work in a new transaction, or that of what was brought, which stays open. It is rolled back where this raises."""
+        if brought is not None:
+            self._take(brought)
+        connection = self.connection
+        try:
+            if brought is None:
+                connection.execute("BEGIN")
+            if not durable:
+                connection.execute("SET LOCAL synchronous_commit = off")
+            work(batch_writer(connection, in_place=in_place, brought=brought.tables if brought is not None else {}))
+        except psycopg.Error as error:
+            roll_back(connection)
+            raise TARGET.fault(error, self._sessions.name) from error
+        except BaseException:
+            roll_back(connection)
+            raise
+
+    def commit(self) -> None:
+        """Commit the transaction that is open. Raises EngineFault(TARGET_UNAVAILABLE)."""
+        try:
+            self._origins.commit(self.connection)
+        except psycopg.Error as error:
+            raise TARGET.fault(error, self._sessions.name) from error
+
+    def make_durable(self, batch: BatchCommit) -> None:
+        """Commit the transaction that wrote the batch's end, or learn that it is committed."""
+        connection = self.connection
+        try:
+            self._origins.commit(connection)
+        except psycopg.Error as error:
+            roll_back(connection)
+            self._in_doubt = batch
+            if not self.settled(batch):
+                raise TARGET.fault(error, self._sessions.name) from error
+
+    def doubt(self, batch: BatchCommit) -> None:
+        """Something of this batch's commit remains to be seen to before the next."""
+        self._in_doubt = batch
+
+    def settled(self, batch: BatchCommit) -> bool:
+        """Find out whether the batch in doubt counts, if there is one, and end its parts. True where it does and is the one given."""
+        doubted = self._in_doubt
+        if doubted is None:
+            return False
+        connection = self.connection
+        try:
+            with connection.transaction():
+                position = PostgresRecords(connection, fence=True).position(doubted.subscription)
+                self.settle_parts(doubted.subscription, position.end if position is not None else None)
+        except psycopg.Error as error:
+            raise TARGET.fault(error, self._sessions.name) from error
+        self._in_doubt = None
+        same = doubted.subscription == batch.subscription and mark_of(doubted) == mark_of(batch)
+        return same and stands(position, doubted)
+
+    def settle_parts(self, subscription: SubscriptionName, reached: Lsn | None) -> None:
+        """End the subscription's prepared parts, over another connection: the caller's transaction holds the progress record."""
+        with self._sessions.session() as other:
+            settle_parts(other, subscription, reached)
+
+    def bring(self, commits: Sequence[TableCommit]) -> BroughtTables | None:
+        """Bring rows of the next batch over a connection of its own. None where that gains nothing. From any thread."""
+        with self._spare_lock:
+            connection, self._spare = self._spare, None
+        if connection is None or connection.closed:
+            connection = self._open_kept()
+        records = PostgresRecords(connection)
+
+        def placed(commit: TableCommit) -> Place:
+            return place_of(connection, records, commit.table, commit.target, commit.schema)
+
+        return bring(connection, commits, placed, self._give_back)
+
+    def close(self) -> None:
+        """Close the connections. A later call connects again."""
+        with self.lock, self._spare_lock:
+            for connection in (self._connection, self._spare):
+                if connection is not None:
+                    connection.close()
+            self._connection = self._spare = None
+
+    def _take(self, brought: BroughtTables) -> None:
+        """Go on with the transaction that holds what was brought; the connection so far is the next spare one."""
+        brought.over = True
+        before, self._connection = self._connection, brought.connection
+        if before is not None:
+            self._give_back(before)
+
+    def _give_back(self, connection: PostgresConnection) -> None:
+        roll_back(connection)
+        with self._spare_lock:
+            if self._spare is None and not connection.closed:
+                self._spare = connection
+                return
+        connection.close()
+
+    def _open_kept(self) -> PostgresConnection:
+        connection = self.open()
+        connection.prepare_threshold = _PREPARE_AFTER
+        connection.prepared_max = STATEMENTS_KEPT
+        return connection
+
+
+def batch_writer(
+    connection: PostgresConnection, *, in_place: bool = True, brought: Mapping[TableId, BroughtTable] | None = None
+) -> BatchWriter:
+    """What writes a batch in the connection's transaction."""
+    records = PostgresRecords(connection, fence=True)
+    return BatchWriter(records, PostgresTables(connection, records, in_place=in_place, brought=brought or {}))
+
+
+def roll_back(connection: PostgresConnection) -> None:
+    """End the transaction, if there is one."""
+    if connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        with suppress(psycopg.Error):
+            connection.execute("ROLLBACK")

@@ -1,0 +1,19 @@
+"""Sequences of a source's tables, which its log does not carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.capture.postgres_log.connect import Connector
+from engine.model.identity import TableName
+from engine.model.sequences import SourceSequence
+from engine.postgres.sequences import refuse_forbidden, sequences_of, values_of
+
+
+def of_tables(connector: Connector, tables: Sequence[TableName]) -> list[SourceSequence]:
+    """The sequences of these tables' columns. A value may already be one that the source has set apart for a session (CACHE)."""
+    with connector.session() as connection:
+        found = sequences_of(connection, tables)
+        refuse_forbidden([one for one in found if not one.may_read], connector.name, "read", "SELECT")
+        values = values_of(connection, [one.name for one in found])
+    return [SourceSequence(one.table, one.column, one.name, values[one.name], one.increment) for one in found]

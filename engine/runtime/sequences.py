@@ -1,0 +1,123 @@
+"""Brings the sequences of a subscription's target to where those of its source stand, on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody, SequenceValuePart, TableNamePart
+from engine.model.identity import TableName
+from engine.model.sequences import (
+    SequenceGoal,
+    SequenceOutcome,
+    SequencesRefused,
+    SequenceStep,
+    SequenceValue,
+    SourceSequence,
+)
+from engine.model.subscription import TableSpec
+from engine.model.table_state import TableState
+from engine.model.target import Target
+from engine.runtime.catalog import open_source
+from engine.runtime.pipeline import Pipeline
+
+_STATUS = {"subscription_not_running": 409, "sequences_unsupported": 422}
+
+
+def bring_forward(pipeline: Pipeline, command: Sequences) -> SequencesBody:
+    """Read the source's sequences now, and see to it that the target's stand there or beyond.
+
+    Which tables take part is read first: every row that is visible by then took its values from the source before, so what the
+    source's sequences show after it is enough. Raises SequencesRefused; EngineFault where a database cannot be reached.
+    """
+    target = pipeline.target
+    if target is None:
+        raise SequencesRefused(
+            "subscription_not_running",
+            "the subscription is stopped or has not started; its target is closed",
+            "Set its desired_state to 'running' or 'paused' first.",
+        )
+    able = target.sequences()
+    if able is None:
+        raise SequencesRefused(
+            "sequences_unsupported",
+            f"a target of the kind {pipeline.spec.target.kind} has no sequences",
+            "Use a PostgreSQL target.",
+        )
+    specs = [spec for spec in pipeline.spec.tables if command.tables is None or spec.table in command.tables]
+    live = _live(pipeline, target, specs)
+    by_source = {spec.source: spec for spec in specs}
+    found = _of_source(pipeline, list(by_source))
+    taking_part = [one for one in found if one.table in live]
+    steps = able.bring_forward([_goal(one, by_source[one.table], command.margin) for one in taking_part])
+    done = dict(zip(((one.table, one.column, one.name) for one in taking_part), steps, strict=True))
+    parts = (
+        part for one in found for part in _parts(one, by_source[one.table], done.get((one.table, one.column, one.name)))
+    )
+    return SequencesBody(sequences=tuple(parts))
+
+
+def refusal(refused: SequencesRefused) -> Problem:
+    """A refusal as the request is answered with it."""
+    return Problem(
+        status=_STATUS.get(refused.code, 503), code=refused.code, detail=refused.detail, remedy=refused.remedy
+    )
+
+
+def _live(pipeline: Pipeline, target: Target, specs: Sequence[TableSpec]) -> set[TableName]:
+    """Those whose rows on the target are complete and stay; by their names on the source.
+
+    The target's own record counts while no run keeps the book; a reload that will put another table in its place is in the book only.
+    """
+    progress = target.progress(pipeline.spec.name)
+    records = progress.tables if progress is not None else {}
+    live = set()
+    for spec in specs:
+        record, entry = records.get(spec.table), pipeline.book.get(spec.table)
+        complete = record is not None and record.ready and record.parked is None
+        if complete and (entry is None or entry.state is TableState.LIVE):
+            live.add(spec.source)
+    return live
+
+
+def _of_source(pipeline: Pipeline, tables: Sequence[TableName]) -> list[SourceSequence]:
+    source = open_source(pipeline.spec.source)
+    try:
+        return source.sequences(tables)
+    finally:
+        source.close()
+
+
+def _goal(one: SourceSequence, spec: TableSpec, margin: int) -> SequenceGoal:
+    return SequenceGoal(spec.target, one.column, one.beyond(margin), ascending=one.increment > 0)
+
+
+def _parts(one: SourceSequence, spec: TableSpec, steps: Sequence[SequenceStep] | None) -> Iterable[SequencePart]:
+    """What to say of a sequence of the source. `steps` None: its table did not take part."""
+    left_alone = SequencePart(
+        table=spec.table,
+        source=_name(one.table),
+        column=one.column,
+        source_sequence=_name(one.name),
+        source_value=_value(one.value),
+        target_table=_name(spec.target),
+        outcome=SequenceOutcome.TABLE_NOT_LIVE if steps is None else SequenceOutcome.NO_SEQUENCE_ON_TARGET,
+    )
+    if not steps:
+        yield left_alone
+    for step in steps or ():
+        yield left_alone.model_copy(
+            update={
+                "target_sequence": _name(step.name),
+                "before": _value(step.before),
+                "after": _value(step.after),
+                "outcome": step.outcome,
+            }
+        )
+
+
+def _name(name: TableName) -> TableNamePart:
+    return TableNamePart(schema=name.schema, name=name.name)
+
+
+def _value(value: SequenceValue) -> SequenceValuePart:
+    return SequenceValuePart(last=value.last, called=value.called)

@@ -1,0 +1,102 @@
+"""Bodies of requests that bring sequences forward."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.model.sequences import SequenceOutcome
+from server.freshness.schemas import TableRef
+from server.tables.schemas import TableTarget
+
+MOST_MARGIN = 1_000_000_000_000
+
+
+class SequencesRequest(BaseModel):
+    """Which sequences, and how far."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{}, {"tables": [{"schema": "public", "name": "orders"}], "margin": 1000}]},
+    )
+
+    tables: list[TableRef] | None = Field(
+        default=None, max_length=10_000, description="Tables whose sequences are meant; without it, every table."
+    )
+    margin: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_MARGIN,
+        description="How many values to leave out behind the source's last one, in steps of the source's increment.",
+    )
+
+
+class SequenceName(BaseModel):
+    """A sequence by its name in its database."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+
+
+class SequenceValueView(BaseModel):
+    """Where a sequence stands, as PostgreSQL says it."""
+
+    last_value: int
+    is_called: bool = Field(description="False: `last_value` has not been handed out; it is the next value.")
+
+
+class SequenceView(BaseModel):
+    """One sequence of the source, and what became of the one on the target."""
+
+    model_config = ConfigDict(
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "t3f2a9c81d07e",
+                    "schema": "public",
+                    "name": "orders",
+                    "column": "id",
+                    "source_sequence": {"schema": "public", "name": "orders_id_seq"},
+                    "source_value": {"last_value": 120417, "is_called": True},
+                    "target": {"schema": "public", "name": "orders"},
+                    "target_sequence": {"schema": "public", "name": "orders_id_seq"},
+                    "value_before": {"last_value": 1, "is_called": False},
+                    "value_after": {"last_value": 120417, "is_called": True},
+                    "outcome": "advanced",
+                    "remedy": None,
+                }
+            ]
+        },
+    )
+
+    id: str = Field(description="The table's.")
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+    column: str
+    source_sequence: SequenceName
+    source_value: SequenceValueView
+    target: TableTarget
+    target_sequence: SequenceName | None = Field(description="Null where none was looked at.")
+    value_before: SequenceValueView | None
+    value_after: SequenceValueView | None
+    outcome: SequenceOutcome = Field(
+        description="`advanced`: it was set; `already_ahead`: it stands there or beyond, and was left alone;"
+        " `no_sequence_on_target`: the column has none there; `table_not_live`: the table's rows there are not complete, or about"
+        " to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was left alone;"
+        " `direction_differs`: one of the two counts up and the other down."
+    )
+    remedy: str | None = Field(description="What you can do where it is neither `advanced` nor `already_ahead`.")
+
+
+class SequencesView(BaseModel):
+    """What became of every sequence."""
+
+    complete: bool = Field(
+        description="Whether every one of them is `advanced` or `already_ahead`. A source that goes on handing out values passes"
+        " them again."
+    )
+    sequences: list[SequenceView] = Field(description="By table and column of the source.")

@@ -1,0 +1,412 @@
+"""Batches written in parts, and rows brought before their turn: whole for our readers, fenced, brought to an end after every failure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+
+import pytest
+
+from engine.apply.postgres import PostgresTarget
+from engine.apply.postgres.prepared import PartId, database_of
+from engine.apply.postgres.target import Passage
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import BatchId, Epoch, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.subscription import ConnectionSpec
+from engine.model.target import BatchCommit, QueryRefused, TableCommit
+from engine.net.copy_text import decode_copy_text
+from server.demo.embedded import EmbeddedPostgres
+from tests.contract.target_material import (
+    SLOT,
+    SUBSCRIPTION,
+    SYSTEM,
+    Pipeline,
+    Row,
+    changes,
+    inserts,
+    keys,
+    structure,
+)
+from tests.fixtures.postgres import Database
+
+pytestmark = pytest.mark.pg
+
+ORDERS, NOTES = TableId("t0a"), TableId("t0b")
+orders = structure(TableName("public", "orders"), {"id": "int4", "state": "text"}, ["id"])
+notes = structure(TableName("public", "notes"), {"id": "int4", "note": "text"}, ["id"])
+ROWS = 60
+LOADED = [(n, "new") for n in range(ROWS)]
+DEADLINE_S = 30.0
+PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'penstock%'"
+
+
+class Lost(Exception):
+    """The engine dies here."""
+
+
+class Passages:
+    """What happens at which passage, once."""
+
+    def __init__(self) -> None:
+        self.at: dict[Passage, Callable[[], None]] = {}
+        self.seen: list[Passage] = []
+
+    def __call__(self, passage: Passage) -> None:
+        self.seen.append(passage)
+        self.at.pop(passage, lambda: None)()
+
+
+@pytest.fixture
+def mart(pg: EmbeddedPostgres, database_on: Callable[[EmbeddedPostgres], Database]) -> Database:
+    return database_on(pg)
+
+
+@pytest.fixture
+def opened(mart: Database) -> Iterator[Callable[..., PostgresTarget]]:
+    made: list[PostgresTarget] = []
+
+    def open_one(passages: Passages | None = None, rows: int = 1) -> PostgresTarget:
+        spec = ConnectionSpec("mart", "postgres", mart.settings)
+        made.append(PostgresTarget(spec, decode_copy_text, passages or Passages(), parts_from_rows=rows))
+        return made[-1]
+
+    yield open_one
+    for target in made:
+        target.close()
+
+
+@pytest.fixture
+def passages() -> Passages:
+    return Passages()
+
+
+@pytest.fixture
+def pipeline(opened: Callable[..., PostgresTarget], passages: Passages) -> Pipeline:
+    made = Pipeline(opened(passages)).claim()
+    made.load(ORDERS, orders, LOADED)
+    made.load(NOTES, notes, [])
+    return made
+
+
+def batch_of(pipeline: Pipeline, state: str) -> BatchCommit:
+    """Every order in this state but for two: the first is gone, and one is new; and a note of each."""
+    kept = list(range(1, ROWS))
+    of_orders = changes(
+        ORDERS,
+        delete=keys(orders, [*((n,) for n in kept), (0,)]),
+        insert=inserts(orders, [*((n, state) for n in kept), (ROWS, state)]),
+        paired=len(kept),
+    )
+    of_notes = changes(NOTES, insert=inserts(notes, [(n, state) for n in range(ROWS)]))
+    tables = (
+        TableCommit(ORDERS, orders, orders.name, (of_orders,)),
+        TableCommit(NOTES, notes, notes.name, (of_notes,)),
+    )
+    return BatchCommit(SUBSCRIPTION, pipeline.epoch, BatchId(pipeline.batch + 1), Lsn(pipeline.end + 100), tables)
+
+
+def in_parts(pipeline: Pipeline, batch: BatchCommit, lanes: int) -> int:
+    target = pipeline.target.in_parts()
+    assert target is not None
+    return target.commit_in_parts(batch, lanes)
+
+
+def behind(state: str) -> tuple[list[Row], list[Row]]:
+    return [(n, state) for n in range(1, ROWS + 1)], [(n, state) for n in range(ROWS)]
+
+
+def held(mart: Database) -> tuple[list[Row], list[Row]]:
+    """The rows of both tables as anybody sees them."""
+    return (
+        mart.execute("SELECT id, state FROM orders ORDER BY id"),
+        mart.execute("SELECT id, note FROM notes ORDER BY id"),
+    )
+
+
+def prepared(mart: Database) -> int:
+    return int(mart.execute(PREPARED)[0][0])
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = monotonic() + DEADLINE_S
+    while not true():
+        assert monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def dies() -> None:
+    raise Lost
+
+
+def test_a_batch_in_parts_is_the_same_batch(pipeline: Pipeline, passages: Passages, mart: Database) -> None:
+    batch = batch_of(pipeline, "paid")
+    assert in_parts(pipeline, batch, 3) == 3
+    assert held(mart) == behind("paid")
+    assert passages.seen == [Passage.PARTS_PREPARED, Passage.PARTS_DECIDED]
+    assert prepared(mart) == 0
+    progress = pipeline.target.progress(SUBSCRIPTION)
+    assert progress is not None
+    assert (progress.batch, progress.end) == (batch.batch, batch.end)
+    assert progress.tables[ORDERS].applied == batch.end
+
+
+def test_small_batches_and_tied_tables_are_written_as_one(
+    opened: Callable[..., PostgresTarget], pipeline: Pipeline, mart: Database, passages: Passages
+) -> None:
+    other = opened(passages, rows=1_000)
+    assert other.commit_in_parts(batch_of(pipeline, "paid"), 3) == 1
+    mart.execute(
+        "DELETE FROM notes; CREATE UNIQUE INDEX ON orders (state, id); CREATE UNIQUE INDEX ON notes (note, id)"
+    )
+    pipeline.batch, pipeline.end = pipeline.batch + 1, pipeline.end + 100
+    mart.execute("DELETE FROM orders; INSERT INTO orders SELECT n, 'new' FROM generate_series(0, 59) n")
+    assert in_parts(pipeline, batch_of(pipeline, "sent"), 3) == 1
+    assert held(mart) == behind("sent")
+    assert passages.seen == []
+
+
+@pytest.mark.parametrize("passage", list(Passage))
+def test_an_engine_lost_among_the_parts_leaves_a_whole_batch_or_none(
+    opened: Callable[..., PostgresTarget], pipeline: Pipeline, passages: Passages, mart: Database, passage: Passage
+) -> None:
+    """Its parts wait on the server, seen by nobody, until the next engine claims the subscription."""
+    batch = batch_of(pipeline, "paid")
+    target = pipeline.target
+    assert isinstance(target, PostgresTarget)
+    if passage is Passage.PARTS_PREPARED:
+        # A process that is dead rolls nothing back; one that cannot reach the server neither.
+        passages.at[passage] = lambda: _shut(mart)
+    else:
+        passages.at[passage] = dies
+    with pytest.raises((Lost, EngineFault)):
+        target.commit_in_parts(batch, 3)
+    mart.cluster.execute(f'ALTER DATABASE "{mart.name}" ALLOW_CONNECTIONS true')
+    decided = passage is Passage.PARTS_DECIDED
+    assert prepared(mart) == 2
+    if decided:
+        with pytest.raises(QueryRefused) as refused:
+            target.query("SELECT 1", 1, 5.0, SUBSCRIPTION)
+        assert refused.value.code == "query_unavailable"
+    newer = opened()
+    newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000))
+    assert prepared(mart) == 0
+    assert held(mart) == (behind("paid") if decided else (LOADED, []))
+    progress = newer.progress(SUBSCRIPTION)
+    assert progress is not None
+    assert progress.end == (batch.end if decided else Lsn(pipeline.end))
+    assert newer.query("SELECT count(*) AS n FROM orders", 1, 5.0, SUBSCRIPTION).position == progress.end
+
+
+def _shut(mart: Database) -> None:
+    """Nobody has a session, and nobody gets one."""
+    mart.cluster.execute(f'ALTER DATABASE "{mart.name}" ALLOW_CONNECTIONS false')
+    ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+    mart.cluster.execute(ended, [mart.name])
+
+
+def _cut(mart: Database) -> None:
+    mart.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+
+def test_the_same_engine_ends_what_it_could_not_commit(pipeline: Pipeline, passages: Passages, mart: Database) -> None:
+    batch = batch_of(pipeline, "paid")
+    passages.at[Passage.PARTS_DECIDED] = lambda: _cut(mart)
+    with pytest.raises(EngineFault) as caught:
+        in_parts(pipeline, batch, 3)
+    assert caught.value.kind is FaultKind.TARGET_UNAVAILABLE
+    assert prepared(mart) == 2
+    with pytest.raises(EngineFault):
+        # The session that knows is gone as well.
+        in_parts(pipeline, batch, 3)
+    in_parts(pipeline, batch, 3)
+    assert (prepared(mart), held(mart)) == (0, behind("paid"))
+    assert passages.seen.count(Passage.PARTS_DECIDED) == 1
+
+
+def test_an_engine_that_was_taken_over_decides_nothing(
+    opened: Callable[..., PostgresTarget], pipeline: Pipeline, passages: Passages, mart: Database
+) -> None:
+    """The newer engine comes while the parts are prepared and the record is not yet moved: it waits, then finds the batch counting."""
+    newer = opened()
+    claimed = threading.Event()
+
+    def claim() -> None:
+        newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000))
+        claimed.set()
+
+    thread = threading.Thread(target=claim)
+
+    def meanwhile() -> None:
+        thread.start()
+        until(lambda: mart.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0] > 0)
+        assert not claimed.is_set()
+
+    passages.at[Passage.PARTS_PREPARED] = meanwhile
+    batch = batch_of(pipeline, "paid")
+    in_parts(pipeline, batch, 3)
+    thread.join(DEADLINE_S)
+    assert claimed.is_set()
+    assert (prepared(mart), held(mart)) == (0, behind("paid"))
+    pipeline.batch, pipeline.end = pipeline.batch + 1, pipeline.end + 100
+    with pytest.raises(EngineFault) as caught:
+        in_parts(pipeline, batch_of(pipeline, "late"), 3)
+    assert caught.value.kind is FaultKind.EPOCH_LOST
+    assert (prepared(mart), held(mart)) == (0, behind("paid"))
+
+
+def test_a_part_that_an_older_engine_left_behind_the_claim_is_rolled_back(
+    opened: Callable[..., PostgresTarget], pipeline: Pipeline, mart: Database
+) -> None:
+    """It had looked at the epoch before the claim, so the claim does not return before it is gone."""
+    with mart.connect() as session:
+        part = PartId(database_of(session), SUBSCRIPTION, Epoch(1), Lsn(pipeline.end + 100), 1)
+    newer = opened()
+    thread = threading.Thread(target=lambda: newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000)))
+    with mart.connect() as older:
+        older.execute("BEGIN")
+        older.execute("SELECT FROM penstock.progress FOR KEY SHARE")
+        older.execute("UPDATE orders SET state = 'half'")
+        thread.start()
+        until(lambda: mart.execute("SELECT epoch FROM penstock.progress") == [(2,)])
+        older.execute(f"PREPARE TRANSACTION '{part.gid}'".encode())
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert (prepared(mart), held(mart)) == (0, (LOADED, []))
+
+
+def test_a_row_that_is_not_there_is_its_tables_fault_and_nothing_stays(pipeline: Pipeline, mart: Database) -> None:
+    mart.execute("DELETE FROM orders WHERE id = 58")
+    with pytest.raises(EngineFault) as caught:
+        in_parts(pipeline, batch_of(pipeline, "paid"), 3)
+    assert (caught.value.kind, caught.value.subject) == (FaultKind.NET_CHANGE_ANOMALY, ORDERS)
+    assert (prepared(mart), held(mart)[1]) == (0, [])
+
+
+def test_our_readers_see_no_half_batch(pipeline: Pipeline, passages: Passages, mart: Database) -> None:
+    """A query that comes while some parts are visible waits for the others; a stranger sees the half that there is."""
+    batch = batch_of(pipeline, "paid")
+    asked: list[object] = []
+    begun = threading.Event()
+
+    def ask() -> None:
+        begun.set()
+        asked.append(pipeline.target.query("SELECT count(*) AS n FROM notes", 1, 20.0, SUBSCRIPTION).table.to_pylist())
+
+    thread = threading.Thread(target=ask)
+    strange: list[int] = []
+
+    def meanwhile() -> None:
+        thread.start()
+        begun.wait(DEADLINE_S)
+        strange.append(len(held(mart)[1]))
+
+    passages.at[Passage.PARTS_DECIDED] = meanwhile
+    in_parts(pipeline, batch, 3)
+    thread.join(DEADLINE_S)
+    assert 0 < strange[0] < ROWS
+    assert asked == [[{"n": ROWS}]]
+
+
+def test_a_database_without_prepared_transactions_says_what_to_set(
+    private_cluster: Callable[..., EmbeddedPostgres], database_on: Callable[..., Database]
+) -> None:
+    mart = database_on(private_cluster(18, max_prepared_transactions="1"))
+    target = PostgresTarget(ConnectionSpec("mart", "postgres", mart.settings), decode_copy_text, parts_from_rows=1)
+    try:
+        missing = target.parts_missing(3)
+        assert missing is not None
+        assert "max_prepared_transactions" in missing
+        pipeline = Pipeline(target).claim()
+        pipeline.load(ORDERS, orders, LOADED)
+        pipeline.load(NOTES, notes, [])
+        # It is tried all the same where others have used up what there is.
+        assert target.commit_in_parts(batch_of(pipeline, "paid"), 3) == 1
+        assert held(mart) == behind("paid")
+    finally:
+        target.close()
+
+
+class Brought:
+    """A target whose next batch is brought while the one before it is being committed."""
+
+    def __init__(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in ("changes", "beforehand", "staging"):
+            monkeypatch.setattr(f"engine.apply.postgres.{module}.COPY_ABOVE_ROWS", 10)
+        self.pipeline = pipeline
+        assert isinstance(pipeline.target, PostgresTarget)
+        self.target = pipeline.target
+
+
+@pytest.fixture
+def brought(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Brought:
+    return Brought(pipeline, monkeypatch)
+
+
+def test_what_was_brought_is_committed_with_the_rest(brought: Brought, mart: Database) -> None:
+    first, target = batch_of(brought.pipeline, "paid"), brought.target
+    rows = target.bring(first.tables)
+    assert rows is not None
+    assert held(mart) == (LOADED, [])
+    inserted = mart.execute("SELECT n_tup_ins FROM pg_stat_xact_user_tables WHERE relname = 'notes'")
+    assert inserted == [(0,)]
+    target.commit(first, rows)
+    assert held(mart) == behind("paid")
+    rows.discard()
+    assert held(mart) == behind("paid")
+
+
+def test_what_does_not_fit_any_more_is_given_up(brought: Brought, mart: Database) -> None:
+    first, target = batch_of(brought.pipeline, "paid"), brought.target
+    rows = target.bring(first.tables)
+    parked = TableCommit(NOTES, notes, notes.name, parked="table_key_not_unique")
+    batch = BatchCommit(SUBSCRIPTION, Epoch(1), first.batch, first.end, (first.tables[0], parked))
+    target.commit(batch, rows)
+    assert held(mart) == (behind("paid")[0], [])
+    assert mart.execute("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'") == [(0,)]
+
+
+def test_rows_that_are_in_the_way_are_not_brought(brought: Brought, mart: Database) -> None:
+    mart.execute("INSERT INTO notes VALUES (5, 'in the way')")
+    first, target = batch_of(brought.pipeline, "paid"), brought.target
+    assert target.bring(first.tables) is None
+    with pytest.raises(EngineFault) as caught:
+        target.commit(first, None)
+    assert (caught.value.kind, caught.value.subject) == (FaultKind.VALUE_OUT_OF_DOMAIN, NOTES)
+    mart.execute("DELETE FROM notes")
+    target.commit(first, None)
+    assert held(mart) == behind("paid")
+
+
+def test_a_session_lost_with_what_it_had_costs_one_attempt(brought: Brought, mart: Database) -> None:
+    first, target = batch_of(brought.pipeline, "paid"), brought.target
+    rows = target.bring(first.tables)
+    _cut(mart)
+    with pytest.raises(EngineFault) as caught:
+        target.commit(first, rows)
+    assert caught.value.kind is FaultKind.TARGET_UNAVAILABLE
+    target.commit(first, None)
+    assert held(mart) == behind("paid")
+
+
+def test_the_next_batch_comes_beside_the_one_under_way(brought: Brought, mart: Database) -> None:
+    """Both at once: the second one's rows are in the database before the first is committed."""
+    pipeline, target = brought.pipeline, brought.target
+    first = batch_of(pipeline, "paid")
+    more = changes(NOTES, insert=inserts(notes, [(n, "more") for n in range(ROWS, 2 * ROWS)]))
+    commits = (TableCommit(NOTES, notes, notes.name, (more,)),)
+    second = BatchCommit(SUBSCRIPTION, Epoch(1), BatchId(first.batch + 1), Lsn(first.end.value + 100), commits)
+    with mart.connect() as blocker, blocker.transaction():
+        blocker.execute("SELECT FROM penstock.progress FOR UPDATE")
+        thread = threading.Thread(target=lambda: target.commit(first))
+        thread.start()
+        until(lambda: mart.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0] > 0)
+        rows = target.bring(commits)
+        assert rows is not None
+    thread.join(DEADLINE_S)
+    target.commit(second, rows)
+    assert len(held(mart)[1]) == 2 * ROWS
