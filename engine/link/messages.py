@@ -513,7 +513,8 @@ class BatchReport(SubscriptionReport):
     `spark_setup_ms` (what a job costs on each path before its first record); with `transactional` or `grouped` declared, `lanes`;
     with `grouped`, `group_size` and, where that is not declared, `commit_rate_low` and `commit_rate_high` (commits a second that
     the target's disk takes); with `auto`, `net_ms` and `single_ms` (what the batch was expected to take as net changes, and change
-    by change) and `net_share`.
+    by change) and `net_share`; with a PostgreSQL target `parts`, where there may be more than one, `copy_above_rows` (more rows of a
+    table go through a temporary table) and `copy_setup_ms` (what that costs before its first row).
     `apply_calls`: by table and operation, how many times it was given at least 1, 10, 100 … rows.
     """
 

@@ -293,6 +293,10 @@ class Target(Protocol):
         """
         ...
 
+    def tuning(self) -> Mapping[str, float]:
+        """What the target has measured and goes by, to be shown with each batch. From any thread."""
+        ...
+
     def in_parts(self) -> PartsTarget | None:
         """The part of this target that writes a batch in parts; None where it cannot."""
         ...

@@ -336,7 +336,7 @@ class CommitStage:
             committed_us=self._clock.wall_us(),
             path=computed.path,
             mode=computed.applying.mode,
-            tuning=computed.tuning,
+            tuning={**computed.tuning, **self._target.tuning()},
         )
 
 

@@ -247,7 +247,9 @@ def connection_to(cluster: EmbeddedPostgres, port: int | None = None) -> Documen
 def subscription(tables: Sequence[Table], apply: str) -> Document:
     """The suite's subscription as it is put. `auto` is not said: it is what every subscription begins with."""
     body: Document = {"source": "source", "target": "target", "desired_state": "running"}
-    if apply != "auto":
+    if apply == "relaxed":
+        body["apply"] = {"mode": "batch", "visibility": "relaxed"}
+    elif apply != "auto":
         body["apply"] = {"mode": apply}
     return {**body, "tables": [declared(table) for table in tables]}
 

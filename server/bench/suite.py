@@ -59,7 +59,7 @@ class Order:
         if fitting is not None and self.apply not in fitting:
             raise BenchError(
                 f"a target of the kind {self.target} cannot apply in the mode {self.apply}: it can in {' and '.join(fitting)};"
-                " grouped and transactional need the target postgres"
+                " grouped, transactional and relaxed need the target postgres"
             )
 
     @property

@@ -49,6 +49,8 @@ class ApplyName(StrEnum):
     BATCH = "batch"
     GROUPED = "grouped"
     TRANSACTIONAL = "transactional"
+    RELAXED = "relaxed"
+    """`batch` with relaxed visibility."""
 
 
 class ModeName(StrEnum):

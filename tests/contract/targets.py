@@ -24,9 +24,9 @@ OpenTarget = Callable[[], Target]
 
 @contextmanager
 def target_opener(
-    kind: str, request: pytest.FixtureRequest, folder: Path, parts_from_rows: int = PARTS_FROM_ROWS
+    kind: str, request: pytest.FixtureRequest, folder: Path, *, few: int | None = None
 ) -> Iterator[OpenTarget]:
-    """Opens a fresh target of this kind, which goes with the block."""
+    """Opens a fresh target of this kind, which goes with the block. More rows than `few` are many to it, if that can be said."""
     if kind == "duckdb":
         yield lambda: DuckDbTarget(folder / "mart.duckdb")
         return
@@ -35,6 +35,6 @@ def target_opener(
     cluster.execute(f'CREATE DATABASE "{database.name}"')
     try:
         spec = ConnectionSpec("mart", "postgres", database.settings)
-        yield lambda: PostgresTarget(spec, decode_copy_text, parts_from_rows=parts_from_rows)
+        yield lambda: PostgresTarget(spec, decode_copy_text, parts_from_rows=few or PARTS_FROM_ROWS, copy_above=few)
     finally:
         drop_database(database)

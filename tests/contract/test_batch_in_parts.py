@@ -67,9 +67,10 @@ def mart(pg: EmbeddedPostgres, database_on: Callable[[EmbeddedPostgres], Databas
 def opened(mart: Database) -> Iterator[Callable[..., PostgresTarget]]:
     made: list[PostgresTarget] = []
 
-    def open_one(passages: Passages | None = None, rows: int = 1) -> PostgresTarget:
+    def open_one(passages: Passages | None = None, rows: int = 1, copy_above: int | None = None) -> PostgresTarget:
         spec = ConnectionSpec("mart", "postgres", mart.settings)
-        made.append(PostgresTarget(spec, decode_copy_text, passages or Passages(), parts_from_rows=rows))
+        passing = passages or Passages()
+        made.append(PostgresTarget(spec, decode_copy_text, passing, parts_from_rows=rows, copy_above=copy_above))
         return made[-1]
 
     yield open_one
@@ -331,24 +332,17 @@ def test_a_database_without_prepared_transactions_says_what_to_set(
         target.close()
 
 
-class Brought:
-    """A target whose next batch is brought while the one before it is being committed."""
-
-    def __init__(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in ("changes", "beforehand", "staging"):
-            monkeypatch.setattr(f"engine.apply.postgres.{module}.COPY_ABOVE_ROWS", 10)
-        self.pipeline = pipeline
-        assert isinstance(pipeline.target, PostgresTarget)
-        self.target = pipeline.target
-
-
 @pytest.fixture
-def brought(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Brought:
-    return Brought(pipeline, monkeypatch)
+def brought(opened: Callable[..., PostgresTarget]) -> Pipeline:
+    """To its target eleven rows are many."""
+    made = Pipeline(opened(copy_above=10)).claim()
+    made.load(ORDERS, orders, LOADED)
+    made.load(NOTES, notes, [])
+    return made
 
 
-def test_what_was_brought_is_committed_with_the_rest(brought: Brought, mart: Database) -> None:
-    first, target = batch_of(brought.pipeline, "paid"), brought.target
+def test_what_was_brought_is_committed_with_the_rest(brought: Pipeline, mart: Database) -> None:
+    first, target = batch_of(brought, "paid"), brought.target
     rows = target.bring(first.tables)
     assert rows is not None
     assert held(mart) == (LOADED, [])
@@ -360,8 +354,8 @@ def test_what_was_brought_is_committed_with_the_rest(brought: Brought, mart: Dat
     assert held(mart) == behind("paid")
 
 
-def test_what_does_not_fit_any_more_is_given_up(brought: Brought, mart: Database) -> None:
-    first, target = batch_of(brought.pipeline, "paid"), brought.target
+def test_what_does_not_fit_any_more_is_given_up(brought: Pipeline, mart: Database) -> None:
+    first, target = batch_of(brought, "paid"), brought.target
     rows = target.bring(first.tables)
     parked = TableCommit(NOTES, notes, notes.name, parked="table_key_not_unique")
     batch = BatchCommit(SUBSCRIPTION, Epoch(1), first.batch, first.end, (first.tables[0], parked))
@@ -370,9 +364,9 @@ def test_what_does_not_fit_any_more_is_given_up(brought: Brought, mart: Database
     assert mart.execute("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'") == [(0,)]
 
 
-def test_rows_that_are_in_the_way_are_not_brought(brought: Brought, mart: Database) -> None:
+def test_rows_that_are_in_the_way_are_not_brought(brought: Pipeline, mart: Database) -> None:
     mart.execute("INSERT INTO notes VALUES (5, 'in the way')")
-    first, target = batch_of(brought.pipeline, "paid"), brought.target
+    first, target = batch_of(brought, "paid"), brought.target
     assert target.bring(first.tables) is None
     with pytest.raises(EngineFault) as caught:
         target.commit(first, None)
@@ -382,8 +376,8 @@ def test_rows_that_are_in_the_way_are_not_brought(brought: Brought, mart: Databa
     assert held(mart) == behind("paid")
 
 
-def test_a_session_lost_with_what_it_had_costs_one_attempt(brought: Brought, mart: Database) -> None:
-    first, target = batch_of(brought.pipeline, "paid"), brought.target
+def test_a_session_lost_with_what_it_had_costs_one_attempt(brought: Pipeline, mart: Database) -> None:
+    first, target = batch_of(brought, "paid"), brought.target
     rows = target.bring(first.tables)
     _cut(mart)
     with pytest.raises(EngineFault) as caught:
@@ -393,10 +387,10 @@ def test_a_session_lost_with_what_it_had_costs_one_attempt(brought: Brought, mar
     assert held(mart) == behind("paid")
 
 
-def test_the_next_batch_comes_beside_the_one_under_way(brought: Brought, mart: Database) -> None:
+def test_the_next_batch_comes_beside_the_one_under_way(brought: Pipeline, mart: Database) -> None:
     """Both at once: the second one's rows are in the database before the first is committed."""
-    pipeline, target = brought.pipeline, brought.target
-    first = batch_of(pipeline, "paid")
+    target = brought.target
+    first = batch_of(brought, "paid")
     more = changes(NOTES, insert=inserts(notes, [(n, "more") for n in range(ROWS, 2 * ROWS)]))
     commits = (TableCommit(NOTES, notes, notes.name, (more,)),)
     second = BatchCommit(SUBSCRIPTION, Epoch(1), BatchId(first.batch + 1), Lsn(first.end.value + 100), commits)

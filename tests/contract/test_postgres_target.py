@@ -289,3 +289,50 @@ def test_a_long_query_ends_at_its_deadline(pipeline: Pipeline) -> None:
     with pytest.raises(QueryRefused) as caught:
         pipeline.target.query("SELECT pg_sleep(60)", 1, 0.2, SUBSCRIPTION)
     assert caught.value.code == "query_timeout"
+
+
+@pytest.fixture
+def plain(mart: Database) -> Iterator[str]:
+    """A user with no right but to make schemas."""
+    role = f"plain_{mart.name}"
+    mart.execute(
+        f'CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE "{mart.name}" TO {role}; GRANT CREATE ON SCHEMA public TO {role}'
+    )
+    yield role
+    mart.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+LINES = TableId("t0b")
+lines = structure(TableName("public", "lines"), {"id": "int4", "of": "int4"}, ["id"])
+
+
+def test_where_foreign_keys_are_checked_they_are_at_the_end_of_a_batch(mart: Database, plain: str) -> None:
+    """Lines come before the order that they are of, in another table of the batch."""
+    target = opened(mart, user=plain)
+    try:
+        pipeline = Pipeline(target).claim()
+        pipeline.load(ORDERS, orders, LOADED)
+        pipeline.load(LINES, lines, [])
+        mart.execute("ALTER TABLE lines ADD CONSTRAINT of_order FOREIGN KEY (of) REFERENCES orders DEFERRABLE")
+        first = TableCommit(LINES, lines, lines.name, (changes(LINES, insert=inserts(lines, [(1, 4), (2, 1)])),))
+        then = TableCommit(ORDERS, orders, orders.name, (changes(ORDERS, insert=inserts(orders, [(4, "d", "w")])),))
+        pipeline.commit(first, then)
+        assert pipeline.rows(lines) == [(1, 4), (2, 1)]
+        orphan = TableCommit(LINES, lines, lines.name, (changes(LINES, insert=inserts(lines, [(3, 99)])),))
+        fault = fault_of(lambda: pipeline.commit(orphan))
+        assert (fault.kind, fault.subject) == (FaultKind.VALUE_OUT_OF_DOMAIN, LINES)
+        assert "of_order" in fault.detail
+        assert [f for f in target.check([orders.name, lines.name]) if f[0] != "info"] == []
+        mart.execute("ALTER TABLE lines ALTER CONSTRAINT of_order NOT DEFERRABLE")
+        (severity, code, what, remedy) = next(f for f in target.check([orders.name, lines.name]) if f[0] != "info")
+        assert (severity, code) == ("warning", "foreign_key_not_deferrable")
+        assert "of_order" in what
+        assert "ALTER TABLE lines ALTER CONSTRAINT of_order DEFERRABLE" in remedy
+    finally:
+        target.close()
+
+
+def test_the_threshold_for_copy_is_measured_and_shown(pipeline: Pipeline, target: PostgresTarget) -> None:
+    tuning = target.tuning()
+    assert 200 <= tuning["copy_above_rows"] <= 20_000
+    assert tuning["copy_setup_ms"] > 0

@@ -64,13 +64,8 @@ WAYS = [*((kind, Pipeline) for kind in KINDS), ("postgres18", InParts), ("postgr
 def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """One target for all histories; each begins by loading its table anew, empty. Two rows are many in the later ways."""
     kind, way = request.param
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        target_opener(kind, request, tmp_path_factory.mktemp("target"), parts_from_rows=1) as opened,
-    ):
-        if way is not Pipeline:
-            for module in ("changes", "beforehand", "staging"):
-                patch.setattr(f"engine.apply.postgres.{module}.COPY_ABOVE_ROWS", 1)
+    few = None if way is Pipeline else 1
+    with target_opener(kind, request, tmp_path_factory.mktemp("target"), few=few) as opened:
         made: Pipeline = way(opened()).claim()
         yield made
         made.target.close()

@@ -218,6 +218,10 @@ class DuckDbTarget:
             except duckdb.OutOfMemoryException:
                 self._retry(batch)
 
+    def tuning(self) -> dict[str, float]:
+        """Nothing: there is one way in."""
+        return {}
+
     def bring(self, tables: Sequence[TableCommit]) -> None:
         """Not offered: writing takes turns in this database, and all its cores."""
 

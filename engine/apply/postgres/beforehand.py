@@ -14,7 +14,7 @@ import psycopg
 
 from engine.apply.postgres.changes import BroughtTable, Place, bring_table
 from engine.apply.postgres.lanes import tied_tables
-from engine.apply.postgres.staging import COPY_ABOVE_ROWS
+from engine.apply.postgres.staging import copy_above
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
@@ -56,7 +56,8 @@ def bring(
     done: Callable[[PostgresConnection], None],
 ) -> BroughtTables | None:
     """Begin a transaction and bring what is many of these tables' changes. None, and no transaction, where that is nothing, or fails."""
-    worth = [commit for commit in commits if _worth(commit)]
+    few = copy_above(connection)
+    worth = [commit for commit in commits if _worth(commit, few)]
     if not worth:
         done(connection)
         return None
@@ -84,7 +85,7 @@ def bring(
     return BroughtTables(connection, {c.table: c for c in worth if c.table in tables}, tables, done)
 
 
-def _worth(commit: TableCommit) -> bool:
+def _worth(commit: TableCommit, few: int) -> bool:
     """Whether its changes can be brought beforehand at all, and are many."""
     if commit.handover or commit.resumed or commit.parked is not None or len({c.piece for c in commit.changes}) != 1:
         return False
@@ -92,7 +93,7 @@ def _worth(commit: TableCommit) -> bool:
         return False
     if commit.schema.mode is KeyMode.BAG and any(c.deletes is not None for c in commit.changes):
         return False
-    return sum(rows_of(change) for change in commit.changes) > COPY_ABOVE_ROWS
+    return sum(rows_of(change) for change in commit.changes) > few
 
 
 def rows_of(change: TableChanges) -> int:

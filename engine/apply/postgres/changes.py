@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
-from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_rows, in_table, staged
+from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_above, copy_rows, in_table, staged
 from engine.apply.postgres.types import column_types
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
@@ -25,6 +25,8 @@ from engine.postgres.sessions import PostgresConnection
 _COMPLETED = "pg_temp.__penstock_completed"
 _EXACT = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.TEXT, Kind.UUID, Kind.DATE, Kind.TIMESTAMPTZ})
 """Kinds of keys that are equal here just where they are equal to the server."""
+COPY_INTO_ABOVE_ROWS = 500
+"""Rows above which a table takes them through COPY itself: no temporary table comes with it."""
 _BOOL = ValueType(Kind.BOOL)
 _COUNT = ValueType(Kind.INT64)
 
@@ -94,14 +96,15 @@ def bring_table(
     changes = _replaced(place, changes, in_place=True)
     partials = joined([c.partials for c in changes])
     deletes, updates, inserts = split(changes)
-    inserted = insert and inserts is not None and inserts.num_rows > COPY_ABOVE_ROWS
+    few = copy_above(connection)
+    inserted = insert and inserts is not None and inserts.num_rows > few
     if inserted:
         insert_rows(connection, place, inserts)
 
     def bring(
         kind: str, rows: Any | None, columns: Sequence[StagedColumn], key: Sequence[StagedColumn]
     ) -> Source | None:
-        if rows is None or rows.num_rows <= COPY_ABOVE_ROWS:
+        if rows is None or rows.num_rows <= few:
             return None
         _require(place, rows, columns)
         return in_table(connection, f"__penstock_{kind}_{number}", rows, columns, key)
@@ -246,7 +249,7 @@ def _slices(rows: Any | None) -> Iterator[Any]:
 def insert_rows(connection: PostgresConnection, place: Place, rows: Any) -> int:
     """Insert staged rows with columns c0 … cn; returns their number."""
     _require(place, rows, place.columns)
-    if rows.num_rows > COPY_ABOVE_ROWS:
+    if rows.num_rows > COPY_INTO_ABOVE_ROWS:
         return copy_rows(connection, place.qualified, place.names, rows, place.columns)
     with staged(connection, rows, place.columns) as source:
         read = ", ".join(f"s.{column.name}" for column in place.columns)

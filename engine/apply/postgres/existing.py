@@ -63,6 +63,11 @@ SELECT c.relkind::text, n.nspname, current_user::text,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %(schema)s AND c.relname = %(name)s
 """
+_RIGID = f"""
+SELECT k.conrelid::regclass::text, quote_ident(k.conname) FROM pg_constraint k, (SELECT to_regclass(%s) AS oid) AS c
+WHERE k.contype = 'f' AND NOT k.condeferrable AND k.conparentid = 0 AND current_setting('session_replication_role') <> 'replica'
+  AND (k.conrelid IN ({_TREE.format("c.oid")}) OR k.confrelid IN ({_TREE.format("c.oid")})) ORDER BY 1, 2
+"""
 _KINDS = {
     "v": "a view",
     "m": "a materialized view",
@@ -174,6 +179,11 @@ def firing_triggers(connection: PostgresConnection, target: TableName) -> list[s
     """Triggers that fire for the rows that this session writes."""
     row = _table(connection, target)
     return [] if row is None else sorted(row[-1])
+
+
+def rigid_foreign_keys(connection: PostgresConnection, target: TableName) -> list[tuple[str, str]]:
+    """Foreign keys to or from a table that this session checks at every statement: the table that has it, as SQL, and its name."""
+    return [(row[0], row[1]) for row in connection.execute(_RIGID, [qualified(target)]).fetchall()]
 
 
 def refuse(table: TableId, target: TableName, found: list[str]) -> None:

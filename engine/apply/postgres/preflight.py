@@ -8,7 +8,13 @@ from contextlib import suppress
 import psycopg
 
 from engine.apply.bookkeeping import OWN_SCHEMA
-from engine.apply.postgres.existing import firing_triggers, foreign_rows, holds_rows, table_misfits
+from engine.apply.postgres.existing import (
+    firing_triggers,
+    foreign_rows,
+    holds_rows,
+    rigid_foreign_keys,
+    table_misfits,
+)
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.postgres.sessions import PostgresConnection
@@ -75,9 +81,7 @@ def existing_findings(
     """Of tables that take rows as they stand; rows of `ours` are not looked at. Which columns they need is known when they are copied."""
     findings: list[Finding] = []
     with connection.transaction():
-        with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
-            # As the sessions that write: what fires there fires here.
-            connection.execute("SET LOCAL session_replication_role = replica")
+        _as_writer(connection)
         for table in tables:
             found = table_misfits(connection, table)
             if not found and table not in ours and holds_rows(connection, table):
@@ -88,6 +92,29 @@ def existing_findings(
                 what = f"{table}: triggers fire for replicated rows: {', '.join(triggers)}"
                 findings.append(("warning", "target_triggers_fire", what, _TRIGGERS))
     return findings
+
+
+def rigid_findings(connection: PostgresConnection, tables: Sequence[TableName]) -> list[Finding]:
+    """Of tables that stand there: foreign keys which batches would not meet, since those write tables one after another."""
+    with connection.transaction():
+        _as_writer(connection)
+        rigid = {key for table in tables for key in rigid_foreign_keys(connection, table)}
+    return [
+        (
+            "warning",
+            "foreign_key_not_deferrable",
+            f"the foreign key {name} of {table} is checked at every statement, and rows of a batch come table by table",
+            f"GRANT SET ON PARAMETER session_replication_role TO the user of the connection, or ALTER TABLE {table} ALTER CONSTRAINT"
+            f" {name} DEFERRABLE, or choose the apply mode 'transactional' with one lane",
+        )
+        for table, name in sorted(rigid)
+    ]
+
+
+def _as_writer(connection: PostgresConnection) -> None:
+    """As the sessions that write: what fires there fires here. For a transaction."""
+    with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+        connection.execute("SET LOCAL session_replication_role = replica")
 
 
 def fault_finding(fault: EngineFault) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.text import array_literal, csv_blocks
@@ -13,8 +14,9 @@ from engine.model.values import ValueType
 from engine.postgres.sessions import PostgresConnection
 
 COPY_ABOVE_ROWS = 2_000
-"""Rows from which a temporary table is worth its cost."""
+"""Rows above which a temporary table is worth its cost, where that was not measured; and so many travel as arrays at a time."""
 _STAGE = "__penstock_stage"
+_above: WeakKeyDictionary[PostgresConnection, int] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,16 @@ class Source:
     parameters: tuple[str, ...] = ()
 
 
+def copy_above(connection: PostgresConnection) -> int:
+    """Rows above which they go through a temporary table on this connection."""
+    return _above.get(connection, COPY_ABOVE_ROWS)
+
+
+def set_copy_above(connection: PostgresConnection, rows: int) -> None:
+    """From now on, on this connection."""
+    _above[connection] = rows
+
+
 @contextmanager
 def staged(
     connection: PostgresConnection,
@@ -54,7 +66,7 @@ def staged(
     if brought is not None:
         yield brought
         return
-    if rows.num_rows <= COPY_ABOVE_ROWS:
+    if rows.num_rows <= copy_above(connection):
         yield as_arrays(rows, columns)
         return
     yield in_table(connection, _STAGE, rows, columns, key)

@@ -36,6 +36,7 @@ from engine.apply.postgres.preflight import (
     is_taken,
     name_findings,
     place_findings,
+    rigid_findings,
     taken_finding,
 )
 from engine.apply.postgres.prepared import all_prepared, settle_parts, wait_alone, waiting_parts
@@ -102,14 +103,18 @@ class PostgresTarget:
         passing: Callable[[Passage], None] = _pass,
         *,
         parts_from_rows: int = PARTS_FROM_ROWS,
+        copy_above: int | None = None,
     ) -> None:
-        """`decode` makes columns of COPY's text form, for the answers of queries; `passing` is called at each passage."""
+        """`decode` makes columns of COPY's text form, for the answers of queries; `passing` is called at each passage.
+
+        More rows than `copy_above` come to a statement through COPY; None = measured.
+        """
         self._parts_from_rows = parts_from_rows
         self._sessions = Sessions(spec, TARGET)
         self._decode = decode
         self._passing = passing
         origins = Origins(self._sessions.name)
-        self._writer = Writer(self._sessions, origins)
+        self._writer = Writer(self._sessions, origins, copy_above)
         self._lanes = LaneWriter(self._writer.open, self._sessions.open, origins)
         self._parts = PartSessions(self._writer.open, origins)
         self._whole = threading.Lock()
@@ -127,6 +132,7 @@ class PostgresTarget:
                 new = [table for table in tables if table not in existing and table not in ours]
                 strange = [table for table in new if is_taken(connection, table)]
                 findings += existing_findings(connection, [t for t in tables if t in existing], ours)
+                findings += rigid_findings(connection, [t for t in tables if t in existing or t in ours])
         except EngineFault as fault:
             return [*findings, fault_finding(fault)]
         return findings + [taken_finding(table) for table in strange]
@@ -249,6 +255,12 @@ class PostgresTarget:
             if not isinstance(fault.__cause__, psycopg.errors.UniqueViolation):
                 raise
             self._writer.apply(lambda writer: writer.apply(batch), in_place=False)
+
+    def tuning(self) -> dict[str, float]:
+        found = self._writer.ingest
+        if found is None:
+            return {}
+        return {"copy_above_rows": float(found.copy_above), "copy_setup_ms": round(found.setup_ms, 2)}
 
     def bring(self, tables: Sequence[TableCommit]) -> BroughtTables | None:
         return self._writer.bring(tables)

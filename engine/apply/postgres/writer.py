@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from weakref import WeakSet
 
 import psycopg
 from psycopg import pq
@@ -15,12 +16,14 @@ from engine.apply.postgres.beforehand import BroughtTables, bring
 from engine.apply.postgres.changes import BroughtTable, Place
 from engine.apply.postgres.errors import TARGET, fault_of_table
 from engine.apply.postgres.existing import place_of
+from engine.apply.postgres.ingest import Ingest, measured_ingest
 from engine.apply.postgres.origins import Origins
 from engine.apply.postgres.plans import FIND_BY_KEY
 from engine.apply.postgres.prepared import settle_parts
 from engine.apply.postgres.records import PostgresRecords
+from engine.apply.postgres.staging import set_copy_above
 from engine.apply.postgres.tables import PostgresTables
-from engine.model.identity import SubscriptionName, TableId
+from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.target import BatchCommit, TableCommit
 from engine.postgres.sessions import PostgresConnection, Sessions
@@ -33,8 +36,12 @@ _PREPARE_AFTER = 3
 class Writer:
     """Commits in one thread at a time: whoever holds `lock`. Connects at the first use, and anew after a lost connection."""
 
-    def __init__(self, sessions: Sessions, origins: Origins) -> None:
+    def __init__(self, sessions: Sessions, origins: Origins, copy_above: int | None = None) -> None:
+        """`copy_above`: rows above which they come through COPY; None = measured on the first connection."""
         self._sessions = sessions
+        self._pinned = copy_above
+        self.ingest: Ingest | None = None
+        """What was measured."""
         self.lock = threading.RLock()
         """Held while the writer's connection is in use."""
         self._origins = origins
@@ -42,6 +49,8 @@ class Writer:
         self._spare: PostgresConnection | None = None
         """For rows of the next batch."""
         self._spare_lock = threading.Lock()
+        self._constrained: WeakSet[PostgresConnection] = WeakSet()
+        """Sessions for which foreign keys are checked and triggers fire."""
         self._in_doubt: BatchCommit | None = None
 
     @property
@@ -54,9 +63,11 @@ class Writer:
     def open(self) -> PostgresConnection:
         """A session that writes. Its transactions are to be stamped (Origins) before they are committed."""
         connection = self._sessions.open(statement_timeout_ms=0)
-        with suppress(psycopg.errors.InsufficientPrivilege):
+        try:
             # The source has checked its foreign keys and fired its triggers.
             connection.execute("SET session_replication_role = replica")
+        except psycopg.errors.InsufficientPrivilege:
+            self._constrained.add(connection)
         connection.execute(FIND_BY_KEY)
         self._origins.mark(connection)
         return connection
@@ -92,7 +103,13 @@ class Writer:
                 connection.execute("BEGIN")
             if not durable:
                 connection.execute("SET LOCAL synchronous_commit = off")
+            constrained = connection in self._constrained
+            if constrained:
+                # Tables and rows come in another order than on the source.
+                connection.execute("SET CONSTRAINTS ALL DEFERRED")
             work(batch_writer(connection, in_place=in_place, brought=brought.tables if brought is not None else {}))
+            if constrained:
+                _check_constraints(connection)
         except psycopg.Error as error:
             roll_back(connection)
             raise TARGET.fault(error, self._sessions.name) from error
@@ -183,7 +200,16 @@ class Writer:
         connection = self.open()
         connection.prepare_threshold = _PREPARE_AFTER
         connection.prepared_max = STATEMENTS_KEPT
+        set_copy_above(connection, self._pinned if self._pinned is not None else self._measured(connection).copy_above)
         return connection
+
+    def _measured(self, connection: PostgresConnection) -> Ingest:
+        if self.ingest is None:
+            try:
+                self.ingest = measured_ingest(connection)
+            except psycopg.Error as error:
+                raise TARGET.fault(error, self._sessions.name) from error
+        return self.ingest
 
 
 def batch_writer(
@@ -192,6 +218,19 @@ def batch_writer(
     """What writes a batch in the connection's transaction."""
     records = PostgresRecords(connection, fence=True)
     return BatchWriter(records, PostgresTables(connection, records, in_place=in_place, brought=brought or {}))
+
+
+def _check_constraints(connection: PostgresConnection) -> None:
+    """Check what was deferred now, so that it becomes the fault of a table, where it is one of ours."""
+    try:
+        connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    except psycopg.errors.IntegrityError as error:
+        roll_back(connection)
+        place = TableName(error.diag.schema_name or "", error.diag.table_name or "")
+        for reserved in PostgresRecords(connection).reservations(None):
+            if reserved.target == place:
+                raise fault_of_table(error, reserved.table) from error
+        raise
 
 
 def roll_back(connection: PostgresConnection) -> None:

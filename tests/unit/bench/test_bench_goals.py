@@ -121,7 +121,7 @@ def test_there_are_no_goals_where_nothing_has_a_postgres_target() -> None:
 
 def test_what_was_not_measured_is_not_met() -> None:
     goals = _goals([_backlog("wide-rows", "auto", [1.0])])
-    assert {measured for measured, _ in goals.values()} == {"not measured", "not offered"}
+    assert {measured for measured, _ in goals.values()} == {"not measured"}
     assert {met for _, met in goals.values()} == {"–"}
     alone = _backlog("tpcb", "batch", [2.0])
     del alone["summary"]["ratio"]

@@ -169,11 +169,11 @@ def test_a_mode_that_is_not_there_is_wrong_usage() -> None:
 
 
 def test_the_modes_of_applying_are_those_of_a_subscription() -> None:
-    assert [one.value for one in ApplyName] == [one.value for one in ApplyMode]
+    assert [one.value for one in ApplyName] == [*(one.value for one in ApplyMode), "relaxed"]
 
 
 @pytest.mark.parametrize("workload", ["tpcb", "all"])
-@pytest.mark.parametrize("apply", ["grouped", "transactional"])
+@pytest.mark.parametrize("apply", ["grouped", "transactional", "relaxed"])
 def test_a_mode_that_the_target_does_not_have_is_wrong_usage(workload: str, apply: str) -> None:
     answer = CliRunner().invoke(app, ["bench", "run", workload, "--apply", apply])
     assert answer.exit_code == ExitCode.USAGE

@@ -40,6 +40,9 @@ class RefusingTarget:
     def __init__(self) -> None:
         self.batches: list[BatchCommit] = []
 
+    def tuning(self) -> dict[str, float]:
+        return {"copy_setup_ms": 1.5}
+
     def commit(self, batch: BatchCommit, brought: BroughtRows | None = None) -> None:
         for table in batch.tables:
             if table.handover and table.check_key:
