@@ -207,14 +207,6 @@ class PartsTarget(Protocol):
         ...
 
 
-class BroughtRows(Protocol):
-    """Rows of a batch that were brought to the target before its turn came. Nothing of them counts before the commit."""
-
-    def discard(self) -> None:
-        """They are not wanted. Does nothing where they were committed or have been discarded already."""
-        ...
-
-
 class Target(Protocol):
     """A target database. `commit`, copies and DDL come from one thread at a time; `query` and `pin` from any thread."""
 
@@ -276,20 +268,10 @@ class Target(Protocol):
 
     def discard_copy(self, table: TableId) -> None: ...
 
-    def commit(self, batch: BatchCommit, brought: BroughtRows | None = None) -> None:
+    def commit(self, batch: BatchCommit) -> None:
         """Apply a batch and its progress in one durable transaction. Nothing of it stays when this raises.
 
-        `brought`: what `bring` returned for tables of this batch; used where it fits, given up in any case.
-
         Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, EPOCH_LOST); a fault of one table names it as `subject`.
-        """
-        ...
-
-    def bring(self, tables: Sequence[TableCommit]) -> BroughtRows | None:
-        """Bring many rows of the next batch here, beside the commit of the one before it. From any one thread; at most one at a time.
-
-        `tables` hold changes only, and the batch before them changes nothing but rows. None where nothing is gained by it, or it
-        did not succeed: it is not needed for the commit.
         """
         ...
 
@@ -325,7 +307,6 @@ class Target(Protocol):
 __all__ = [
     "AheadRows",
     "BatchCommit",
-    "BroughtRows",
     "CommitRates",
     "InOrder",
     "InOrderTarget",

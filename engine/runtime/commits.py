@@ -13,7 +13,7 @@ from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.model.target import BatchCommit, BroughtRows, TableCommit, Target, TargetProgress
+from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress
 from engine.runtime.applying import AS_BATCH, Applying
 from engine.runtime.clock import Clock
 from engine.runtime.early import rest_of
@@ -107,14 +107,6 @@ class CommitStage:
 
     def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
         """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
-        brought = computed.brought.take() if computed.brought is not None else None
-        try:
-            return self._commit(computed, brought, must_write=must_write)
-        finally:
-            if brought is not None:
-                brought.discard()
-
-    def _commit(self, computed: Computed, brought: BroughtRows | None, *, must_write: bool) -> BatchTimes:
         commits, faults = self._commits(computed)
         commits |= self._newly_parked()
         self._number = computed.planned.number
@@ -126,7 +118,7 @@ class CommitStage:
         written = changed or must_write or (due and end > self.applied.written)
         if written:
             hit(Failpoint.COMMIT_BEFORE)
-            faults |= self._write(computed, commits, brought)
+            faults |= self._write(computed, commits)
             hit(Failpoint.COMMIT_AFTER)
         elif computed.early is not None:
             computed.early.roll_back()
@@ -175,16 +167,6 @@ class CommitStage:
                 commits[table] = parked
         return commits, faults
 
-    def rows_of(self, computed: Computed) -> list[TableCommit]:
-        """What a batch that is `only_rows` changes, if nothing of it is parked before its turn. From any thread."""
-        found = []
-        for part in computed.planned.parts:
-            changes = tuple(c for c in computed.changes if c.table == part.table and _has_rows(c))
-            entry = self._book.get(part.table)
-            if changes and entry is not None:
-                found.append(TableCommit(part.table, part.versions[-1], entry.spec.target, changes))
-        return found
-
     def _parked(self, table: TableId, code: str) -> TableCommit | None:
         entry = self._book.get(table)
         if entry is None or entry.schema is None:
@@ -196,16 +178,14 @@ class CommitStage:
         """True while a table that left is still recorded on the target."""
         return bool(self._removed)
 
-    def _write(
-        self, computed: Computed, commits: dict[TableId, TableCommit], brought: BroughtRows | None
-    ) -> dict[TableId, tuple[str, str]]:
+    def _write(self, computed: Computed, commits: dict[TableId, TableCommit]) -> dict[TableId, tuple[str, str]]:
         """Write; a table that the target refuses is parked and the batch written without it. Returns those tables."""
         if self._commit_early(computed, commits):
             return {}
         refused: dict[TableId, tuple[str, str]] = {}
         while True:
             try:
-                self._put(computed.planned.number, computed.planned.batch.end, commits, computed.applying, brought)
+                self._put(computed.planned.number, computed.planned.batch.end, commits, computed.applying)
             except EngineFault as fault:
                 table = TableId(fault.subject)
                 if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
@@ -215,7 +195,6 @@ class CommitStage:
                 commits = {k: v for k, v in commits.items() if k != table}
                 if parked is not None:
                     commits[table] = parked
-                brought = None
                 continue
             return refused
 
@@ -246,9 +225,8 @@ class CommitStage:
         end: Lsn,
         commits: dict[TableId, TableCommit],
         applying: Applying = AS_BATCH,
-        brought: BroughtRows | None = None,
     ) -> None:
-        """One target transaction, or as `applying` says. `brought`: rows that are on the target already."""
+        """One target transaction, or as `applying` says."""
         removed = tuple(self._removed)
         marks = self._marks_with(commits, end)
         batch = BatchCommit(
@@ -268,7 +246,7 @@ class CommitStage:
         elif in_parts is not None:
             in_parts.commit_in_parts(batch, applying.parts)
         else:
-            self._target.commit(batch, brought)
+            self._target.commit(batch)
         self._marks_written(marks)
         whole = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | whole) - self._stale

@@ -14,7 +14,6 @@ from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.apply_tuning import Written
 from engine.runtime.applying import AS_BATCH, ApplyChooser, Applying
-from engine.runtime.bringing import Bringing
 from engine.runtime.clock import Clock
 from engine.runtime.early import EarlyRows
 from engine.runtime.failpoints import Failpoint, hit
@@ -42,15 +41,6 @@ class Computed:
     early: EarlyRows | None = None
     """What of it is in the target already."""
     applying: Applying = AS_BATCH
-    brought: Bringing | None = None
-    """What of it is on its way to the target."""
-
-    @property
-    def only_rows(self) -> bool:
-        """Its commit takes and gives rows as net changes, and changes nothing else of any table."""
-        planned = self.planned
-        more = planned.handover or planned.resumed or planned.restructured or planned.parked or self.early is not None
-        return not more and self.applying.way is None and not any(change.truncated for change in self.changes)
 
 
 class JobStage:

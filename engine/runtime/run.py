@@ -10,7 +10,6 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 import structlog
 
@@ -23,7 +22,6 @@ from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
 from engine.runtime.ahead import AheadDesk
 from engine.runtime.applying import ApplyChooser
-from engine.runtime.bringing import Bringer
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
 from engine.runtime.cuts import CutDesk
@@ -126,7 +124,6 @@ class ReplicationRun:
             parts.source.relation_name,
             BatchId(parts.start.progress.batch + 1),
         )
-        self._bringer = Bringer(parts.target)
         self._jobs = JobStage(
             parts.spec,
             self._planner,
@@ -302,7 +299,6 @@ class ReplicationRun:
 
     def _run_jobs(self) -> None:
         after = self._parts.start.progress.end
-        before: Computed | None = None
         while not self._stop.is_set():
             try:
                 sealed = self._to_job.get(timeout=0.05)
@@ -312,11 +308,9 @@ class ReplicationRun:
             if sealed is None:
                 continue
             self._intake.put(Wake())
-            computed = replace(self._jobs.compute(sealed), brought=self._bringer.next())
+            computed = self._jobs.compute(sealed)
             after = sealed.batch.end
-            if self._hand_over(computed):
-                self._bring(computed, before)
-            before = computed
+            self._hand_over(computed)
             self._keep_within_budget()
 
     def _between_actions(self, after: Lsn) -> None:
@@ -324,21 +318,11 @@ class ReplicationRun:
             while True:
                 self._between.get_nowait()(self._planner.next_number, after)
 
-    def _hand_over(self, computed: Computed) -> bool:
-        """False where the run ended first."""
+    def _hand_over(self, computed: Computed) -> None:
         while not self._stop.is_set():
             with suppress(queue.Full):
                 self._to_commit.put(computed, timeout=0.1)
-                return True
-        return False
-
-    def _bring(self, computed: Computed, before: Computed | None) -> None:
-        """Bring rows of a batch to the target beside the commit of the one before it, if that one is at it and in nobody's way."""
-        busy = before is not None and self._commits.applied.visible < before.planned.batch.end
-        if busy and before is not None and before.only_rows and computed.only_rows and computed.applying.parts == 1:
-            brought = computed.brought
-            if brought is not None:
-                brought.begin(self._commits.rows_of(computed))
+                return
 
     def _run_commits(self) -> None:
         while not self._stop.is_set():
@@ -485,7 +469,6 @@ class ReplicationRun:
         if self._reader is not None:
             self._reader.stop()
         self.early.close()
-        self._bringer.close()
         if not any(stage.is_alive() for stage in stages):
             # What was visible is then known to the next start too: it finds no gap where there is none.
             with suppress(EngineFault):

@@ -1,4 +1,4 @@
-"""Batches written in parts, and rows brought before their turn: whole for our readers, fenced, brought to an end after every failure."""
+"""Batches written in parts: whole for our readers, fenced, and brought to an end after every failure."""
 
 from __future__ import annotations
 
@@ -67,10 +67,9 @@ def mart(pg: EmbeddedPostgres, database_on: Callable[[EmbeddedPostgres], Databas
 def opened(mart: Database) -> Iterator[Callable[..., PostgresTarget]]:
     made: list[PostgresTarget] = []
 
-    def open_one(passages: Passages | None = None, rows: int = 1, copy_above: int | None = None) -> PostgresTarget:
+    def open_one(passages: Passages | None = None, rows: int = 1) -> PostgresTarget:
         spec = ConnectionSpec("mart", "postgres", mart.settings)
-        passing = passages or Passages()
-        made.append(PostgresTarget(spec, decode_copy_text, passing, parts_from_rows=rows, copy_above=copy_above))
+        made.append(PostgresTarget(spec, decode_copy_text, passages or Passages(), parts_from_rows=rows))
         return made[-1]
 
     yield open_one
@@ -330,77 +329,3 @@ def test_a_database_without_prepared_transactions_says_what_to_set(
         assert held(mart) == behind("paid")
     finally:
         target.close()
-
-
-@pytest.fixture
-def brought(opened: Callable[..., PostgresTarget]) -> Pipeline:
-    """To its target eleven rows are many."""
-    made = Pipeline(opened(copy_above=10)).claim()
-    made.load(ORDERS, orders, LOADED)
-    made.load(NOTES, notes, [])
-    return made
-
-
-def test_what_was_brought_is_committed_with_the_rest(brought: Pipeline, mart: Database) -> None:
-    first, target = batch_of(brought, "paid"), brought.target
-    rows = target.bring(first.tables)
-    assert rows is not None
-    assert held(mart) == (LOADED, [])
-    inserted = mart.execute("SELECT n_tup_ins FROM pg_stat_xact_user_tables WHERE relname = 'notes'")
-    assert inserted == [(0,)]
-    target.commit(first, rows)
-    assert held(mart) == behind("paid")
-    rows.discard()
-    assert held(mart) == behind("paid")
-
-
-def test_what_does_not_fit_any_more_is_given_up(brought: Pipeline, mart: Database) -> None:
-    first, target = batch_of(brought, "paid"), brought.target
-    rows = target.bring(first.tables)
-    parked = TableCommit(NOTES, notes, notes.name, parked="table_key_not_unique")
-    batch = BatchCommit(SUBSCRIPTION, Epoch(1), first.batch, first.end, (first.tables[0], parked))
-    target.commit(batch, rows)
-    assert held(mart) == (behind("paid")[0], [])
-    assert mart.execute("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'") == [(0,)]
-
-
-def test_rows_that_are_in_the_way_are_not_brought(brought: Pipeline, mart: Database) -> None:
-    mart.execute("INSERT INTO notes VALUES (5, 'in the way')")
-    first, target = batch_of(brought, "paid"), brought.target
-    assert target.bring(first.tables) is None
-    with pytest.raises(EngineFault) as caught:
-        target.commit(first, None)
-    assert (caught.value.kind, caught.value.subject) == (FaultKind.VALUE_OUT_OF_DOMAIN, NOTES)
-    mart.execute("DELETE FROM notes")
-    target.commit(first, None)
-    assert held(mart) == behind("paid")
-
-
-def test_a_session_lost_with_what_it_had_costs_one_attempt(brought: Pipeline, mart: Database) -> None:
-    first, target = batch_of(brought, "paid"), brought.target
-    rows = target.bring(first.tables)
-    _cut(mart)
-    with pytest.raises(EngineFault) as caught:
-        target.commit(first, rows)
-    assert caught.value.kind is FaultKind.TARGET_UNAVAILABLE
-    target.commit(first, None)
-    assert held(mart) == behind("paid")
-
-
-def test_the_next_batch_comes_beside_the_one_under_way(brought: Pipeline, mart: Database) -> None:
-    """Both at once: the second one's rows are in the database before the first is committed."""
-    target = brought.target
-    first = batch_of(brought, "paid")
-    more = changes(NOTES, insert=inserts(notes, [(n, "more") for n in range(ROWS, 2 * ROWS)]))
-    commits = (TableCommit(NOTES, notes, notes.name, (more,)),)
-    second = BatchCommit(SUBSCRIPTION, Epoch(1), BatchId(first.batch + 1), Lsn(first.end.value + 100), commits)
-    with mart.connect() as blocker, blocker.transaction():
-        blocker.execute("SELECT FROM penstock.progress FOR UPDATE")
-        thread = threading.Thread(target=lambda: target.commit(first))
-        thread.start()
-        until(lambda: mart.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0] > 0)
-        rows = target.bring(commits)
-        assert rows is not None
-    thread.join(DEADLINE_S)
-    target.commit(second, rows)
-    assert len(held(mart)[1]) == 2 * ROWS

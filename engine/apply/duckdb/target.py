@@ -49,10 +49,8 @@ from engine.model.subscription import ConnectionSpec
 from engine.model.target import (
     AheadRows,
     BatchCommit,
-    BroughtRows,
     QueryAnswer,
     QueryRefused,
-    TableCommit,
     TargetProgress,
     TargetReader,
 )
@@ -205,7 +203,7 @@ class DuckDbTarget:
         with self._writing(table) as (connection, database):
             self._writer(database).drop_copies(DuckDbRecords(connection, database.catalog).copies(None, table))
 
-    def commit(self, batch: BatchCommit, brought: BroughtRows | None = None) -> None:
+    def commit(self, batch: BatchCommit) -> None:
         """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
         itself, whether the batch counts is decided, and this call's successor told, when it can be."""
         with self._lock:
@@ -221,9 +219,6 @@ class DuckDbTarget:
     def tuning(self) -> dict[str, float]:
         """Nothing: there is one way in."""
         return {}
-
-    def bring(self, tables: Sequence[TableCommit]) -> None:
-        """Not offered: writing takes turns in this database, and all its cores."""
 
     def in_parts(self) -> None:
         """Not offered: one transaction writes a batch as fast as several would."""

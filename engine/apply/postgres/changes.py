@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
-from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_above, copy_rows, in_table, staged
+from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_rows, staged
 from engine.apply.postgres.types import column_types
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
@@ -76,50 +76,6 @@ class Place:
         return [StagedColumn(f"k{i}", column.value, column.type) for i, column in enumerate(self.columns)]
 
 
-@dataclass(frozen=True, slots=True)
-class BroughtTable:
-    """What of a table's changes is in the open transaction already: rows in temporary tables, or inserted where they belong."""
-
-    partials: Source | None = None
-    deletes: Source | None = None
-    updates: Source | None = None
-    inserted: bool = False
-
-
-def bring_table(
-    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], number: int, *, insert: bool
-) -> BroughtTable | None:
-    """Bring the many rows of a table's changes, which come in one piece; None where they are few. `number` tells tables apart.
-
-    `insert`: put rows that are only inserted into the table itself; they must not be in the way of any other transaction.
-    """
-    changes = _replaced(place, changes, in_place=True)
-    partials = joined([c.partials for c in changes])
-    deletes, updates, inserts = split(changes)
-    few = copy_above(connection)
-    inserted = insert and inserts is not None and inserts.num_rows > few
-    if inserted:
-        insert_rows(connection, place, inserts)
-
-    def bring(
-        kind: str, rows: Any | None, columns: Sequence[StagedColumn], key: Sequence[StagedColumn]
-    ) -> Source | None:
-        if rows is None or rows.num_rows <= few:
-            return None
-        _require(place, rows, columns)
-        return in_table(connection, f"__penstock_{kind}_{number}", rows, columns, key)
-
-    keys = place.key_columns
-    unset = _unset(place, partials) if partials is not None else []
-    brought = BroughtTable(
-        bring("partial", partials, _partial_columns(place, unset), keys),
-        bring("delete", deletes, keys, keys) if place.schema.mode is not KeyMode.BAG else None,
-        bring("update", updates, place.columns, [place.columns[i] for i in place.key]),
-        inserted,
-    )
-    return None if brought == BroughtTable() else brought
-
-
 def apply_changes(
     connection: PostgresConnection,
     place: Place,
@@ -127,19 +83,18 @@ def apply_changes(
     clear: Callable[[], None],
     *,
     in_place: bool,
-    brought: BroughtTable | None = None,
 ) -> None:
     """Apply every piece's changes, one piece after another. `clear` takes all rows out of the table.
 
     `in_place`: rows that stay under their key are updated. That is cheaper than to delete and insert them, but values of another
-    unique key may pass through the same value on the way. `brought`: what `bring_table` did with the same changes on this connection.
+    unique key may pass through the same value on the way.
 
     Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not.
     """
     refuse_faults(place.table, changes)
     for piece in sorted({c.piece for c in changes}):
         of_piece = _replaced(place, [c for c in changes if c.piece == piece], in_place=in_place)
-        _apply_piece(connection, place, of_piece, clear, brought or BroughtTable())
+        _apply_piece(connection, place, of_piece, clear)
 
 
 def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) -> list[TableChanges]:
@@ -150,27 +105,23 @@ def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) 
 
 
 def _apply_piece(
-    connection: PostgresConnection,
-    place: Place,
-    changes: Sequence[TableChanges],
-    clear: Callable[[], None],
-    brought: BroughtTable,
+    connection: PostgresConnection, place: Place, changes: Sequence[TableChanges], clear: Callable[[], None]
 ) -> None:
     """Rows to complete are read from the table before any is deleted, and all deletes come before any insert, whatever bucket
     they are from."""
     partials = joined([c.partials for c in changes])
     deletes, updates, inserts = split(changes)
     if partials is not None:
-        _complete(connection, place, partials, brought.partials)
+        _complete(connection, place, partials)
     if any(c.truncated for c in changes):
         if deletes is not None or updates is not None:
             raise _anomaly(place, "rows to delete after the table was cleared")
         clear()
     elif deletes is not None:
-        _delete(connection, place, deletes, brought.deletes)
+        _delete(connection, place, deletes)
     if updates is not None:
-        _update(connection, place, updates, brought.updates)
-    if inserts is not None and not brought.inserted:
+        _update(connection, place, updates)
+    if inserts is not None:
         insert_rows(connection, place, inserts)
     if partials is not None:
         connection.execute(
@@ -282,52 +233,43 @@ def image(alias: str, names: Sequence[str]) -> str:
     return f'ROW({", ".join(f"{alias}.{name}" for name in names)})::pg_catalog.text COLLATE "C"'
 
 
-def _unset(place: Place, partials: Any) -> list[str]:
-    """u0 … un, those of the columns that any row leaves unset."""
-    return [f"u{i}" for i in range(len(place.columns)) if partials.schema.get_field_index(f"u{i}") >= 0]
-
-
-def _partial_columns(place: Place, unset: Sequence[str]) -> list[StagedColumn]:
-    return [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
-
-
-def _complete(connection: PostgresConnection, place: Place, partials: Any, brought: Source | None) -> None:
+def _complete(connection: PostgresConnection, place: Place, partials: Any) -> None:
     """Make the temporary table of rows whose unset columns hold what the existing row holds."""
-    unset = _unset(place, partials)
-    columns = _partial_columns(place, unset)
+    unset = [f"u{i}" for i in range(len(place.columns)) if partials.schema.get_field_index(f"u{i}") >= 0]
+    columns = [*place.key_columns, *place.columns, *(StagedColumn(name, _BOOL, "pg_catalog.bool") for name in unset)]
     _require(place, partials, columns)
     parts = [
         f"CASE WHEN s.u{i} THEN t.{name} ELSE s.c{i} END AS c{i}" if f"u{i}" in unset else f"s.c{i}"
         for i, name in enumerate(place.quoted)
     ]
-    with staged(connection, partials, columns, place.key_columns, brought) as source:
+    with staged(connection, partials, columns, place.key_columns) as source:
         sql = f"CREATE TEMPORARY TABLE {_COMPLETED} ON COMMIT DROP AS SELECT {', '.join(parts)}"
         found = _run(connection, f"{sql} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)}", source)
     if found != partials.num_rows:
         raise _anomaly(place, f"{partials.num_rows} changed rows, of which the target has {found}")
 
 
-def _update(connection: PostgresConnection, place: Place, rows: Any, brought: Source | None = None) -> None:
+def _update(connection: PostgresConnection, place: Place, rows: Any) -> None:
     _require(place, rows, place.columns)
     values = [i for i in range(len(place.columns)) if i not in place.key]
     assignments = ", ".join(f"{place.quoted[i]} = s.c{i}" for i in values)
     on_key = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
     key = [place.columns[i] for i in place.key]
-    with staged(connection, rows, place.columns, key, brought) as source:
+    with staged(connection, rows, place.columns, key) as source:
         sql = f"UPDATE {place.qualified} AS t SET {assignments} FROM {source.sql} WHERE {on_key}"
         found = _run(connection, sql, source)
     if found != rows.num_rows:
         raise _anomaly(place, f"{rows.num_rows} rows to replace, of which the target has {found}")
 
 
-def _delete(connection: PostgresConnection, place: Place, deletes: Any, brought: Source | None = None) -> None:
+def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
     if place.schema.mode is KeyMode.BAG:
         _delete_copies(connection, place, deletes)
         return
     if not place.key:
         raise _anomaly(place, "deletes of a table that has no key")
     _require(place, deletes, place.key_columns)
-    with staged(connection, deletes, place.key_columns, place.key_columns, brought) as source:
+    with staged(connection, deletes, place.key_columns, place.key_columns) as source:
         found = _run(
             connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {_on_key(place)}", source
         )

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import psycopg
 from psycopg import pq
 
-from engine.apply.postgres.beforehand import rows_of
 from engine.apply.postgres.changes import Place, Share, apply_share, shares
 from engine.apply.postgres.errors import TARGET, fault_of_table
 from engine.apply.postgres.identifiers import literal
 from engine.apply.postgres.origins import Origins
 from engine.apply.postgres.prepared import PartId, database_of, finish, hold_as_part
+from engine.model.batch import TableChanges
 from engine.model.schema import KeyMode
 from engine.model.target import BatchCommit, TableCommit
 from engine.postgres.sessions import PostgresConnection
@@ -41,7 +41,7 @@ def deal(
     `tied` tells which tables, by full quoted name, have rows that may wait for each other, whatever their keys.
     """
     fitting = [commit for commit in batch.tables if _parts_fit(commit)]
-    if count < 2 or sum(rows_of(change) for commit in fitting for change in commit.changes) < from_rows:
+    if count < 2 or sum(_rows(change) for commit in fitting for change in commit.changes) < from_rows:
         return None
     places = {commit.table: place_of(commit) for commit in fitting}
     hanging = tied([place.qualified for place in places.values()])
@@ -164,6 +164,13 @@ class PartsUnderWay:
             finish(session, [which], commit=True)
         except psycopg.Error as error:
             raise TARGET.fault(error, "parts") from error
+
+
+def _rows(change: TableChanges) -> int:
+    """Rows that a table's changes hold, wherever they lie."""
+    if change.staged:
+        return sum(change.staged.values())
+    return sum(rows.num_rows for rows in (change.deletes, change.inserts) if rows is not None)
 
 
 def _parts_fit(commit: TableCommit) -> bool:

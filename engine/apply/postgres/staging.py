@@ -52,20 +52,12 @@ def set_copy_above(connection: PostgresConnection, rows: int) -> None:
 
 @contextmanager
 def staged(
-    connection: PostgresConnection,
-    rows: Any,
-    columns: Sequence[StagedColumn],
-    key: Sequence[StagedColumn] = (),
-    brought: Source | None = None,
+    connection: PostgresConnection, rows: Any, columns: Sequence[StagedColumn], key: Sequence[StagedColumn] = ()
 ) -> Iterator[Source]:
     """The columns of a pyarrow.Table for the length of the block. One at a time on a connection, inside a transaction.
 
     Many rows come in the order of `key`, so that neighbours in the table are met one behind the other: half the time of an update.
-    `brought`: where they are already, if they are.
     """
-    if brought is not None:
-        yield brought
-        return
     if rows.num_rows <= copy_above(connection):
         yield as_arrays(rows, columns)
         return

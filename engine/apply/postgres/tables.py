@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import psycopg
 
 from engine.apply.bookkeeping import Existing, Reservation
 from engine.apply.evolution import Evolution, require_columns
-from engine.apply.postgres.changes import BroughtTable, Place, apply_changes, check_key
+from engine.apply.postgres.changes import Place, apply_changes, check_key
 from engine.apply.postgres.errors import fault_of_table
 from engine.apply.postgres.existing import foreign_rows, holds_rows, place_of, refuse, refuse_unfit
 from engine.apply.postgres.following import add_columns, follow
@@ -39,17 +39,9 @@ def cleared_by_rows(place: str) -> str:
 class PostgresTables:
     """Implements Tables inside the transaction of the caller."""
 
-    def __init__(
-        self,
-        connection: PostgresConnection,
-        records: PostgresRecords,
-        *,
-        in_place: bool = True,
-        brought: Mapping[TableId, BroughtTable] | None = None,
-    ) -> None:
-        """`in_place`, and of each table `brought`: as in `apply_changes`."""
+    def __init__(self, connection: PostgresConnection, records: PostgresRecords, *, in_place: bool = True) -> None:
+        """`in_place`: as in `apply_changes`."""
         self._in_place = in_place
-        self._brought = brought or {}
         self._connection = connection
         self._records = records
 
@@ -66,10 +58,7 @@ class PostgresTables:
 
     def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
         where = place_of(self._connection, self._records, table, place, schema)
-        brought = self._brought.get(table)
-        apply_changes(
-            self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place, brought=brought
-        )
+        apply_changes(self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, qualified(place), schema))

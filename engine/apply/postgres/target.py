@@ -22,7 +22,6 @@ from engine.apply.bookkeeping import (
 )
 from engine.apply.evolution import require_columns
 from engine.apply.postgres.adoption import adopt
-from engine.apply.postgres.beforehand import BroughtTables
 from engine.apply.postgres.changes import Place, insert_rows
 from engine.apply.postgres.errors import TARGET
 from engine.apply.postgres.existing import place_of, refuse_unfit
@@ -56,12 +55,10 @@ from engine.model.target import (
     PARTS_FROM_ROWS,
     AheadRows,
     BatchCommit,
-    BroughtRows,
     CommitRates,
     InOrder,
     QueryAnswer,
     QueryRefused,
-    TableCommit,
     TargetProgress,
     TargetReader,
 )
@@ -221,49 +218,25 @@ class PostgresTarget:
         with self._writer.transaction(table) as connection:
             batch_writer(connection).drop_copies(PostgresRecords(connection).copies(None, table))
 
-    def commit(self, batch: BatchCommit, brought: BroughtRows | None = None) -> None:
+    def commit(self, batch: BatchCommit) -> None:
         """As the protocol says, with one exception: where the database is gone after a failure in the commit itself, whether
         the batch counts is decided, and this call's successor told, when it can be."""
         with self._writer.lock:
             if self._writer.settled(batch):
-                if brought is not None:
-                    brought.discard()
                 return
-            if not self._applied_with(batch, brought):
-                self._apply(batch)
+            try:
+                self._writer.apply(lambda writer: writer.apply(batch))
+            except EngineFault as fault:
+                if not isinstance(fault.__cause__, psycopg.errors.UniqueViolation):
+                    raise
+                self._writer.apply(lambda writer: writer.apply(batch), in_place=False)
             self._writer.make_durable(batch)
-
-    def _applied_with(self, batch: BatchCommit, brought: BroughtRows | None) -> bool:
-        """Apply what was brought and the rest. False where that is not possible; then nothing of it is left."""
-        if not isinstance(brought, BroughtTables):
-            return False
-        if not brought.fits(batch):
-            brought.discard()
-            return False
-        try:
-            self._writer.apply(lambda writer: writer.apply(batch), brought=brought)
-        except EngineFault as fault:
-            if fault.kind in _NOT_THE_ROWS:
-                raise
-            return False
-        return True
-
-    def _apply(self, batch: BatchCommit) -> None:
-        try:
-            self._writer.apply(lambda writer: writer.apply(batch))
-        except EngineFault as fault:
-            if not isinstance(fault.__cause__, psycopg.errors.UniqueViolation):
-                raise
-            self._writer.apply(lambda writer: writer.apply(batch), in_place=False)
 
     def tuning(self) -> dict[str, float]:
         found = self._writer.ingest
         if found is None:
             return {}
         return {"copy_above_rows": float(found.copy_above), "copy_setup_ms": round(found.setup_ms, 2)}
-
-    def bring(self, tables: Sequence[TableCommit]) -> BroughtTables | None:
-        return self._writer.bring(tables)
 
     def in_parts(self) -> PostgresTarget:
         return self

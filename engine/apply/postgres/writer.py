@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from weakref import WeakSet
 
@@ -12,10 +12,7 @@ from psycopg import pq
 
 from engine.apply.batch_writer import BatchWriter
 from engine.apply.bookkeeping import mark_of, stands
-from engine.apply.postgres.beforehand import BroughtTables, bring
-from engine.apply.postgres.changes import BroughtTable, Place
 from engine.apply.postgres.errors import TARGET, fault_of_table
-from engine.apply.postgres.existing import place_of
 from engine.apply.postgres.ingest import Ingest, measured_ingest
 from engine.apply.postgres.origins import Origins
 from engine.apply.postgres.plans import FIND_BY_KEY
@@ -25,7 +22,7 @@ from engine.apply.postgres.staging import set_copy_above
 from engine.apply.postgres.tables import PostgresTables
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.target import BatchCommit, TableCommit
+from engine.model.target import BatchCommit
 from engine.postgres.sessions import PostgresConnection, Sessions
 
 STATEMENTS_KEPT = 200
@@ -46,9 +43,6 @@ class Writer:
         """Held while the writer's connection is in use."""
         self._origins = origins
         self._connection: PostgresConnection | None = None
-        self._spare: PostgresConnection | None = None
-        """For rows of the next batch."""
-        self._spare_lock = threading.Lock()
         self._constrained: WeakSet[PostgresConnection] = WeakSet()
         """Sessions for which foreign keys are checked and triggers fire."""
         self._in_doubt: BatchCommit | None = None
@@ -92,22 +86,18 @@ class Writer:
         *,
         in_place: bool = True,
         durable: bool = True,
-        brought: BroughtTables | None = None,
     ) -> None:
-        """Work in a new transaction, or that of what was brought, which stays open. It is rolled back where this raises."""
-        if brought is not None:
-            self._take(brought)
+        """Work in a new transaction, which stays open. It is rolled back where this raises."""
         connection = self.connection
         try:
-            if brought is None:
-                connection.execute("BEGIN")
+            connection.execute("BEGIN")
             if not durable:
                 connection.execute("SET LOCAL synchronous_commit = off")
             constrained = connection in self._constrained
             if constrained:
                 # Tables and rows come in another order than on the source.
                 connection.execute("SET CONSTRAINTS ALL DEFERRED")
-            work(batch_writer(connection, in_place=in_place, brought=brought.tables if brought is not None else {}))
+            work(batch_writer(connection, in_place=in_place))
             if constrained:
                 _check_constraints(connection)
         except psycopg.Error as error:
@@ -160,41 +150,12 @@ class Writer:
         with self._sessions.session() as other:
             settle_parts(other, subscription, reached)
 
-    def bring(self, commits: Sequence[TableCommit]) -> BroughtTables | None:
-        """Bring rows of the next batch over a connection of its own. None where that gains nothing. From any thread."""
-        with self._spare_lock:
-            connection, self._spare = self._spare, None
-        if connection is None or connection.closed:
-            connection = self._open_kept()
-        records = PostgresRecords(connection)
-
-        def placed(commit: TableCommit) -> Place:
-            return place_of(connection, records, commit.table, commit.target, commit.schema)
-
-        return bring(connection, commits, placed, self._give_back)
-
     def close(self) -> None:
-        """Close the connections. A later call connects again."""
-        with self.lock, self._spare_lock:
-            for connection in (self._connection, self._spare):
-                if connection is not None:
-                    connection.close()
-            self._connection = self._spare = None
-
-    def _take(self, brought: BroughtTables) -> None:
-        """Go on with the transaction that holds what was brought; the connection so far is the next spare one."""
-        brought.over = True
-        before, self._connection = self._connection, brought.connection
-        if before is not None:
-            self._give_back(before)
-
-    def _give_back(self, connection: PostgresConnection) -> None:
-        roll_back(connection)
-        with self._spare_lock:
-            if self._spare is None and not connection.closed:
-                self._spare = connection
-                return
-        connection.close()
+        """Close the connection. A later call connects again."""
+        with self.lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def _open_kept(self) -> PostgresConnection:
         connection = self.open()
@@ -212,12 +173,10 @@ class Writer:
         return self.ingest
 
 
-def batch_writer(
-    connection: PostgresConnection, *, in_place: bool = True, brought: Mapping[TableId, BroughtTable] | None = None
-) -> BatchWriter:
+def batch_writer(connection: PostgresConnection, *, in_place: bool = True) -> BatchWriter:
     """What writes a batch in the connection's transaction."""
     records = PostgresRecords(connection, fence=True)
-    return BatchWriter(records, PostgresTables(connection, records, in_place=in_place, brought=brought or {}))
+    return BatchWriter(records, PostgresTables(connection, records, in_place=in_place))
 
 
 def _check_constraints(connection: PostgresConnection) -> None:

@@ -15,7 +15,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.table_state import TableState
-from engine.model.target import BatchCommit, BroughtRows, TableRecord, Target, TargetProgress
+from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.runtime.clock import SystemClock
 from engine.runtime.commits import CommitStage
 from engine.runtime.jobs import Computed
@@ -43,7 +43,7 @@ class RefusingTarget:
     def tuning(self) -> dict[str, float]:
         return {"copy_setup_ms": 1.5}
 
-    def commit(self, batch: BatchCommit, brought: BroughtRows | None = None) -> None:
+    def commit(self, batch: BatchCommit) -> None:
         for table in batch.tables:
             if table.handover and table.check_key:
                 raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, table.table, "two rows have the same key")
