@@ -67,8 +67,13 @@ class Killer:
         }
         if kind in _STARTS_ANEW and self._rig.target is not None:
             with suppress(NoServerError, ProblemError):
-                self._rig.api.patch(self._rig.path, {"apply": {"visibility": "atomic", **self._rng.choice(_MODES)}})
+                self._rig.api.patch(self._rig.path, self._some_mode())
         return act[kind]()
+
+    def _some_mode(self) -> Document:
+        """Another way to write. Where transactions stay apart, each that came streamed is a batch: a job for each would be too slow."""
+        apply = {"visibility": "atomic", **self._rng.choice(_MODES)}
+        return {"apply": apply, "batch": {"small_rows": 40 if apply["mode"] in {"auto", "batch"} else 20_000}}
 
     def wait_for_progress(self, since: datetime) -> None:
         """Wait until a batch with transactions in it was committed later than `since`."""

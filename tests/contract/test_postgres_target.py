@@ -327,7 +327,7 @@ def test_where_foreign_keys_are_checked_they_are_at_the_end_of_a_batch(mart: Dat
         (severity, code, what, remedy) = next(f for f in target.check([orders.name, lines.name]) if f[0] != "info")
         assert (severity, code) == ("warning", "foreign_key_not_deferrable")
         assert "of_order" in what
-        assert "ALTER TABLE lines ALTER CONSTRAINT of_order DEFERRABLE" in remedy
+        assert "ALTER TABLE public.lines ALTER CONSTRAINT of_order DEFERRABLE" in remedy
     finally:
         target.close()
 
