@@ -75,6 +75,19 @@ class Killer:
         apply = {"visibility": "atomic", **self._rng.choice(_MODES)}
         return {"apply": apply, "batch": {"small_rows": 40 if apply["mode"] in {"auto", "batch"} else 20_000}}
 
+    def in_batches(self) -> None:
+        """From now on in batches, whose copy is never far behind: a comparison waits until the copy is there."""
+        if self._rig.target is None:
+            return
+        batch = {"apply": {"visibility": "atomic", **_MODES[1]}, "batch": {"small_rows": 40}, "desired_state": "paused"}
+
+        def paused() -> bool:
+            self._rig.api.patch(self._rig.path, batch)
+            return self._state() == "paused"
+
+        self._rig.until(paused, _PAUSED_S, "the subscription was paused")
+        self._rig.until(self._resumed, _PAUSED_S, "the subscription was to run again")
+
     def wait_for_progress(self, since: datetime) -> None:
         """Wait until a batch with transactions in it was committed later than `since`."""
 

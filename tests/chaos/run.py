@@ -211,6 +211,7 @@ class Run:
 
     def _cut(self) -> None:
         with self._transactions.calm():
+            self._killer.in_batches()
             self._failpoints.settle(len(bank.TABLES))
             self._compare()
         with self._rig.connect() as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from time import monotonic
 
 import pytest
@@ -125,6 +126,10 @@ def held(mart: Database) -> tuple[list[Row], list[Row]]:
     )
 
 
+def held_notes(mart: Database) -> int:
+    return int(mart.execute("SELECT count(*) FROM notes")[0][0])
+
+
 def prepared(mart: Database) -> int:
     return int(mart.execute(PREPARED)[0][0])
 
@@ -165,6 +170,16 @@ def test_small_batches_and_tied_tables_are_written_as_one(
     assert in_parts(pipeline, batch_of(pipeline, "sent"), 3) == 1
     assert held(mart) == behind("sent")
     assert passages.seen == []
+
+
+def test_a_table_that_changes_its_structure_is_written_with_the_record(pipeline: Pipeline, mart: Database) -> None:
+    wider = structure(orders.name, {"id": "int4", "state": "text", "by": "text"}, ["id"])
+    more = changes(ORDERS, insert=inserts(wider, [(n, "new", "me") for n in range(100, 200)]))
+    first = batch_of(pipeline, "paid")
+    batch = replace(first, tables=(TableCommit(ORDERS, wider, orders.name, (more,)), first.tables[1]))
+    assert in_parts(pipeline, batch, 3) == 3
+    assert mart.execute('SELECT count(*), count("by") FROM orders') == [(ROWS + 100, 100)]
+    assert (prepared(mart), held_notes(mart)) == (0, ROWS)
 
 
 @pytest.mark.parametrize("passage", list(Passage))

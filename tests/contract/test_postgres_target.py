@@ -333,6 +333,9 @@ def test_where_foreign_keys_are_checked_they_are_at_the_end_of_a_batch(mart: Dat
 
 
 def test_the_threshold_for_copy_is_measured_and_shown(pipeline: Pipeline, target: PostgresTarget) -> None:
+    assert target.tuning() == {}
+    pipeline.change(ORDERS, orders, changes(ORDERS, insert=inserts(orders, [(n, "d", "w") for n in range(10, 700)])))
+    pipeline.change(ORDERS, orders, changes(ORDERS, delete=keys(orders, [(n,) for n in range(10, 400)])))
     tuning = target.tuning()
     assert 200 <= tuning["copy_above_rows"] <= 20_000
     assert tuning["copy_setup_ms"] > 0

@@ -13,7 +13,15 @@ import pyarrow.compute as pc
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
-from engine.apply.postgres.staging import COPY_ABOVE_ROWS, Source, StagedColumn, copy_rows, staged
+from engine.apply.postgres.staging import (
+    COPY_ABOVE_ROWS,
+    MOST_ARRAY_BYTES,
+    Source,
+    StagedColumn,
+    copy_rows,
+    in_key_order,
+    staged,
+)
 from engine.apply.postgres.types import column_types
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
@@ -184,8 +192,7 @@ def _may_meet(place: Place, deletes: Any | None, inserts: Any | None) -> bool:
 def _parted(rows: Any | None, key: Sequence[StagedColumn], count: int) -> list[Any | None]:
     if rows is None:
         return [None] * count
-    order = [(column.name, "ascending") for column in key if column.value.element is None]
-    ordered = rows.sort_by(order) if order else rows
+    ordered = in_key_order(rows, key)
     borders = [rows.num_rows * number // count for number in range(count + 1)]
     return [ordered.slice(start, stop - start) if stop > start else None for start, stop in pairwise(borders)]
 
@@ -193,14 +200,16 @@ def _parted(rows: Any | None, key: Sequence[StagedColumn], count: int) -> list[A
 def _slices(rows: Any | None) -> Iterator[Any]:
     """Rows as few at a time as travel as arrays."""
     if rows is not None:
-        for start in range(0, rows.num_rows, COPY_ABOVE_ROWS):
-            yield rows.slice(start, COPY_ABOVE_ROWS)
+        by_bytes = MOST_ARRAY_BYTES * rows.num_rows // max(rows.nbytes, 1)
+        step = max(1, min(COPY_ABOVE_ROWS, by_bytes))
+        for start in range(0, rows.num_rows, step):
+            yield rows.slice(start, step)
 
 
 def insert_rows(connection: PostgresConnection, place: Place, rows: Any) -> int:
     """Insert staged rows with columns c0 … cn; returns their number."""
     _require(place, rows, place.columns)
-    if rows.num_rows > COPY_INTO_ABOVE_ROWS:
+    if rows.num_rows > COPY_INTO_ABOVE_ROWS or rows.nbytes > MOST_ARRAY_BYTES:
         return copy_rows(connection, place.qualified, place.names, rows, place.columns)
     with staged(connection, rows, place.columns) as source:
         read = ", ".join(f"s.{column.name}" for column in place.columns)

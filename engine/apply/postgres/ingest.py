@@ -10,11 +10,11 @@ from time import perf_counter
 import psycopg
 import pyarrow as pa
 
-from engine.apply.postgres.staging import StagedColumn, as_arrays, in_table
+from engine.apply.postgres.staging import LEAST_COPIED, StagedColumn, as_arrays, in_table
 from engine.model.values import Kind, ValueType
 from engine.postgres.sessions import PostgresConnection
 
-LEAST_COPIED, MOST_AS_ARRAYS = 200, 20_000
+MOST_AS_ARRAYS = 20_000
 _SAMPLE = 2_000
 _TRIES = 3
 _TABLE = "__penstock_sample"

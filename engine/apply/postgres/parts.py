@@ -33,14 +33,16 @@ def deal(
     batch: BatchCommit,
     count: int,
     from_rows: int,
+    standing: Callable[[TableCommit], bool],
     place_of: Callable[[TableCommit], Place],
     tied: Callable[[Sequence[str]], set[str]],
 ) -> Dealt | None:
     """The batch in so many parts of about equal size, None where that would be fewer than `from_rows` rows in all.
 
-    `tied` tells which tables, by full quoted name, have rows that may wait for each other, whatever their keys.
+    `standing` tells whether a table has the structure that the batch leaves it with; `tied`, which tables, by full quoted name, have
+    rows that may wait for each other, whatever their keys.
     """
-    fitting = [commit for commit in batch.tables if _parts_fit(commit)]
+    fitting = [commit for commit in batch.tables if _parts_fit(commit) and standing(commit)]
     if count < 2 or sum(_rows(change) for commit in fitting for change in commit.changes) < from_rows:
         return None
     places = {commit.table: place_of(commit) for commit in fitting}

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
+
+import pyarrow as pa
 
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.text import array_literal, csv_blocks
@@ -15,8 +17,13 @@ from engine.postgres.sessions import PostgresConnection
 
 COPY_ABOVE_ROWS = 2_000
 """Rows above which a temporary table is worth its cost, where that was not measured; and so many travel as arrays at a time."""
+MOST_ARRAY_BYTES = 32 * 1024 * 1024
+"""Rows of more bytes never travel as arrays: a parameter is held whole by both sides, and may have 1 GB."""
+LEAST_COPIED = SORTED_FROM_ROWS = 200
+"""So few rows travel as arrays, in any order, whatever was measured."""
 _STAGE = "__penstock_stage"
 _above: WeakKeyDictionary[PostgresConnection, int] = WeakKeyDictionary()
+_wondering: WeakSet[PostgresConnection] = WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,21 @@ class Source:
 
 def copy_above(connection: PostgresConnection) -> int:
     """Rows above which they go through a temporary table on this connection."""
-    return _above.get(connection, COPY_ABOVE_ROWS)
+    found = _above.get(connection)
+    if found is None:
+        _wondering.add(connection)
+    return COPY_ABOVE_ROWS if found is None else found
+
+
+def wonders(connection: PostgresConnection) -> bool:
+    """Whether a statement had rows enough to ask, and nobody has said what is best on this connection."""
+    return connection in _wondering
 
 
 def set_copy_above(connection: PostgresConnection, rows: int) -> None:
     """From now on, on this connection."""
     _above[connection] = rows
+    _wondering.discard(connection)
 
 
 @contextmanager
@@ -56,13 +72,23 @@ def staged(
 ) -> Iterator[Source]:
     """The columns of a pyarrow.Table for the length of the block. One at a time on a connection, inside a transaction.
 
-    Many rows come in the order of `key`, so that neighbours in the table are met one behind the other: half the time of an update.
+    All but few rows come in the order of `key`, so that neighbours in the table are met one behind the other: half the time of an
+    update.
     """
-    if rows.num_rows <= copy_above(connection):
-        yield as_arrays(rows, columns)
+    if (rows.num_rows < LEAST_COPIED or rows.num_rows <= copy_above(connection)) and rows.nbytes <= MOST_ARRAY_BYTES:
+        yield as_arrays(in_key_order(rows, key) if rows.num_rows >= SORTED_FROM_ROWS else rows, columns)
         return
     yield in_table(connection, _STAGE, rows, columns, key)
     connection.execute(f"DROP TABLE pg_temp.{_STAGE}")
+
+
+def in_key_order(rows: Any, key: Sequence[StagedColumn]) -> Any:
+    """A pyarrow.Table in the order of the key, as far as that can be told here."""
+    order = [(column.name, "ascending") for column in key if column.value.element is None]
+    try:
+        return rows.sort_by(order) if order else rows
+    except pa.ArrowNotImplementedError:
+        return rows
 
 
 def in_table(

@@ -83,8 +83,9 @@ def _pass(passage: Passage) -> None:
 
 def _as_one(fault: EngineFault) -> bool:
     """Whether a batch that failed in parts is to be tried as one transaction: whose fault it is shows then, if it is any table's."""
-    no_room = isinstance(fault.__cause__, psycopg.errors.OutOfMemory)
-    return no_room or fault.kind not in _NOT_THE_ROWS
+    # No room for more prepared transactions, or somebody in the way of one of them.
+    passing = isinstance(fault.__cause__, (psycopg.errors.OutOfMemory, psycopg.errors.LockNotAvailable))
+    return passing or fault.kind not in _NOT_THE_ROWS
 
 
 class PostgresTarget:
@@ -279,10 +280,13 @@ class PostgresTarget:
         connection = self._writer.connection
         try:
             records = PostgresRecords(connection)
+            recorded = records.reservations(batch.subscription, [commit.table for commit in batch.tables])
+            schemas = {one.table: one.schema for one in recorded}
             return deal(
                 batch,
                 lanes,
                 self._parts_from_rows,
+                lambda commit: schemas.get(commit.table) == commit.schema,
                 lambda commit: place_of(connection, records, commit.table, commit.target, commit.schema),
                 lambda names: tied_tables(connection, names),
             )

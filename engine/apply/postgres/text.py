@@ -17,6 +17,7 @@ _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 """What COPY takes as CSV: every value in quotes, NULL as nothing at all."""
 _HEX = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 _DAY_US = 86_400_000_000
+_NEVER_QUOTED = frozenset({Kind.BOOL, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.DECIMAL})
 _INFINITY = {Kind.DATE: 2**31 - 1, Kind.TIMESTAMP: 2**63 - 1, Kind.TIMESTAMPTZ: 2**63 - 1}
 
 
@@ -32,8 +33,15 @@ def csv_blocks(rows: Any, names: Sequence[str], values: Sequence[ValueType]) -> 
 
 def array_literal(column: Any, value: ValueType) -> str:
     """A pyarrow.ChunkedArray as the text of a one-dimensional array of its values."""
-    texts = [as_text(chunk, value) for chunk in column.chunks]
-    return "{" + ",".join(",".join(_quoted(text).to_pylist()) for text in texts if len(text)) + "}"
+    return "{" + ",".join(_elements(chunk, value) for chunk in column.chunks if len(chunk)) + "}"
+
+
+def _elements(array: Any, value: ValueType) -> str:
+    """The elements of an array literal, put together without a Python object for each. As many as have less than 2 GB of text."""
+    texts = as_text(array, value)
+    shown = pc.fill_null(texts, "NULL") if value.kind in _NEVER_QUOTED else _quoted(texts)
+    whole = pa.ListArray.from_arrays(pa.array([0, len(shown)], pa.int32()), shown)
+    return str(pc.binary_join(whole, ",")[0].as_py())
 
 
 def as_text(array: Any, value: ValueType) -> Any:

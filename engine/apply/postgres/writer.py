@@ -18,7 +18,7 @@ from engine.apply.postgres.origins import Origins
 from engine.apply.postgres.plans import FIND_BY_KEY
 from engine.apply.postgres.prepared import settle_parts
 from engine.apply.postgres.records import PostgresRecords
-from engine.apply.postgres.staging import set_copy_above
+from engine.apply.postgres.staging import set_copy_above, wonders
 from engine.apply.postgres.tables import PostgresTables
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
@@ -34,7 +34,7 @@ class Writer:
     """Commits in one thread at a time: whoever holds `lock`. Connects at the first use, and anew after a lost connection."""
 
     def __init__(self, sessions: Sessions, origins: Origins, copy_above: int | None = None) -> None:
-        """`copy_above`: rows above which they come through COPY; None = measured on the first connection."""
+        """`copy_above`: rows above which they come through COPY; None = measured behind the first commit that would have liked to know."""
         self._sessions = sessions
         self._pinned = copy_above
         self.ingest: Ingest | None = None
@@ -124,6 +124,9 @@ class Writer:
             self._in_doubt = batch
             if not self.settled(batch):
                 raise TARGET.fault(error, self._sessions.name) from error
+        else:
+            if wonders(connection):
+                self._measure(connection)
 
     def doubt(self, batch: BatchCommit) -> None:
         """Something of this batch's commit remains to be seen to before the next."""
@@ -161,16 +164,16 @@ class Writer:
         connection = self.open()
         connection.prepare_threshold = _PREPARE_AFTER
         connection.prepared_max = STATEMENTS_KEPT
-        set_copy_above(connection, self._pinned if self._pinned is not None else self._measured(connection).copy_above)
+        known = self._pinned if self.ingest is None else self.ingest.copy_above
+        if known is not None:
+            set_copy_above(connection, known)
         return connection
 
-    def _measured(self, connection: PostgresConnection) -> Ingest:
-        if self.ingest is None:
-            try:
-                self.ingest = measured_ingest(connection)
-            except psycopg.Error as error:
-                raise TARGET.fault(error, self._sessions.name) from error
-        return self.ingest
+    def _measure(self, connection: PostgresConnection) -> None:
+        """Outside a transaction. What fails here fails again where it matters."""
+        with suppress(psycopg.Error):
+            self.ingest = measured_ingest(connection)
+            set_copy_above(connection, self.ingest.copy_above)
 
 
 def batch_writer(connection: PostgresConnection, *, in_place: bool = True) -> BatchWriter:

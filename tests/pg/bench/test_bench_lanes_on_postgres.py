@@ -20,7 +20,7 @@ from server.bench.workload import DATABASE, Connection
 from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.fixtures.postgres import Database
 
-pytestmark = pytest.mark.pg
+pytestmark = [pytest.mark.pg, pytest.mark.chaos]
 
 TOGETHER, SINGLE = FORMS
 
