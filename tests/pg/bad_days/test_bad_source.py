@@ -22,8 +22,15 @@ PrivateShop = Callable[..., Database]
 BOTH_MODES = pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
 
 
-@pytest.mark.parametrize("how", ["restart", "kill"])
-@BOTH_MODES
+@pytest.mark.parametrize(
+    ("mode", "how"),
+    [
+        (QueueMode.MEMORY, "kill"),
+        (QueueMode.PERSIST, "restart"),
+        pytest.param(QueueMode.MEMORY, "restart", marks=pytest.mark.chaos),
+        pytest.param(QueueMode.PERSIST, "kill", marks=pytest.mark.chaos),
+    ],
+)
 def test_source_restarted_while_replicating(
     private_shop: PrivateShop, bad_day: BadDays, how: str, mode: QueueMode
 ) -> None:
@@ -202,7 +209,7 @@ def test_publication_changed_while_stopped(shop: Database, bad_day: BadDays, sta
     ],
     ids=["dropped", "made_again", "renamed", "key_dropped"],
 )
-@pytest.mark.parametrize("when", ["running", "stopped"])
+@pytest.mark.parametrize("when", ["running", pytest.param("stopped", marks=pytest.mark.chaos)])
 def test_what_happens_to_one_table_parks_only_it(shop: Database, bad_day: BadDays, statement: str, when: str) -> None:
     replica = bad_day(shop)
     if when == "stopped":

@@ -107,6 +107,7 @@ def test_a_tiny_backlog_is_drained_and_everything_is_removed() -> None:
     assert not psutil.pid_exists(source)
 
 
+@pytest.mark.chaos
 def test_the_log_reader_alone_lands_what_the_source_has_beside_pg_recvlogical() -> None:
     said: list[str] = []
     workload = WORKLOADS["capture-only"]

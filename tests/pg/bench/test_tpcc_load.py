@@ -238,6 +238,7 @@ def test_conditions_hold_on_the_copy(loaded: Database, replicate: Callable[..., 
     assert reported == {"c10": 1, "c12": 1}
 
 
+@pytest.mark.chaos
 def test_conditions_hold_at_any_moment_of_the_copy(loaded: Database, replicate: Callable[..., Replica]) -> None:
     specs = [table(d["name"], d["schema"], insert_only=d.get("insert_only", False)) for d in WORKLOAD.tables]
     replica = replicate(loaded, specs)

@@ -198,7 +198,7 @@ def until_gone(replica: Guarded) -> None:
             connection.execute("SELECT pg_sleep(0.05)")
 
 
-@pytest.mark.parametrize("how", [DesiredState.PAUSED, DesiredState.STOPPED])
+@pytest.mark.parametrize("how", [DesiredState.PAUSED, pytest.param(DesiredState.STOPPED, marks=pytest.mark.chaos)])
 def test_the_slot_of_a_subscription_that_rests_is_dropped_before_it_fills_the_source(
     shop: Database, guarded: Guard, how: DesiredState
 ) -> None:
@@ -376,7 +376,10 @@ def test_auto_makes_the_queue_durable_under_pressure_and_gives_that_up_when_the_
     replica.assert_nothing_lost()
 
 
-@pytest.mark.parametrize("mode", list(QueueMode))
+@pytest.mark.parametrize(
+    "mode",
+    [QueueMode.AUTO, *(pytest.param(mode, marks=pytest.mark.chaos) for mode in (QueueMode.MEMORY, QueueMode.PERSIST))],
+)
 def test_a_queue_that_is_needed_is_taken_in_whatever_is_set(shop: Database, guarded: Guard, mode: QueueMode) -> None:
     """The setting changed while the engine was away: what only the queue has still arrives."""
     replica = guarded(shop, queue_mode=QueueMode.AUTO, batch=UNHURRIED, patience_s=600.0)
