@@ -8,13 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import psycopg
-from psycopg import pq
 
 from engine.apply.postgres.changes import Place, Share, apply_share, shares
 from engine.apply.postgres.errors import TARGET, fault_of_table
 from engine.apply.postgres.identifiers import literal
 from engine.apply.postgres.origins import Origins
 from engine.apply.postgres.prepared import PartId, database_of, finish, hold_as_part
+from engine.apply.postgres.writer import roll_back
 from engine.model.batch import TableChanges
 from engine.model.schema import KeyMode
 from engine.model.target import BatchCommit, TableCommit
@@ -155,10 +155,10 @@ class PartsUnderWay:
             self._origins.stamp(session)
             session.execute(f"PREPARE TRANSACTION {literal(which.gid)}".encode())
         except psycopg.Error as error:
-            _roll_back(session)
+            roll_back(session)
             raise TARGET.fault(error, "parts") from error
         except BaseException:
-            _roll_back(session)
+            roll_back(session)
             raise
 
     def _finish(self, session: PostgresConnection, which: PartId) -> None:
@@ -181,9 +181,3 @@ def _parts_fit(commit: TableCommit) -> bool:
     if whole or not commit.changes or len({change.piece for change in commit.changes}) != 1:
         return False
     return all(c.partials is None and not c.truncated and c.fault is None for c in commit.changes)
-
-
-def _roll_back(session: PostgresConnection) -> None:
-    if session.info.transaction_status != pq.TransactionStatus.IDLE:
-        with suppress(psycopg.Error):
-            session.execute("ROLLBACK")

@@ -11,7 +11,7 @@ each other, but not against the parts. So:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -99,23 +99,18 @@ def waiting_parts(connection: PostgresConnection, subscription: SubscriptionName
     return [part for part in found if part is not None and part.subscription == subscription]
 
 
-def settle_parts(connection: PostgresConnection, subscription: SubscriptionName, reached: Lsn | None) -> int:
-    """End every part of the subscription as the progress record says; returns how many there were.
+def settle_parts(connection: PostgresConnection, subscription: SubscriptionName, reached: Lsn | None) -> None:
+    """End every part of the subscription as the progress record says.
 
     `reached`: the position on record, None where there is none. The record is held over another connection meanwhile.
     """
     mine = waiting_parts(connection, subscription)
     finish(connection, [part for part in mine if reached is not None and part.end <= reached], commit=True)
     finish(connection, [part for part in mine if reached is None or part.end > reached], commit=False)
-    return len(mine)
 
 
-def wait_alone(
-    connection: PostgresConnection,
-    subscription: SubscriptionName,
-    settle: Callable[[], object],
-) -> None:
-    """Behind a claim: until no part of an older engine is at work any more; those that it leaves are ended by `settle`.
+def wait_alone(connection: PostgresConnection, subscription: SubscriptionName, reached: Lsn | None) -> None:
+    """Behind a claim: until no part of an older engine is at work any more. What it leaves is ended as in `settle_parts`.
 
     Raises EngineFault(TARGET_UNAVAILABLE) where one goes on for too long.
     """
@@ -129,7 +124,7 @@ def wait_alone(
                 )
             return
         except errors.LockNotAvailable as error:
-            settle()
+            settle_parts(connection, subscription, reached)
             if monotonic() > deadline:
                 detail = "an older engine is still writing a part of a batch"
                 raise EngineFault(FaultKind.TARGET_UNAVAILABLE, subscription, detail) from error

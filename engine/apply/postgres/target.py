@@ -38,7 +38,7 @@ from engine.apply.postgres.preflight import (
     rigid_findings,
     taken_finding,
 )
-from engine.apply.postgres.prepared import all_prepared, settle_parts, wait_alone, waiting_parts
+from engine.apply.postgres.prepared import all_prepared, wait_alone, waiting_parts
 from engine.apply.postgres.query import DecodeText, run_query
 from engine.apply.postgres.rates import measured_rates
 from engine.apply.postgres.reader import PostgresReader
@@ -150,7 +150,7 @@ class PostgresTarget:
             records.create()
             before = records.position(subscription)
             refuse_claim(subscription, before, epoch, system_id)
-            self._writer.settle_parts(subscription, before.end if before is not None else None)
+            self._writer.settle_parts(subscription, before)
             batch, end = (before.batch, before.end) if before is not None else (BatchId(0), start)
             records.write_position(subscription, Position(epoch, batch, end, system_id, timeline, slot))
             batch_writer(connection).drop_copies(records.copies(subscription))
@@ -164,7 +164,7 @@ class PostgresTarget:
             records.create()
             before = records.position(subscription)
             refuse_rebase(subscription, before, epoch)
-            self._writer.settle_parts(subscription, before.end if before is not None else None)
+            self._writer.settle_parts(subscription, before)
             batch = before.batch if before is not None else BatchId(0)
             records.write_position(subscription, Position(epoch, batch, start, system_id, timeline, slot))
             records.mark_unready(subscription)
@@ -177,7 +177,7 @@ class PostgresTarget:
             records = PostgresRecords(connection, fence=True)
             if records.exist():
                 before = records.position(subscription)
-                self._writer.settle_parts(subscription, before.end if before is not None else None)
+                self._writer.settle_parts(subscription, before)
                 batch_writer(connection).drop_copies(records.copies(subscription))
                 records.forget(subscription)
         with self._writer.lock:
@@ -317,7 +317,7 @@ class PostgresTarget:
     def _wait_alone(self, subscription: SubscriptionName, reached: Lsn | None) -> None:
         """Until no older engine writes a part of a batch any more. Behind the claim: none of them can come to count."""
         with self._sessions.session() as connection:
-            wait_alone(connection, subscription, lambda: settle_parts(connection, subscription, reached))
+            wait_alone(connection, subscription, reached)
 
     def in_order(self) -> PostgresTarget:
         return self

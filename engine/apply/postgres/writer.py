@@ -11,7 +11,7 @@ import psycopg
 from psycopg import pq
 
 from engine.apply.batch_writer import BatchWriter
-from engine.apply.bookkeeping import mark_of, stands
+from engine.apply.bookkeeping import Position, mark_of, stands
 from engine.apply.postgres.errors import TARGET, fault_of_table
 from engine.apply.postgres.ingest import Ingest, measured_ingest
 from engine.apply.postgres.origins import Origins
@@ -21,7 +21,6 @@ from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.staging import set_copy_above, wonders
 from engine.apply.postgres.tables import PostgresTables
 from engine.model.identity import SubscriptionName, TableId, TableName
-from engine.model.position import Lsn
 from engine.model.target import BatchCommit
 from engine.postgres.sessions import PostgresConnection, Sessions
 
@@ -141,17 +140,17 @@ class Writer:
         try:
             with connection.transaction():
                 position = PostgresRecords(connection, fence=True).position(doubted.subscription)
-                self.settle_parts(doubted.subscription, position.end if position is not None else None)
+                self.settle_parts(doubted.subscription, position)
         except psycopg.Error as error:
             raise TARGET.fault(error, self._sessions.name) from error
         self._in_doubt = None
         same = doubted.subscription == batch.subscription and mark_of(doubted) == mark_of(batch)
         return same and stands(position, doubted)
 
-    def settle_parts(self, subscription: SubscriptionName, reached: Lsn | None) -> None:
-        """End the subscription's prepared parts, over another connection: the caller's transaction holds the progress record."""
+    def settle_parts(self, subscription: SubscriptionName, position: Position | None) -> None:
+        """End the subscription's prepared parts, over another connection: the caller's transaction holds the record and read `position`."""
         with self._sessions.session() as other:
-            settle_parts(other, subscription, reached)
+            settle_parts(other, subscription, position.end if position is not None else None)
 
     def close(self) -> None:
         """Close the connection. A later call connects again."""
