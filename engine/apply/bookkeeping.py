@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -119,22 +119,30 @@ def progress_of(position: Position, reservations: Sequence[Reservation]) -> Targ
     )
 
 
-def refuse_claim(subscription: SubscriptionName, before: Position | None, epoch: Epoch, system_id: str) -> None:
-    """Raise EPOCH_LOST where a later engine holds the subscription, TARGET_FOREIGN where the record is of another source."""
+def claimed(subscription: SubscriptionName, before: Position | None, wanted: Position) -> Position:
+    """The record of a claim: what stands goes on, where nothing does `wanted` begins.
+
+    Raises:
+        EngineFault: EPOCH_LOST where a later engine holds the subscription, TARGET_FOREIGN where the record is of another source.
+    """
     if before is None:
-        return
-    if before.epoch > epoch:
-        detail = f"epoch {before.epoch} is recorded on the target, this engine has {epoch}"
+        return wanted
+    if before.epoch > wanted.epoch:
+        detail = f"epoch {before.epoch} is recorded on the target, this engine has {wanted.epoch}"
         raise EngineFault(FaultKind.EPOCH_LOST, subscription, detail)
-    if before.system_id != system_id:
+    if before.system_id != wanted.system_id:
         detail = "the target holds progress of another database cluster under this subscription's name"
         raise EngineFault(FaultKind.TARGET_FOREIGN, subscription, detail)
+    return replace(wanted, batch=before.batch, end=before.end)
 
 
-def refuse_rebase(subscription: SubscriptionName, before: Position | None, epoch: Epoch) -> None:
-    """Raise EPOCH_LOST where a later engine holds the subscription."""
-    if before is not None and before.epoch > epoch:
+def rebased(subscription: SubscriptionName, before: Position | None, wanted: Position) -> Position:
+    """The record of a beginning at another place. Raises EngineFault(EPOCH_LOST) where a later engine holds the subscription."""
+    if before is None:
+        return wanted
+    if before.epoch > wanted.epoch:
         raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
+    return replace(wanted, batch=before.batch)
 
 
 def refuse_batch(position: Position | None, batch: BatchCommit) -> Position:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
+from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId
 from engine.model.position import Lsn
-from engine.model.schema import KeyMode, TableSchema
+from engine.model.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,23 +178,3 @@ class TaskResult:
     seconds: float
     xids: frozenset[int] = frozenset()
     """(Sub)transactions that have row changes in streamed ranges."""
-
-
-@dataclass(frozen=True, slots=True)
-class TargetColumn:
-    """A column of the target table. `type` is the target's own type text; `name` as on the source."""
-
-    name: str
-    type: str
-    attnum: int
-
-
-@dataclass(frozen=True, slots=True)
-class TargetTable:
-    """What a target has to know of a table to apply changes to it."""
-
-    table: TableId
-    target: TableName
-    columns: tuple[TargetColumn, ...]
-    key: tuple[str, ...]
-    mode: KeyMode

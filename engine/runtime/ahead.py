@@ -192,6 +192,11 @@ class AheadDesk:
         """Whether this transaction should be a batch of its own, since rows of it are in the target."""
         return self._early.holds(xid)
 
+    def knows(self, xid: int) -> bool:
+        """Whether pieces of this transaction have come, staged or not."""
+        with self._changed:
+            return xid in self._open or any(transaction.lot.xid == xid for transaction in self._closed)
+
     def take(self, ranges: Sequence[LogRange]) -> Taken:
         """What is staged of committed transactions in these ranges, which a batch works on now; their files are the caller's.
 

@@ -52,7 +52,7 @@ class ApplyChooser:
 
     @property
     def keeps_transactions(self) -> bool:
-        """Whether transactions are to stay apart, so that one that came streamed is a batch of its own."""
+        """Whether transactions are to stay apart, so that nothing that is staged of one may share a batch with another."""
         return self._target is not None and self._policy.mode in {ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL}
 
     def choose(self, planned: PlannedBatch) -> Applying:
@@ -62,8 +62,8 @@ class ApplyChooser:
         if self._policy.mode is ApplyMode.AUTO:
             return self._by_cost(planned)
         reason = _only_as_batch(planned)
-        if reason is None and any(part.xid for part in planned.ranges):
-            return AS_BATCH
+        if reason is None and planned.batch.transactions == 1 and any(part.xid for part in planned.ranges):
+            return AS_BATCH  # it stays what it is, whatever its size
         with self._lock:
             if reason is not None:
                 self._tell(f"a batch is written as one target transaction: {reason}")
@@ -95,7 +95,7 @@ class ApplyChooser:
                 if missing is not None:
                     self._tell(f"batches become visible at once, in spite of the visibility `relaxed`: {missing}")
                 elif self._parts is not None:
-                    self._as_net = Applying(parts=lanes, tuning={"parts": float(lanes)})
+                    self._as_net = Applying(parts=lanes)
             return self._as_net
 
     def _in_order(self, planned: PlannedBatch, target: InOrderTarget) -> Applying:

@@ -116,14 +116,16 @@ class CommitStage:
         due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
         end = computed.planned.batch.end
         written = changed or must_write or (due and end > self.applied.written)
+        parts = 1
         if written:
             hit(Failpoint.COMMIT_BEFORE)
-            faults |= self._write(computed, commits)
+            refused, parts = self._write(computed, commits)
+            faults |= refused
             hit(Failpoint.COMMIT_AFTER)
         elif computed.early is not None:
             computed.early.roll_back()
         self.applied = Applied(end, end if written else self.applied.written)
-        times = self._times(computed)
+        times = self._times(computed, parts)
         self._announce(computed, faults, end)
         if computed.planned.batch.transactions:
             self._reporter.batch(computed.planned, list(computed.changes), computed.log_bytes, times)
@@ -178,14 +180,19 @@ class CommitStage:
         """True while a table that left is still recorded on the target."""
         return bool(self._removed)
 
-    def _write(self, computed: Computed, commits: dict[TableId, TableCommit]) -> dict[TableId, tuple[str, str]]:
-        """Write; a table that the target refuses is parked and the batch written without it. Returns those tables."""
+    def _write(
+        self, computed: Computed, commits: dict[TableId, TableCommit]
+    ) -> tuple[dict[TableId, tuple[str, str]], int]:
+        """Write; a table that the target refuses is parked and the batch written without it.
+
+        Returns those tables, and in how many parts the batch was written.
+        """
         if self._commit_early(computed, commits):
-            return {}
+            return {}, 1
         refused: dict[TableId, tuple[str, str]] = {}
         while True:
             try:
-                self._put(computed.planned.number, computed.planned.batch.end, commits, computed.applying)
+                parts = self._put(computed.planned.number, computed.planned.batch.end, commits, computed.applying)
             except EngineFault as fault:
                 table = TableId(fault.subject)
                 if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
@@ -196,7 +203,7 @@ class CommitStage:
                 if parked is not None:
                     commits[table] = parked
                 continue
-            return refused
+            return refused, parts
 
     def _commit_early(self, computed: Computed, commits: Mapping[TableId, TableCommit]) -> bool:
         """Commit what is in the target already with the rest of the batch. False where that cannot be, and nothing of it stays.
@@ -225,8 +232,9 @@ class CommitStage:
         end: Lsn,
         commits: dict[TableId, TableCommit],
         applying: Applying = AS_BATCH,
-    ) -> None:
-        """One target transaction, or as `applying` says."""
+    ) -> int:
+        """One target transaction, or as `applying` says. Returns in how many parts it was written."""
+        parts = 1
         removed = tuple(self._removed)
         marks = self._marks_with(commits, end)
         batch = BatchCommit(
@@ -244,7 +252,7 @@ class CommitStage:
         if applying.way is not None and in_order is not None:
             in_order.commit_in_order(batch, applying.way)
         elif in_parts is not None:
-            in_parts.commit_in_parts(batch, applying.parts)
+            parts = in_parts.commit_in_parts(batch, applying.parts)
         else:
             self._target.commit(batch)
         self._marks_written(marks)
@@ -254,6 +262,7 @@ class CommitStage:
         self._removed = [table for table in self._removed if table not in removed]
         self._stale.clear()
         self._written_ms = self._clock.monotonic_ms()
+        return parts
 
     def _marks_with(self, commits: Mapping[TableId, TableCommit], end: Lsn) -> dict[TableId, str | None]:
         """What was noted, and no mark for tables whose mark would be held against them at the next start.
@@ -305,7 +314,8 @@ class CommitStage:
             if entry is not None and part is not None:
                 self._reporter.schema(entry, part.versions[-1], end)
 
-    def _times(self, computed: Computed) -> BatchTimes:
+    def _times(self, computed: Computed, parts: int) -> BatchTimes:
+        in_parts = {"parts": float(parts)} if computed.applying.parts > 1 else {}
         return BatchTimes(
             sealed_ms=computed.sealed_ms,
             job_ms=computed.job_ms,
@@ -314,7 +324,7 @@ class CommitStage:
             committed_us=self._clock.wall_us(),
             path=computed.path,
             mode=computed.applying.mode,
-            tuning={**computed.tuning, **self._target.tuning()},
+            tuning={**computed.tuning, **self._target.tuning(), **in_parts},
         )
 
 

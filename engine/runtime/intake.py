@@ -24,7 +24,7 @@ from engine.runtime.ahead import PIECE_PART, AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
-from engine.sort.batcher import Batcher
+from engine.sort.batcher import Alone, Batcher
 from engine.sort.sorter import TransactionSorter
 
 IDLE_WAIT_S = 0.2
@@ -166,9 +166,8 @@ class Intake:
         ahead: AheadDesk,
         piece_bytes: int,
         holds: Callable[[Holds], None],
-        alone: Callable[[int], bool],
+        alone: Alone,
     ) -> None:
-        """`alone`: whether this streamed transaction is to be a batch of its own."""
         self._holds = holds
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)

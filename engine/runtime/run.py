@@ -20,7 +20,7 @@ from engine.model.source import GuardReading
 from engine.model.subscription import QueueMode, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
-from engine.runtime.ahead import AheadDesk
+from engine.runtime.ahead import PIECE_PART, AheadDesk
 from engine.runtime.applying import ApplyChooser
 from engine.runtime.commits import Applied, CommitStage
 from engine.runtime.copying import CopyDesk
@@ -101,7 +101,6 @@ class ReplicationRun:
             parts.target.in_parts(),
             lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
         )
-        keeps = self._chooser.keeps_transactions
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -113,7 +112,7 @@ class ReplicationRun:
             self.ahead,
             parts.settings.piece_bytes,
             self._queue_holds,
-            lambda xid: keeps or self.ahead.alone(xid),
+            self._is_alone,
         )
         self._switch = QueueSwitch(
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=parts.care.orders.persist
@@ -380,6 +379,14 @@ class ReplicationRun:
             if position >= self._released:
                 hit(Failpoint.CONFIRM_BEFORE)
                 self._reader.send(Confirm(position))
+
+    def _is_alone(self, xid: int, size: int) -> bool:
+        """Whether a streamed transaction is a batch of its own: rows of it are in the target, or transactions stay apart and this one
+        is too large to be written change by change."""
+        if self.ahead.alone(xid):
+            return True
+        large = size >= self._parts.settings.piece_bytes // PIECE_PART
+        return self._chooser.keeps_transactions and (large or self.ahead.knows(xid))
 
     def _queue_holds(self, event: Holds) -> None:
         """In the intake thread: the log reader did as it was told."""

@@ -17,6 +17,8 @@ from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_range
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
 """How many bytes the raw records `[start, stop)` have. It must not shrink when the range grows."""
+Alone = Callable[[int, int], bool]
+"""Whether a streamed transaction is to be a batch of its own, by its id and the bytes of its records."""
 
 
 @dataclass(slots=True)
@@ -34,8 +36,8 @@ class Batcher:
     Time is handed in, in milliseconds of any clock that never goes back.
     """
 
-    def __init__(self, policy: BatchPolicy, after: Lsn, alone: Callable[[int], bool] = lambda _: False) -> None:
-        """`alone`: whether this streamed transaction is to be a batch of its own, at once; asked whenever it may be sealed."""
+    def __init__(self, policy: BatchPolicy, after: Lsn, alone: Alone = lambda _xid, _bytes: False) -> None:
+        """`alone`: it is sealed at once then; asked whenever it may be sealed."""
         self._policy = policy
         self._alone = alone
         self._pending: deque[_Pending] = deque()
@@ -163,7 +165,7 @@ class Batcher:
         policy = self._policy
         if self._count >= policy.max_transactions or (self._pending and self._bytes >= policy.max_bytes):
             return True
-        if self._pending and self._is_alone(self._pending[0].closed):
+        if self._pending and self._is_alone(self._pending[0]):
             return True
         since = self._oldest_ms()
         return since is not None and now_ms >= since + policy.max_age_ms
@@ -175,7 +177,7 @@ class Batcher:
         count = size = 0
         while self._pending and count < self._policy.max_transactions:
             pending = self._pending[0]
-            alone = self._is_alone(pending.closed)
+            alone = self._is_alone(pending)
             if alone and taken:
                 break
             fits = self._fitting(pending, self._policy.max_transactions - count, bytes_of, size)
@@ -191,8 +193,9 @@ class Batcher:
                 break
         return taken
 
-    def _is_alone(self, closed: Closed) -> bool:
-        return isinstance(closed, StreamedTransaction) and self._alone(closed.xid)
+    def _is_alone(self, pending: _Pending) -> bool:
+        closed = pending.closed
+        return isinstance(closed, StreamedTransaction) and self._alone(closed.xid, pending.bytes)
 
     def _before_cut(self, closed: Closed) -> int:
         return closed.through(self._cuts[0]) if self._cuts else closed.count

@@ -63,6 +63,8 @@ class ModeName(StrEnum):
     IDLE = "idle"
     CAPTURE = "capture"
     TECHNIQUES = "techniques"
+    LANES = "lanes"
+    SCALING = "scaling"
 
 
 @bench.command("list")

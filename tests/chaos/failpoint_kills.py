@@ -120,7 +120,7 @@ class FailpointKills:
         """See that batches are written in parts from the engine's next start on, which is now."""
         apply = {"mode": "batch", "lanes": 2, "group_size": None, "visibility": "relaxed"}
         try:
-            self._rig.api.patch(self._rig.path, {"apply": apply, "batch": {"small_rows": 40}})
+            self._rig.api.patch(self._rig.path, {"apply": apply})
         except NoServerError as error:
             raise NothingToKillError("the server is away") from error
         except ProblemError as problem:

@@ -51,7 +51,7 @@ class Killer:
 
     @property
     def modes(self) -> Counter[str]:
-        """How many of the batches that were looked at were written in which mode."""
+        """How many of the batches that were looked at were written in which mode, those in several parts by themselves."""
         return Counter(self._seen.values())
 
     def kill(self, kind: Kind) -> Document:
@@ -71,15 +71,14 @@ class Killer:
         return act[kind]()
 
     def _some_mode(self) -> Document:
-        """Another way to write. Where transactions stay apart, each that came streamed is a batch: a job for each would be too slow."""
-        apply = {"visibility": "atomic", **self._rng.choice(_MODES)}
-        return {"apply": apply, "batch": {"small_rows": 40 if apply["mode"] in {"auto", "batch"} else 20_000}}
+        """Another way to write."""
+        return {"apply": {"visibility": "atomic", **self._rng.choice(_MODES)}}
 
     def in_batches(self) -> None:
         """From now on in batches, whose copy is never far behind: a comparison waits until the copy is there."""
         if self._rig.target is None:
             return
-        batch = {"apply": {"visibility": "atomic", **_MODES[1]}, "batch": {"small_rows": 40}, "desired_state": "paused"}
+        batch = {"apply": {"visibility": "atomic", **_MODES[1]}, "desired_state": "paused"}
 
         def paused() -> bool:
             self._rig.api.patch(self._rig.path, batch)
@@ -93,7 +92,7 @@ class Killer:
 
         def newer() -> bool:
             newest = self._rig.api.get(f"{self._rig.path}/batches", page_size=20)["items"]
-            self._seen |= {int(b["batch"]): str(b["mode"]) for b in newest if int(b["transactions"]) > 0}
+            self._seen |= {int(b["batch"]): _mode(b) for b in newest if int(b["transactions"]) > 0}
             return any(int(b["transactions"]) > 0 and datetime.fromisoformat(b["committed_at"]) > since for b in newest)
 
         self._rig.until(newer, _RECOVERY_S, f"a batch was committed after {since:%H:%M:%S}")
@@ -177,6 +176,11 @@ class Killer:
             return psutil.Process(pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
+
+
+def _mode(batch: Document) -> str:
+    in_parts = batch["tuning"].get("parts", 1) > 1
+    return f"{batch['mode']} in parts" if in_parts else str(batch["mode"])
 
 
 def _command(process: psutil.Process | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from engine.apply.batch_writer import BatchWriter
 from engine.apply.bookkeeping import (
     CopyRecord,
     Position,
+    claimed,
     hidden_name,
     mark_of,
     progress_of,
-    refuse_claim,
-    refuse_rebase,
+    rebased,
     stands,
 )
 from engine.apply.duckdb.ahead import AheadTransaction
@@ -100,22 +100,10 @@ class DuckDbTarget:
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
     ) -> None:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them."""
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writing() as (connection, database):
-            self._end_ahead(subscription)
             records = DuckDbRecords(connection, database.catalog)
-            records.create()
-            before = records.position(subscription)
-            refuse_claim(subscription, before, epoch, system_id)
-            after = Position(
-                epoch,
-                before.batch if before is not None else BatchId(0),
-                before.end if before is not None else start,
-                system_id,
-                timeline,
-                slot,
-            )
-            records.write_position(subscription, after)
-            self._writer(database).drop_copies(records.copies(subscription))
+            self._begin_again(database, records, subscription, lambda before: claimed(subscription, before, wanted))
 
     def rebase(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
@@ -125,16 +113,24 @@ class DuckDbTarget:
         Its tables keep their rows for readers and count as not ready until each has been handed over again.
         Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
         """
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writing() as (connection, database):
-            self._end_ahead(subscription)
             records = DuckDbRecords(connection, database.catalog)
-            records.create()
-            before = records.position(subscription)
-            refuse_rebase(subscription, before, epoch)
-            batch = before.batch if before is not None else BatchId(0)
-            records.write_position(subscription, Position(epoch, batch, start, system_id, timeline, slot))
+            self._begin_again(database, records, subscription, lambda before: rebased(subscription, before, wanted))
             records.mark_unready(subscription)
-            self._writer(database).drop_copies(records.copies(subscription))
+
+    def _begin_again(
+        self,
+        database: Database,
+        records: DuckDbRecords,
+        subscription: SubscriptionName,
+        next_: Callable[[Position | None], Position],
+    ) -> None:
+        """Put the subscription where `next_` says, and end what others have begun."""
+        self._end_ahead(subscription)
+        records.create()
+        records.write_position(subscription, next_(records.position(subscription)))
+        self._writer(database).drop_copies(records.copies(subscription))
 
     def forget(self, subscription: SubscriptionName) -> None:
         """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""

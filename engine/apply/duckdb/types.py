@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from engine.model.batch import TargetColumn
-from engine.model.schema import TableSchema
-from engine.model.values import Kind, ValueType, value_type
+from engine.model.values import Kind, ValueType
 
 _NAMES = {
     Kind.BOOL: "BOOLEAN",
@@ -31,11 +29,6 @@ def duckdb_type(value: ValueType) -> str:
     if value.kind is Kind.DECIMAL:
         return f"DECIMAL({value.precision},{value.scale})"
     return _NAMES[value.kind]
-
-
-def target_columns(schema: TableSchema) -> tuple[TargetColumn, ...]:
-    """The columns that the target table has for this structure, in its order."""
-    return tuple(TargetColumn(c.name, duckdb_type(value_type(c)), c.attnum) for c in schema.columns)
 
 
 def staged_as(expression: str, value: ValueType) -> str:

@@ -15,10 +15,10 @@ from engine.apply.batch_writer import BatchWriter
 from engine.apply.bookkeeping import (
     CopyRecord,
     Position,
+    claimed,
     hidden_name,
     progress_of,
-    refuse_claim,
-    refuse_rebase,
+    rebased,
 )
 from engine.apply.evolution import require_columns
 from engine.apply.postgres.adoption import adopt
@@ -145,31 +145,35 @@ class PostgresTarget:
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
     ) -> None:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them."""
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writer.transaction() as connection:
-            records = PostgresRecords(connection, fence=True)
-            records.create()
-            before = records.position(subscription)
-            refuse_claim(subscription, before, epoch, system_id)
-            self._writer.settle_parts(subscription, before)
-            batch, end = (before.batch, before.end) if before is not None else (BatchId(0), start)
-            records.write_position(subscription, Position(epoch, batch, end, system_id, timeline, slot))
-            batch_writer(connection).drop_copies(records.copies(subscription))
-        self._wait_alone(subscription, end)
+            after = self._begin_again(connection, subscription, lambda before: claimed(subscription, before, wanted))
+        self._wait_alone(subscription, after.end)
 
     def rebase(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
     ) -> None:
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writer.transaction() as connection:
-            records = PostgresRecords(connection, fence=True)
-            records.create()
-            before = records.position(subscription)
-            refuse_rebase(subscription, before, epoch)
-            self._writer.settle_parts(subscription, before)
-            batch = before.batch if before is not None else BatchId(0)
-            records.write_position(subscription, Position(epoch, batch, start, system_id, timeline, slot))
-            records.mark_unready(subscription)
-            batch_writer(connection).drop_copies(records.copies(subscription))
+            self._begin_again(connection, subscription, lambda before: rebased(subscription, before, wanted))
+            PostgresRecords(connection).mark_unready(subscription)
         self._wait_alone(subscription, None)
+
+    def _begin_again(
+        self,
+        connection: PostgresConnection,
+        subscription: SubscriptionName,
+        next_: Callable[[Position | None], Position],
+    ) -> Position:
+        """Put the subscription where `next_` says, behind what older engines have left."""
+        records = PostgresRecords(connection, fence=True)
+        records.create()
+        before = records.position(subscription)
+        after = next_(before)
+        self._writer.settle_parts(subscription, before)
+        records.write_position(subscription, after)
+        batch_writer(connection).drop_copies(records.copies(subscription))
+        return after
 
     def forget(self, subscription: SubscriptionName) -> None:
         """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""

@@ -34,7 +34,7 @@ class Bench:
         self.sealed: list[Sealed] = []
         policy = BatchPolicy(max_transactions=1)
         # It works on large transactions only, and there is none.
-        desk = AheadDesk(*cast("Any", [None] * 4), folder, cast("Any", SimpleNamespace(holds=lambda _: False)))
+        desk = AheadDesk(*cast("Any", [None] * 4), folder, cast("Any", SimpleNamespace(holds=lambda _xid, _bytes: False)))
         self._catalog = QueueCatalog(folder)
         self._intake = Intake(
             policy,
@@ -47,7 +47,7 @@ class Bench:
             desk,
             1 << 30,
             lambda _: None,
-            lambda _: False,
+            lambda _xid, _bytes: False,
         )
         self._intake.attach(cast("ReaderProcess", self))
         self._end = 0

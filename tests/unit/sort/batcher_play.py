@@ -14,7 +14,7 @@ from engine.sort.closed import Controls
 from engine.sort.sorter import TransactionSorter
 
 
-def is_alone(xid: int) -> bool:
+def is_alone(xid: int, _size: int = 0) -> bool:
     """Some streamed transactions are to be batches of their own."""
     return xid % 3 == 0
 

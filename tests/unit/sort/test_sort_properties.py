@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.model.batch import LogRange, SealedBatch
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
@@ -236,7 +237,7 @@ def test_age_is_told_ahead() -> None:
 
 def test_a_transaction_that_is_to_be_alone_waits_for_no_other_and_takes_none_along() -> None:
     sorter, log = TransactionSorter(Lsn(0)), LogFeed()
-    batcher = Batcher(BatchPolicy(max_age_ms=200), Lsn(0), {3, 6}.__contains__)
+    batcher = Batcher(BatchPolicy(max_age_ms=200), Lsn(0), lambda xid, _: xid in {3, 6})
     for xid in (3, 4, 5, 6, 7):
         log.control(ControlKind.STREAM_START, xid)
         log.change()
@@ -249,3 +250,18 @@ def test_a_transaction_that_is_to_be_alone_waits_for_no_other_and_takes_none_alo
         while (batch := batcher.seal(now, bytes_of)) is not None:
             batches.append((now, batch.end.value, batch.transactions))
     assert batches == [(0, 300, 1), (200, 500, 2), (200, 600, 1), (200, 700, 1)]
+
+
+def test_a_streamed_transaction_may_be_alone_for_its_size() -> None:
+    sorter, log = TransactionSorter(Lsn(0)), LogFeed()
+    batcher = Batcher(BatchPolicy(max_age_ms=0), Lsn(0), lambda _, size: size >= bytes_of(Ordinal(0), Ordinal(6)))
+    for xid, changes in ((3, 1), (4, 9), (5, 1), (6, 1)):
+        log.control(ControlKind.STREAM_START, xid)
+        for _ in range(changes):
+            log.change()
+        log.control(ControlKind.STREAM_STOP)
+        log.control(ControlKind.STREAM_COMMIT, xid, end=xid * 100)
+    sorter.feed(*log.flush())
+    batcher.add(sorter.drain(), 0)
+    sealed = iter(lambda: batcher.seal(0, bytes_of), None)
+    assert [(batch.end.value, batch.transactions) for batch in sealed] == [(300, 1), (400, 1), (600, 2)]
