@@ -34,7 +34,9 @@ class Bench:
         self.sealed: list[Sealed] = []
         policy = BatchPolicy(max_transactions=1)
         # It works on large transactions only, and there is none.
-        desk = AheadDesk(*cast("Any", [None] * 4), folder, cast("Any", SimpleNamespace(holds=lambda _xid, _bytes: False)))
+        desk = AheadDesk(
+            *cast("Any", [None] * 4), folder, cast("Any", SimpleNamespace(holds=lambda _xid, _bytes: False))
+        )
         self._catalog = QueueCatalog(folder)
         self._intake = Intake(
             policy,
