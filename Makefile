@@ -53,7 +53,7 @@ check: $(READY)
 
 chaos: $(READY)
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
-	@$(BIN)/python -m pytest -m chaos tests/pg
+	@$(BIN)/python -m pytest -m chaos tests
 
 bench: $(READY)
 	@$(BIN)/penstock bench run all --against native $(ARGS); code=$$?; $(BIN)/penstock bench report && exit $$code

@@ -1,12 +1,12 @@
 """Kills everything there is, again and again, under load, and looks whether anybody can tell from the copy.
 
-A round kills each kind once, in a random order, a target that is a server among them, and once it changes the queue's mode. A
-kill counts only if a batch has been committed since the one before. The load is many small transactions, and beside them large,
-aborted, interleaved, prepared and long ones, and ones that only insert. Memory of all our processes is summed each second, and
-may neither pass a bound nor grow. Readers ask the copy for its sums all the time; at cuts in between and at the end every row
-of every table is compared with the source. Even seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three
-seeds in a row begin with failpoints that are all of them together. Prints a JSON summary; a failure leaves the seed and the
-list of events in a file and exits with 1.
+A round kills each kind once, in a random order, a target that is a server among them, and once it changes the queue's mode;
+failpoints have three turns in it. A kill counts only if a batch has been committed since the one before. The load is many small
+transactions, and beside them large, aborted, interleaved, prepared and long ones, and ones that only insert. Memory of all our
+processes is summed each second, and may neither pass a bound nor grow. Readers ask the copy for its sums all the time; at cuts in
+between and at the end every row of every table is compared with the source. Even seeds begin with the queue in `persist` mode,
+odd ones in `memory`. Any three seeds in a row begin with failpoints that are all of them together. Prints a JSON summary; a
+failure leaves the seed and the list of events in a file and exits with 1.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Run:
     def _kill_for(self, seconds: float) -> None:
         self._killer.wait_for_progress(self._now())
         while True:
-            kinds = list(self._kinds)
+            kinds: list[Kind] = [*self._kinds, "failpoint", "failpoint"]
             self._rng.shuffle(kinds)
             for kind in kinds:
                 if self._elapsed >= seconds:

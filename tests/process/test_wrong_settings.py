@@ -31,7 +31,7 @@ def _refused(ended: subprocess.CompletedProcess[str], said: str) -> None:
     assert ended.stdout == ""
 
 
-@pytest.mark.parametrize("command", ["serve", "up"])
+@pytest.mark.parametrize("command", ["serve", pytest.param("up", marks=pytest.mark.chaos)])
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

@@ -154,6 +154,7 @@ def test_a_lost_java_process_is_replaced(runner: SparkRunner) -> None:
     assert runner.run(_fault, [0], "lost-2") == [0]
 
 
+@pytest.mark.chaos
 def test_a_wrapped_java_starts_spark(runner: SparkRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner.stop()
     packaged = find_java(tmp_path, {"PATH": ""})

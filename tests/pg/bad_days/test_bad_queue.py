@@ -56,6 +56,9 @@ def flip_bits(path: Path) -> None:
         file.write(bytes([byte[0] ^ 0xFF]))
 
 
+DAMAGES = pytest.mark.parametrize("damage", [cut_off, flip_bits, pytest.param(Path.unlink, marks=pytest.mark.chaos)])
+
+
 @BOTH_MODES
 def test_queue_disk_full(
     shop: Database, bad_day: BadDays, small_disk: Callable[[int], SmallDisk], tmp_path: Path, mode: QueueMode
@@ -112,7 +115,7 @@ def test_queue_folder_deleted_while_stopped(shop: Database, bad_day: BadDays, mo
     assert "log_gap" not in replica.codes()
 
 
-@pytest.mark.parametrize("damage", [cut_off, flip_bits, Path.unlink])
+@DAMAGES
 @BOTH_MODES
 def test_segment_damaged_while_the_source_still_has_it(
     shop: Database, bad_day: BadDays, mode: QueueMode, damage: Callable[[Path], None]
@@ -130,7 +133,7 @@ def test_segment_damaged_while_the_source_still_has_it(
     assert "log_gap" not in replica.codes()
 
 
-@pytest.mark.parametrize("damage", [cut_off, flip_bits, Path.unlink])
+@DAMAGES
 def test_segment_damaged_that_only_the_queue_has(
     shop: Database, bad_day: BadDays, damage: Callable[[Path], None]
 ) -> None:
@@ -148,8 +151,8 @@ def test_segment_damaged_that_only_the_queue_has(
     replica.assert_nothing_lost()
 
 
-@pytest.mark.parametrize("damage", [cut_off, flip_bits, Path.unlink])
-@pytest.mark.parametrize("pattern", ["*.arrow", "*.index"])
+@DAMAGES
+@pytest.mark.parametrize("pattern", ["*.arrow", pytest.param("*.index", marks=pytest.mark.chaos)])
 def test_queue_damaged_while_stopped(
     shop: Database, bad_day: BadDays, damage: Callable[[Path], None], pattern: str
 ) -> None:

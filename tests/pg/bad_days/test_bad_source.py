@@ -80,7 +80,7 @@ def assert_gap_and_reload(replica: BadDay) -> None:
     replica.assert_nothing_lost()
 
 
-@BOTH_MODES
+@pytest.mark.parametrize("mode", [QueueMode.MEMORY, pytest.param(QueueMode.PERSIST, marks=pytest.mark.chaos)])
 def test_source_restored_from_a_backup(
     private_shop: PrivateShop, bad_day: BadDays, tmp_path: Path, mode: QueueMode
 ) -> None:

@@ -124,6 +124,7 @@ def test_the_log_reader_alone_lands_what_the_source_has_beside_pg_recvlogical() 
     assert document["summary"]["ratio"]["median"] > 0
 
 
+@pytest.mark.chaos
 def test_a_landed_backlog_is_dealt_out_to_tasks_as_a_whole() -> None:
     said: list[str] = []
     workload = WORKLOADS["scaling"]

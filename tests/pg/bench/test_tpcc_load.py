@@ -218,6 +218,7 @@ def test_suite_counts_what_the_log_has(private_cluster: Callable[..., EmbeddedPo
     assert made.row_changes / 300 == pytest.approx(workload.row_changes_per_transaction(), rel=0.25)
 
 
+@pytest.mark.chaos
 def test_conditions_hold_on_the_copy(loaded: Database, replicate: Callable[..., Replica]) -> None:
     WORKLOAD.generate(loaded.connect, transactions=100, clients=2, seed=3)
     specs = [

@@ -221,7 +221,10 @@ def killed_at(replica: Replica, point: Failpoint, work: Callable[[], None], last
             assert not (armed / point.value).exists(), f"it did not get there; the engine said {said}"
 
 
-@pytest.mark.parametrize("point", [Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT, Failpoint.COMMIT_AFTER])
+@pytest.mark.parametrize(
+    "point",
+    [Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT, pytest.param(Failpoint.COMMIT_AFTER, marks=pytest.mark.chaos)],
+)
 def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
     replica: Replica, session: Session, point: Failpoint
 ) -> None:

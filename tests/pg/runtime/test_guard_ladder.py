@@ -332,6 +332,7 @@ def test_copies_that_were_stopped_begin_again_when_there_is_room(
     replica.assert_nothing_lost()
 
 
+@pytest.mark.chaos
 def test_copies_alone_are_stopped_for_the_log_that_they_alone_hold(
     shop: Database, guarded: Guard, gate: type[GatedRunner]
 ) -> None:

@@ -109,6 +109,7 @@ def test_an_engine_that_dies_on_the_way_of_a_batch_takes_nothing_along(
     assert left_behind(mart) == []
 
 
+@pytest.mark.chaos
 def test_an_engine_that_dies_in_the_first_copy_begins_it_again(replica: BadDay, mart: Database, armed: Path) -> None:
     assert replica.pipeline.forget() == []
     replica.close()
