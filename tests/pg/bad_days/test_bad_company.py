@@ -23,7 +23,9 @@ from tests.pg.bad_days.conftest import BadDays
 
 pytestmark = pytest.mark.pg
 
-BOTH_MODES = pytest.mark.parametrize("mode", [QueueMode.MEMORY, pytest.param(QueueMode.PERSIST, marks=pytest.mark.chaos)])
+BOTH_MODES = pytest.mark.parametrize(
+    "mode", [QueueMode.MEMORY, pytest.param(QueueMode.PERSIST, marks=pytest.mark.chaos)]
+)
 
 
 @contextmanager
