@@ -66,12 +66,18 @@ class Schedule:
         own, others = turned[:share], turned[share:]
         rng.shuffle(own)
         rng.shuffle(others)
+        self._own = own
         self._waiting = own + others
         self.hits = dict.fromkeys(self._waiting, 0)
 
     def next(self) -> Failpoint:
         """The one that has been hit least; of those, the one that has waited longest."""
         return min(self._waiting, key=lambda point: self.hits[point])
+
+    @property
+    def complete(self) -> bool:
+        """Whether each of those with which this seed begins has been hit."""
+        return all(self.hits[point] for point in self._own)
 
     def done(self, point: Failpoint, *, hit: bool) -> None:
         """It had its turn: one that was missed comes again after the others that were never hit."""

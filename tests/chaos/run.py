@@ -5,8 +5,9 @@ failpoints have three turns in it. A kill counts only if a batch has been commit
 transactions, and beside them large, aborted, interleaved, prepared and long ones, and ones that only insert. Memory of all our
 processes is summed each second, and may neither pass a bound nor grow. Readers ask the copy for its sums all the time; at cuts in
 between and at the end every row of every table is compared with the source. Even seeds begin with the queue in `persist` mode,
-odd ones in `memory`. Any three seeds in a row begin with failpoints that are all of them together. Prints a JSON summary; a
-failure leaves the seed and the list of events in a file and exits with 1.
+odd ones in `memory`. Any three seeds in a row begin with failpoints that are all of them together; a seed whose own ones were
+not all hit when its time is over goes on with failpoints, at most as long again. Prints a JSON summary; a failure leaves the
+seed and the list of events in a file and exits with 1.
 """
 
 from __future__ import annotations
@@ -172,16 +173,20 @@ class Run:
 
     def _kill_for(self, seconds: float) -> None:
         self._killer.wait_for_progress(self._now())
-        while True:
-            kinds: list[Kind] = [*self._kinds, "failpoint", "failpoint"]
-            self._rng.shuffle(kinds)
-            for kind in kinds:
-                if self._elapsed >= seconds:
-                    return
-                self._kill(kind)
-                self._look()
-                if self._cut_is_due():
-                    self._cut()
+        kinds: list[Kind] = []
+        while self._elapsed < seconds:
+            if not kinds:
+                kinds = [*self._kinds, "failpoint", "failpoint"]
+                self._rng.shuffle(kinds)
+            self._kill_and_look(kinds.pop())
+        while not self._schedule.complete and self._elapsed < 2 * seconds:
+            self._kill_and_look("failpoint")
+
+    def _kill_and_look(self, kind: Kind) -> None:
+        self._kill(kind)
+        self._look()
+        if self._cut_is_due():
+            self._cut()
 
     def _kill(self, kind: Kind) -> None:
         """Kill at a random moment, then wait for a batch that was committed after that: only so the next kill counts."""
