@@ -38,7 +38,7 @@ class BatchView(BaseModel):
         " the target's disk takes, of large ones and of tiny ones. Where it is `auto` and there was a choice also `net_ms` and"
         " `single_ms`, what the batch was expected to take as net changes and change by change, and `net_share`, net rows for each"
         " change, lately. With a PostgreSQL target also `copy_above_rows`, above which rows of a table go through a temporary table, and"
-        " `copy_setup_ms`, what that costs before its first row, both measured at the start; and with relaxed visibility `parts`,"
+        " `copy_setup_ms`, what that costs before its first row, both measured; and with relaxed visibility `parts`,"
         " the target transactions that it was.",
         examples=[{"tasks": 1, "driver_setup_ms": 0.8, "spark_setup_ms": 27.5}],
     )
