@@ -5,7 +5,8 @@ A test compares the pages with what this renders, so a page never says anything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,18 @@ from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
 from engine.apply.duckdb.types import duckdb_type
+from engine.model import subscription_state, table_state
 from engine.model.fault import FaultKind
 from engine.model.schema import Column, SourceType
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
 from engine.model.values import value_type
 from engine.runtime.fault_policy import POLICIES
 from engine.runtime.settings import EngineSettings
 from server.settings import Settings
 
 FOLDER = Path(__file__).resolve().parent
+STATES_BEGIN, STATES_END = "<!-- states, written by docs/generate.py -->", "<!-- end of states -->"
 NOTICE = "<!-- Written by docs/generate.py; change the code it reads, then run it again. -->"
 
 
@@ -143,7 +148,34 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-PAGES: dict[str, Callable[[], str]] = {"types.md": types_page, "settings.md": settings_page, "faults.md": faults_page}
+def architecture_page() -> str:
+    """The page as it stands, with the states written anew between their marks."""
+    before, _, rest = (FOLDER.parent / "ARCHITECTURE.md").read_text(encoding="utf-8").partition(STATES_BEGIN)
+    behind = rest.partition(STATES_END)[2]
+    tables = _states("table", TableState, table_state.ARROWS)
+    subscriptions = _states("subscription", SubscriptionState, subscription_state.ARROWS)
+    return f"{before}{STATES_BEGIN}\n{tables}\n{subscriptions}{STATES_END}{behind}"
+
+
+def _states(what: str, states: Iterable[StrEnum], arrows: Mapping[tuple[Any, Any], StrEnum]) -> str:
+    rows = []
+    for state in states:
+        leading: dict[StrEnum, list[str]] = {}
+        for (before, event), after in arrows.items():
+            if before is state:
+                leading.setdefault(after, []).append(event.value)
+        rows.append(
+            (f"`{state.value}`", ", ".join(f"{' / '.join(e)} → `{a.value}`" for a, e in leading.items()) or "—")
+        )
+    return _table((what, "what happens → what it is then"), rows)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "types.md": types_page,
+    "settings.md": settings_page,
+    "faults.md": faults_page,
+    "../ARCHITECTURE.md": architecture_page,
+}
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from fastapi import APIRouter, FastAPI
 
+from server.approvals.endpoints import router as approvals
 from server.batches.endpoints import router as batches
 from server.connections.endpoints import router as connections
 from server.engines import channel
@@ -31,6 +32,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     subscriptions,
     tables,
     schema_versions,
+    approvals,
     reloads,
     freshness,
     queries,

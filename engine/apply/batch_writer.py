@@ -144,7 +144,7 @@ class BatchWriter:
             commit.schema,
             ready=True,
             applied=applied,
-            parked=before.parked,
+            parked=None if commit.resumed else before.parked,
             mark=before.mark,
         )
         self._records.write_table(batch.subscription, record)

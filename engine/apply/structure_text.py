@@ -58,6 +58,7 @@ def _column(column: Column) -> dict[str, Any]:
         "nullable": column.nullable,
         "fill": column.fill,
         "map_as": column.map_as,
+        "edition": column.edition,
     }
 
 
@@ -73,9 +74,9 @@ def _type(source: SourceType) -> dict[str, Any]:
 
 
 def _read_column(body: dict[str, Any]) -> Column:
-    return Column(
-        body["name"], _read_type(body["type"]), body["attnum"], body["nullable"], body["fill"], body["map_as"]
-    )
+    kind = _read_type(body["type"])
+    edition = body.get("edition", 0)
+    return Column(body["name"], kind, body["attnum"], body["nullable"], body["fill"], body["map_as"], edition)
 
 
 def _read_type(body: dict[str, Any]) -> SourceType:

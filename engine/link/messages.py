@@ -33,12 +33,13 @@ from engine.model.subscription import (
     LanePolicy,
     OriginFilter,
     QueueMode,
+    SchemaPolicy,
     SubscriptionSpec,
     TableSpec,
     Visibility,
 )
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 _WIRE = {"wire": True}
@@ -277,6 +278,7 @@ class Assign(Message):
     guard: GuardPart = Field(default_factory=GuardPart)
     batch: BatchPart = Field(default_factory=BatchPart)
     apply: ApplyPart = Field(default_factory=ApplyPart)
+    schema_changes: SchemaPolicy = SchemaPolicy.APPLY
 
     def to_spec(self) -> SubscriptionSpec:
         return SubscriptionSpec(
@@ -294,6 +296,7 @@ class Assign(Message):
             guard=GuardPolicy(**self.guard.model_dump()),
             batch=BatchPolicy(**self.batch.model_dump()),
             apply=ApplyPolicy(**self.apply.model_dump()),
+            schema_changes=self.schema_changes,
         )
 
 
@@ -342,6 +345,18 @@ class Table(Message):
     table: str
     spec: TablePart | None = None
     removed: bool = False
+
+
+class Approve(Message):
+    """The table may follow the change that it waits with. May come twice; one that waits with none is left alone.
+
+    `reason`: what the table waited for when somebody approved of it; where that is something else by now, nothing happens.
+    """
+
+    kind: Literal["approve"] = "approve"
+    subscription: str
+    table: str
+    reason: str | None = None
 
 
 class Preflight(Message):
@@ -411,6 +426,7 @@ Command = Annotated[
     | Demand
     | Reload
     | Table
+    | Approve
     | Preflight
     | Discover
     | Now
@@ -477,6 +493,15 @@ class TableStateReport(SubscriptionReport):
     position: Position | None = None
 
 
+class TableRenamed(SubscriptionReport):
+    """The source's table goes by this name now. It stays where it is on the target."""
+
+    kind: Literal["table_renamed"] = "table_renamed"
+    table: str
+    schema_name: str = Field(alias="schema")
+    name: str
+
+
 class CopyProgress(SubscriptionReport):
     kind: Literal["copy_progress"] = "copy_progress"
     table: str
@@ -497,13 +522,20 @@ class ColumnPart(Message):
 
 
 class SchemaVersion(SubscriptionReport):
-    """The table has this structure from `position` on."""
+    """The table has this structure at `position`, the end of the batch that told of it.
+
+    `changes`: what is different from the structure before, in words. `learnt`: found so by a copy, announced by the log, or seen in the
+    source's catalog. `certain`: false where the catalog was further on, and columns were matched by name and type.
+    """
 
     kind: Literal["schema_version"] = "schema_version"
     table: str
     position: Position
     columns: tuple[ColumnPart, ...]
     key: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    learnt: Literal["copied", "log", "catalog"] = "log"
+    certain: bool = True
 
 
 class BatchReport(SubscriptionReport):
@@ -609,6 +641,7 @@ Report = Annotated[
     Progress
     | SubscriptionStateReport
     | TableStateReport
+    | TableRenamed
     | CopyProgress
     | SchemaVersion
     | BatchReport

@@ -41,6 +41,8 @@ class FaultKind(StrEnum):
     """A declared key does not tell the rows of a copy apart: two have the same, or one has none."""
     TABLE_STRUCTURE_CHANGED = "table_structure_changed"
     TABLE_PARTITIONS_CHANGED = "table_partitions_changed"
+    SCHEMA_CHANGE_WAITING = "schema_change_waiting"
+    """The target could follow a change of structure, and somebody has to approve of it first."""
     VALUE_OUT_OF_DOMAIN = "value_out_of_domain"
     NET_CHANGE_ANOMALY = "net_change_anomaly"
     COPY_FAILED = "copy_failed"

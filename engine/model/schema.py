@@ -59,6 +59,8 @@ class Column:
     """Text of the value that rows written before this column existed hold (pg_attribute.attmissingval); None = NULL."""
     map_as: str | None = None
     """`text`: PostgreSQL's text form on the target, as the user asked for. `source`: that form on the way, the source's type on it."""
+    edition: int = 0
+    """Another one whenever the column's definition was changed (xmin of its row in the catalog); 0 = unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class TableSchema:
     identity: ReplicaIdentity
     relfilenode: int = 0
     """Changes when the source rewrites the table; 0 = unknown (partitioned root)."""
+    inferred: bool = field(default=False, compare=False)
+    """The catalog was further on when this was read: columns were matched with the structure known before by name and type."""
 
     def column(self, name: str) -> Column:
         """The column of this name; KeyError where there is none."""
@@ -81,6 +85,11 @@ class TableSchema:
             if column.name == name:
                 return column
         raise KeyError(name)
+
+    @property
+    def key_numbers(self) -> tuple[int, ...]:
+        """Attribute numbers of the key columns, in key order: a renamed column is still the same key."""
+        return tuple(column.attnum for column in self.key_columns)
 
     @property
     def key_columns(self) -> tuple[Column, ...]:

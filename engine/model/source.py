@@ -214,6 +214,8 @@ class GuardReading:
     """Those of `partition_faults` that tell of a table dropped or made again, with what stands there now; 0 = nothing."""
     marks: Mapping[TableName, str] = field(default_factory=dict)
     """For tables with parts below them: what those parts are at present, as text that only the source reads (see `remember`)."""
+    renamed: Mapping[TableName, TableName] = field(default_factory=dict)
+    """Tables that go by another name now. They are still published, and looked for under that name from the next look on."""
     oldest_open: str | None = None
     """The open source transaction that holds the log, as `pid 123, open for 45 s`."""
     oldest_open_s: float = 0.0
@@ -258,6 +260,10 @@ class Source(Protocol):
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         """The current structure of these tables; missing ones are left out, and those whose changes cannot be followed as declared."""
+        ...
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        """Under which names these tables stand now; those that are gone are left out."""
         ...
 
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:

@@ -66,6 +66,18 @@ class OriginFilter(StrEnum):
     NONE = "none"
 
 
+class SchemaPolicy(StrEnum):
+    """What becomes of a table whose structure changed on the source.
+
+    `apply`: the target follows, in place where that is exact and by a new copy elsewhere; `ask`: the table parks until somebody
+    approves; `ignore`: the target's structure stays, and what has no place in it is left out.
+    """
+
+    APPLY = "apply"
+    ASK = "ask"
+    IGNORE = "ignore"
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionSpec:
     """How to reach one database. `secrets` never leave the process in any text form."""
@@ -153,3 +165,4 @@ class SubscriptionSpec:
     guard: GuardPolicy = field(default_factory=GuardPolicy)
     batch: BatchPolicy = field(default_factory=BatchPolicy)
     apply: ApplyPolicy = field(default_factory=ApplyPolicy)
+    schema_changes: SchemaPolicy = SchemaPolicy.APPLY

@@ -31,6 +31,8 @@ class TableEvent(StrEnum):
     RESUME = "resume"
     RELOAD = "reload"
     FAULT = "fault"
+    APPROVE = "approve"
+    """Somebody lets the target follow what a parked table waits for."""
     REMOVE = "remove"
 
 
@@ -71,6 +73,7 @@ ARROWS: dict[tuple[TableState, TableEvent], TableState] = {
     (_S.RELOADING, _E.FAULT): _S.PARKED,
     (_S.RELOADING, _E.REMOVE): _S.REMOVED,
     (_S.PARKED, _E.RELOAD): _S.RELOADING,
+    (_S.PARKED, _E.APPROVE): _S.PAUSED,
     (_S.PARKED, _E.FAULT): _S.PARKED,
     (_S.PARKED, _E.REMOVE): _S.REMOVED,
 }

@@ -279,6 +279,13 @@ class Target(Protocol):
         """What the target has measured and goes by, to be shown with each batch. From any thread."""
         ...
 
+    def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
+        """The statements that bring a table from one structure to another, for people to see before they are run. Touches nothing.
+
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where only a new copy would.
+        """
+        ...
+
     def in_parts(self) -> PartsTarget | None:
         """The part of this target that writes a batch in parts; None where it cannot."""
         ...

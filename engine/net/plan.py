@@ -9,8 +9,9 @@ import numpy as np
 
 from engine.model.batch import TableFault
 from engine.model.fault import FaultKind
-from engine.model.schema import Column, SourceType, TableSchema
+from engine.model.schema import Column, TableSchema
 from engine.model.values import ValueType, value_type
+from engine.model.widening import widens
 from engine.net.change_kernels import Layout
 from engine.net.compiled import NULL, Array
 
@@ -132,17 +133,11 @@ def _incompatible(versions: tuple[TableSchema, ...]) -> TableFault | None:
             now = last.get(column.attnum)
             if now is None:
                 continue
-            if _form(column.type) != _form(now.type) or column.map_as != now.map_as:
+            if not widens(column.type, now.type) or column.map_as != now.map_as:
                 return _changed(f"column {now.name} changed its type")
         if [column.attnum for column in version.key_columns] != key or version.mode is not versions[-1].mode:
             return _changed("the key changed")
     return None
-
-
-def _form(source: SourceType) -> SourceType:
-    """The type without the number under which the log announces it, which is not known of every version."""
-    element = None if source.element is None else _form(source.element)
-    return replace(source, oid=0, element=element)
 
 
 def _changed(detail: str) -> TableFault:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from engine.model.batch import TableChanges
@@ -20,8 +21,13 @@ from engine.runtime.early import rest_of
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.jobs import Computed
-from engine.runtime.reporting import BatchTimes, Reporter
+from engine.runtime.planner import PlannedBatch
+from engine.runtime.reporting import BatchTimes, Evidence, Reporter
+from engine.runtime.structure import differences
 from engine.runtime.table_book import TableBook
+
+_FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
+"""Of these every structure is told; a copy takes the one that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +315,23 @@ class CommitStage:
                 continue  # Paused again meanwhile: what came since is kept.
             self._book.move(table, TableEvent.RESUME)
             self._book.move(table, TableEvent.CAUGHT_UP, position=end)
-        for table in (planned.restructured | planned.handover) - faults.keys():
+        self._tell_structures(planned, faults.keys(), end)
+
+    def _tell_structures(self, planned: PlannedBatch, parked: Container[TableId], end: Lsn) -> None:
+        for table in planned.handover:
             entry, part = self._book.get(table), planned.part(table)
-            if entry is not None and part is not None:
-                self._reporter.schema(entry, part.versions[-1], end)
+            if entry is not None and part is not None and table not in parked:
+                self._reporter.schema(entry, part.versions[-1], end, Evidence.COPIED)
+        for table, schemas in planned.announced.items():
+            entry = self._book.get(table)
+            if entry is None or table in parked or table in planned.handover or entry.state not in _FOLLOWING:
+                continue
+            for before, schema in pairwise(schemas):
+                changes = differences(before, schema)
+                last = schema is schemas[-1]
+                how = Evidence.CATALOG if last and table in planned.learnt else Evidence.LOG
+                if changes:
+                    self._reporter.schema(entry, schema, end, how, changes)
 
     def _times(self, computed: Computed, parts: int) -> BatchTimes:
         in_parts = {"parts": float(parts)} if computed.applying.parts > 1 else {}

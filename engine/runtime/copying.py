@@ -134,6 +134,8 @@ class CopyDesk:
     def table_ended(self, entry: TableEntry) -> None:
         """A table parked or left: its copy is of no use any more, and a reload of it has failed."""
         self.cancel(entry.table)
+        if entry.renewing:
+            return
         reason = entry.reason
         fault = (
             TableFault(reason.code, reason.reason)

@@ -13,6 +13,7 @@ import structlog
 
 from engine.link.client import ServerLink
 from engine.link.messages import (
+    Approve,
     Assign,
     Cancel,
     Command,
@@ -112,7 +113,7 @@ class Engine:
             pipeline = self._find(command.subscription)
             if pipeline is not None:
                 pipeline.demand(command.position)
-        elif isinstance(command, Desire | Reload | Table):
+        elif isinstance(command, Approve | Desire | Reload | Table):
             pipeline = self._find(command.subscription)
             if pipeline is not None:
                 self._changes.submit(_logged, lambda: _pass_on(pipeline, command))
@@ -174,12 +175,14 @@ def _logged(change: Callable[[], None]) -> None:
         log.exception("change_failed", error=type(error).__name__)
 
 
-def _pass_on(pipeline: Pipeline, command: Desire | Reload | Table) -> None:
+def _pass_on(pipeline: Pipeline, command: Approve | Desire | Reload | Table) -> None:
     if isinstance(command, Desire):
         pipeline.desire(DesiredState(command.desired))
     elif isinstance(command, Reload):
         tables = None if command.tables is None else [TableId(table) for table in command.tables]
         pipeline.reload(command.request_id, tables)
+    elif isinstance(command, Approve):
+        pipeline.approve(TableId(command.table), command.reason)
     else:
         spec = pipeline.spec
         others = tuple(t for t in spec.tables if t.table != command.table)

@@ -127,6 +127,10 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_STRUCTURE_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
+    FaultKind.SCHEMA_CHANGE_WAITING: Policy(
+        Action.PARK_TABLE,
+        "POST /subscriptions/{name}/tables/{table_id}/approvals runs the statements on the target and applies what was kept since.",
+    ),
     FaultKind.VALUE_OUT_OF_DOMAIN: Policy(
         Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, then reload the table.'
     ),
@@ -144,6 +148,10 @@ POLICIES: dict[FaultKind, Policy] = {
         "This is a defect of the product; replication is tried again. Please report it with the engine's log.",
     ),
 }
+
+
+RENEWED = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_PARTITIONS_CHANGED})
+"""Faults of a table that a new copy puts right. It is made without being asked for, where the subscription follows changes."""
 
 
 def policy(kind: FaultKind) -> Policy:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
@@ -16,7 +16,9 @@ from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.runtime.parts import RunParts
+from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
+from engine.runtime.structure import Same, judge
 
 Care = Callable[[GuardReading], Orders]
 
@@ -35,6 +37,14 @@ def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
     del marks, as_of
 
 
+def _not_learnt(learnt: Learnt) -> None:
+    del learnt
+
+
+def _not_renamed(old: TableName, new: TableName) -> None:
+    del old, new
+
+
 @dataclass(frozen=True, slots=True)
 class _Undecided:
     """A root whose partitions got new storage; whether by a truncate of the root, the log will tell."""
@@ -49,7 +59,8 @@ class Guard:
 
     `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log. `note` gets the marks
     of live tables that are as they should be, and up to where the log had been read when the look at them began. `care` judges how much
-    log the slot holds back, and says whether it has to be dropped.
+    log the slot holds back, and says whether it has to be dropped. `learnt` gets structures that only the catalog tells of,
+    `renamed` a table's name and the one that it goes by now.
     """
 
     def __init__(
@@ -60,6 +71,8 @@ class Guard:
         truncated_by: Callable[[int], Container[int]] = _none_truncated,
         note: Callable[[Mapping[TableId, str], Lsn], None] = _not_noted,
         care: Care = _no_care,
+        learnt: Callable[[Learnt], None] = _not_learnt,
+        renamed: Callable[[TableName, TableName], None] = _not_renamed,
     ) -> None:
         self._parts = parts
         self._captured = captured
@@ -67,11 +80,25 @@ class Guard:
         self._truncated_by = truncated_by
         self._note = note
         self._care = care
+        self._learnt = learnt
+        self._renamed = renamed
         self._undecided: list[_Undecided] = []
         self._tables: tuple[TableSpec, ...] = parts.spec.tables
         self.checked = ZERO
         self.source_end: Lsn | None = None
         self.retained_bytes: int | None = None
+
+    def _learn(self) -> None:
+        """Structures that the catalog shows and the log has not told of: a change without a row behind it sends nothing."""
+        live = self._parts.book.in_state(TableState.LIVE)
+        described = self._parts.source.describe([entry.spec for entry in live])
+        seen_by = self._parts.source.current()
+        for entry in live:
+            now = described.get(entry.spec.source)
+            if now is None or entry.schema is None or now.relation != entry.schema.relation:
+                continue
+            if not isinstance(judge(entry.schema, now), Same):
+                self._learnt(Learnt(entry.table, entry.schema, now, seen_by))
 
     def watch(self, tables: tuple[TableSpec, ...]) -> None:
         """From now on these tables are expected in the publications."""
@@ -88,12 +115,19 @@ class Guard:
         captured = self._captured()
         tables = self._tables
         reading = self._parts.source.guard(tables, self._parts.spec.slot)
+        if reading.renamed and tables is self._tables:
+            tables = self._tables = tuple(
+                replace(t, source=reading.renamed[t.source]) if t.source in reading.renamed else t for t in tables
+            )
+        for old, new in reading.renamed.items():
+            self._renamed(old, new)
         self._judge_slot(reading)
         if tables is self._tables:
             self._judge_publications(reading)
             self.checked = max(self.checked, captured)
         self._judge_partitions(reading)
         self._note_marks(reading, captured)
+        self._learn()
         self.source_end = self._parts.source.current()
         self.retained_bytes = reading.slot.retained_bytes
         orders = self._care(reading)

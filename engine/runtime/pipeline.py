@@ -14,6 +14,7 @@ import structlog
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
+from engine.model.schema import TableSchema
 from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import (
@@ -154,6 +155,23 @@ class Pipeline:
                 "Set desired_state to running, then reload.",
             )
             self._reporter.reload(request, "failed", problem=problem)
+
+    def approve(self, table: TableId, reason: str | None = None) -> None:
+        """Let the target follow a change of structure that a table waits for. Blocks for a batch at most.
+
+        `reason`: as it was shown; where the table waits for something else by now, it goes on waiting.
+        """
+        run, entry = self._run, self._book.get(table)
+        if entry is None or not entry.waiting:
+            return
+        if entry.reason is not None and reason is not None and entry.reason.reason != reason:
+            self._reporter.event("warning", "approval_outdated", str(entry.spec.source), "it waits for more by now")
+            return
+        if run is not None:
+            run.approve(table)
+            return
+        detail = "the subscription does not run; approve again when it does"
+        self._reporter.event("warning", "approval_not_taken", str(table), detail)
 
     @staticmethod
     def _begin_reload(run: ReplicationRun, request: str, tables: list[TableId]) -> None:
@@ -332,19 +350,20 @@ class Pipeline:
 
     def _run_once(self) -> None:
         with self._changed:
-            spec, self._retry_now = self._spec, False
+            declared, self._retry_now = self._spec, False
             reset, self._reset = self._reset, False
             requests = list(self._whole_reloads) if reset else []
         try:
             source = self._open_source()
             target = self._open_target()
+            spec = self._with_names(declared, source, target)
             point = self._new_slot(spec, source, target) if reset else self._known_slot(spec, source, target)
         except BaseException:
             self._reset |= reset
             raise
         self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         self._book.retire()
-        self._book = TableBook(self._reporter.table)
+        self._book = TableBook(self._reporter.table, spec.schema_changes)
         self._fill_book(spec, source, point)
         parts = RunParts(
             spec=spec,
@@ -362,15 +381,15 @@ class Pipeline:
         )
         with closing(ReplicationRun(parts)) as run:
             self._suspect_queue = False
-            self._begin(run, spec, requests)
+            self._begin(run, declared, requests)
             run.execute()
 
-    def _begin(self, run: ReplicationRun, spec: SubscriptionSpec, requests: list[str]) -> None:
+    def _begin(self, run: ReplicationRun, declared: SubscriptionSpec, requests: list[str]) -> None:
         """Hand over what was asked for before the run was there. `requests`: reloads of everything, which the new slot serves."""
         with self._changed:
             self._run = run
             run.keep_queue(self._spec.queue_mode)
-            overtaken = self._reset or self._spec.tables != spec.tables
+            overtaken = self._reset or self._spec.tables != declared.tables
             if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
                 run.stop()  # What was declared meanwhile needs another start.
         tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
@@ -406,9 +425,10 @@ class Pipeline:
         for spec in subscription.tables:
             entry = _entry(spec, point)
             self._book.put(entry)
-            if entry.state is TableState.PARKED:
-                continue
             now = described.get(spec.source)
+            if entry.state is TableState.PARKED:
+                self._renew(entry, now)
+                continue
             if now is None:
                 fault = why_not_described(source, spec)
                 self._book.park(spec.table, fault.kind.value, fault.detail)
@@ -417,6 +437,31 @@ class Pipeline:
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
         followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
         source.remember(known_marks([entry.spec for entry in followed], point.progress))
+
+    def _with_names(self, spec: SubscriptionSpec, source: Source, target: Target) -> SubscriptionSpec:
+        """Tables that were renamed while nobody looked go by their new names, before they are looked for under the old ones."""
+        progress = target.progress(spec.name)
+        if progress is None or progress.slot != spec.slot:
+            return spec
+        described = source.describe(spec.tables)
+        away = {t.table: progress.tables[t.table].schema for t in spec.tables if t.table in progress.tables}
+        away = {t.table: away[t.table] for t in spec.tables if t.table in away and t.source not in described}
+        names = source.names([schema.relation for schema in away.values()]) if away else {}
+        renamed = []
+        for table in spec.tables:
+            new = names.get(away[table.table].relation) if table.table in away else None
+            renamed.append(table if new is None else replace(table, source=new))
+            if new is not None and new != table.source:
+                self._reporter.renamed(renamed[-1])
+        return replace(spec, tables=tuple(renamed))
+
+    def _renew(self, entry: TableEntry, now: TableSchema | None) -> None:
+        """A table that was parked before this start and that a new copy puts right; also one that was dropped and is there again."""
+        kind = FaultKind(entry.reason.code) if entry.reason is not None else None
+        if now is not None and kind is FaultKind.TABLE_MISSING:
+            self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "the table was created again")
+        elif kind is not None and self._book.renews(kind):
+            self._book.park(entry.table, kind.value, "its structure changed before the last start")
 
     def _open_source(self) -> Source:
         if self._source is not None:

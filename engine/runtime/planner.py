@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from engine.model.batch import LogRange, RelationSeen, SealedBatch, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
-from engine.model.subscription import TableSpec
+from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableState
-from engine.runtime.structure import Followed, Unsupported, judge, newer
+from engine.runtime.structure import Anew, Followed, differences, held, judge, newer
 from engine.runtime.table_book import TableBook, TableEntry
 
+_STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
+"""Of these the target has rows, and their structure is known."""
+_COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
+"""Of these a copy is to be made or being made, and what lies before its position is dropped."""
 _KEPT_FOR_LATER = frozenset({TableState.PAUSED, TableState.RELOADING})
 
+Explain = Callable[[TableEntry, TableSchema, TableSchema], str]
+"""What the target would do to get from one structure to another, as statements."""
 Resolve = Callable[[bytes, TableSpec, TableSchema | None], TableSchema]
 Resolver = Callable[[Collection[bytes]], Resolve]
 """Makes a `Resolve` for these relation records, which looks at the source once for all of them."""
 NameOf = Callable[[bytes], TableName]
+
+
+def _unexplained(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
+    del entry, old, new
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,10 @@ class PlannedBatch:
     """Tables whose changes are kept from this batch on, for later, instead of being applied."""
     parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
     """Tables that this batch parks: fault code and detail."""
+    announced: Mapping[TableId, tuple[TableSchema, ...]] = field(default_factory=dict)
+    """Structures of tables that this batch tells of, one after another; first the one before it."""
+    learnt: frozenset[TableId] = frozenset()
+    """Tables whose last structure comes from the source's catalog, since the log has not told of it."""
     relations: tuple[RelationSeen, ...] = ()
     """All relation records in `ranges`, in scan order."""
 
@@ -63,14 +78,40 @@ class PlannedBatch:
         return sum(r.stop - r.start for r in self.ranges)
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """A structure that the source's catalog shows. `before`: the one that was known then, itself, not an equal one.
+
+    `seen_by`: read behind the catalog, so that what it shows was committed before this position.
+    """
+
+    table: TableId
+    before: TableSchema
+    schema: TableSchema
+    seen_by: Lsn
+
+
 class Planner:
     """Plans batches one after another. Used by one thread."""
 
-    def __init__(self, book: TableBook, resolver: Resolver, name_of: NameOf, first: BatchId) -> None:
+    def __init__(
+        self,
+        book: TableBook,
+        resolver: Resolver,
+        name_of: NameOf,
+        first: BatchId,
+        schema_policy: SchemaPolicy = SchemaPolicy.APPLY,
+        explain: Explain = _unexplained,
+    ) -> None:
+        self._explain = explain
+        self._policy = schema_policy
+        self._learnt: list[Learnt] = []
         self._book = book
         self._resolver = resolver
         self._name_of = name_of
         self._next = first
+        self._after = ZERO
+        """Where the batch that is being planned begins."""
         self._history: deque[History] = deque()
         self._joined: set[TableId] = set()
         """Tables that a planned batch takes in which is not committed yet: in later batches they count as live."""
@@ -88,13 +129,19 @@ class Planner:
         self._joined.discard(table)
         return joined
 
+    def learn(self, learnt: Learnt) -> None:
+        """The source's catalog showed another structure than the log had told of by then. Between two plannings only."""
+        self._learnt.append(learnt)
+
     def plan(self, batch: SealedBatch) -> PlannedBatch:
         """Plan the next batch. Relation records of our tables become structure versions; what cannot be followed parks."""
         number = self._next
         entries = self._book.all()
         schemas = {e.table: e.schema for e in entries if e.schema is not None}
         parked: dict[TableId, tuple[str, str]] = {}
-        resolved = self._resolve_all(batch.relations, parked)
+        self._after = batch.after
+        resolved = self._resolve_all(batch, parked)
+        learnt = self._take_learnt(batch.end, resolved, parked)
         self._prune(entries)
         self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
         current = History(number, batch, schemas, resolved)
@@ -103,12 +150,13 @@ class Planner:
         resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED and e.schema is not None]
         span = [*self._span([*ready, *resuming]), current]
         live = [e for e in entries if e.table not in parked and (e.state is TableState.LIVE or e.table in self._joined)]
-        parts = [self._part(e, span, batch.after) for e in live] + [self._part(e, span, e.after) for e in resuming]
+        parts = [self._part(e, span, batch.after, learnt.get(e.table)) for e in live]
+        parts += [self._part(e, span, e.after, e.schema) for e in resuming]
         handover = self._hand_over(ready, span, parts, parked)
         resumed = frozenset(e.table for e in resuming)
         self._joined |= handover | resumed
         self._next = BatchId(number + 1)
-        if any(e.deferred_from is not None for e in entries) and (batch.ranges or batch.relations):
+        if any(e.deferred_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
             last = self._history[-1] if self._history else None
             if last is not None and last.schemas == schemas:
                 current = replace(current, schemas=last.schemas)
@@ -120,11 +168,13 @@ class Planner:
             ranges=tuple(r for kept in span for r in kept.batch.ranges),
             relations=tuple(seen for kept in span for seen in kept.batch.relations),
             parts=tuple(part for part in parts if part is not None),
-            restructured=frozenset(t for t in resolved if _is_followed(schemas.get(t), resolved[t])),
+            restructured=frozenset(t for t in resolved if _is_followed(schemas.get(t), resolved[t])) | learnt.keys(),
             handover=handover,
             resumed=resumed,
             stale=frozenset(e.table for e in entries if e.deferred_from == number and e.state in _KEPT_FOR_LATER),
             parked=parked,
+            announced=_announced(schemas, resolved, learnt, parked),
+            learnt=frozenset(learnt),
         )
 
     def _hand_over(
@@ -138,7 +188,7 @@ class Planner:
         handover = set()
         for entry in ready:
             part = self._copied_part(entry, span)
-            if isinstance(part, Unsupported):
+            if isinstance(part, Anew):
                 parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
             elif part is not None:
                 parts.append(part)
@@ -146,7 +196,7 @@ class Planner:
         return frozenset(handover)
 
     def _resolve_all(
-        self, relations: Sequence[RelationSeen], parked: dict[TableId, tuple[str, str]]
+        self, batch: SealedBatch, parked: dict[TableId, tuple[str, str]]
     ) -> dict[TableId, list[TableSchema]]:
         """The structure that each relation record of our tables announces.
 
@@ -154,15 +204,15 @@ class Planner:
         that meets its table as the one before left it means the same again.
         """
         resolved: dict[TableId, list[TableSchema]] = {}
-        look = cache(lambda: self._resolver({seen.payload for seen in relations}))
+        look = cache(lambda: self._resolver({seen.payload for seen in batch.relations}))
         known: dict[bytes, tuple[TableEntry, TableSchema | None]] = {}
-        for seen in relations:
+        for seen in batch.relations:
             before = known.get(seen.payload)
             if before is None or self._book.get(before[0].table) is not before[0]:
                 entry = self._entry_of(seen)
                 if entry is None:
                     continue
-                before = known[seen.payload] = (entry, self._announced(seen, entry, look, parked))
+                before = known[seen.payload] = (entry, self._announced(seen, entry, look, batch.end, parked))
             if before[1] is not None:
                 resolved.setdefault(before[0].table, []).append(before[1])
         return resolved
@@ -172,27 +222,69 @@ class Planner:
         seen: RelationSeen,
         entry: TableEntry,
         look: Callable[[], Resolve],
+        end: Lsn,
         parked: dict[TableId, tuple[str, str]],
     ) -> TableSchema | None:
         """The structure to count for one record; where nobody will use it, any: a scan over the batch meets the record all the same."""
-        if entry.state is TableState.PARKED:
+        if entry.state is TableState.PARKED and not entry.waiting:
             return entry.schema
-        judged = entry.state in {TableState.LIVE, TableState.PAUSED}
+        judged = entry.state in _STRUCTURED
         try:
             schema = look()(seen.payload, entry.spec, entry.schema if judged else None)
         except EngineFault as fault:
             if fault.kind is not FaultKind.TABLE_STRUCTURE_CHANGED:
                 raise
+            if entry.state in _COPIED_YET and (entry.copy_schema is None or end <= entry.after):
+                return entry.schema
             parked.setdefault(entry.table, (fault.kind.value, fault.detail))
             return entry.schema
-        verdict = _verdict(entry.schema, schema) if judged else None
-        if isinstance(verdict, Unsupported):
+        return self._judged(entry, schema, parked) if judged else self._amended(entry, schema)
+
+    def _judged(
+        self, entry: TableEntry, schema: TableSchema, parked: dict[TableId, tuple[str, str]]
+    ) -> TableSchema | None:
+        """The structure that counts from here on, where the table may follow to `schema`."""
+        verdict = _verdict(entry.schema, schema)
+        if isinstance(verdict, Anew):
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
+        base = entry.kept or entry.schema
+        if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, Followed):
+            self._hold(entry, base, schema, parked)
+        if base is not None and self._policy is SchemaPolicy.IGNORE and (isinstance(verdict, Followed) or entry.kept):
+            self._book.amend(entry.table, kept=held(base, schema))
+        return self._amended(entry, schema)
+
+    def _hold(
+        self, entry: TableEntry, base: TableSchema, schema: TableSchema, parked: dict[TableId, tuple[str, str]]
+    ) -> None:
+        """Keep the table's changes from this batch on, until somebody has seen what the target is to do."""
+        detail = f"{'; '.join(differences(base, schema))}. On the target: {self._explain(entry, base, schema)}"
+        self._book.hold(entry.table, detail, base, self._next, self._after)
+        parked.setdefault(entry.table, (FaultKind.SCHEMA_CHANGE_WAITING.value, detail))
+
+    def _amended(self, entry: TableEntry, schema: TableSchema) -> TableSchema | None:
         if schema == entry.schema:
             return entry.schema
         self._book.amend(entry.table, schema=schema)
         return schema
+
+    def _take_learnt(
+        self, end: Lsn, resolved: Container[TableId], parked: dict[TableId, tuple[str, str]]
+    ) -> dict[TableId, TableSchema]:
+        """What the catalog told holds at the end of the first batch behind that look. The log's own word, later or not, is better."""
+        taken: dict[TableId, TableSchema] = {}
+        due = [learnt for learnt in self._learnt if learnt.seen_by <= end]
+        self._learnt = [learnt for learnt in self._learnt if learnt.seen_by > end]
+        for learnt in due:
+            entry = self._book.get(learnt.table)
+            if entry is None or entry.state is not TableState.LIVE or entry.schema is not learnt.before:
+                continue
+            if learnt.table not in resolved and learnt.table not in parked:
+                schema = self._judged(entry, learnt.schema, parked)
+                if schema is not None and learnt.table not in parked:
+                    taken[learnt.table] = schema
+        return taken
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
         entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))
@@ -207,18 +299,24 @@ class Planner:
         oldest = min(e.after for e in waiting)
         return [kept for kept in self._history if kept.batch.end > oldest]
 
-    def _part(self, entry: TableEntry, span: list[History], after: Lsn) -> TablePart | None:
-        """One table's part of a task over the batches of `span`."""
+    def _part(
+        self, entry: TableEntry, span: list[History], after: Lsn, learnt: TableSchema | None = None
+    ) -> TablePart | None:
+        """One table's part of a task over the batches of `span`. `learnt`: its structure behind them, of which no record may tell."""
         table = entry.table
+        now = self._book.get(table) or entry
         versions = [schema for kept in span for schema in kept.resolved.get(table, ())]
         start = next((kept.schemas[table] for kept in span if table in kept.schemas), None)
         if start is None:
             start = versions[0] if versions else entry.schema
         if start is None:
             return None
+        for last in (learnt, now.kept):
+            if last is not None and last != (versions[-1] if versions else start):
+                versions.append(last)
         return TablePart(table, (start, *versions), after, whole=bool(entry.spec.key))
 
-    def _copied_part(self, entry: TableEntry, span: list[History]) -> TablePart | Unsupported | None:
+    def _copied_part(self, entry: TableEntry, span: list[History]) -> TablePart | Anew | None:
         """The part of a table whose copy is complete: what its changes since the copy do to the copy's structure.
 
         Structures announced before the copy's position count as the copy's own: none of their changes is applied.
@@ -233,7 +331,7 @@ class Planner:
         if newer(copied, versions[-1]):
             versions.append(copied)
         verdict = judge(copied, versions[-1])
-        if isinstance(verdict, Unsupported):
+        if isinstance(verdict, Anew):
             return verdict
         self._book.amend(entry.table, schema=versions[-1])
         return TablePart(entry.table, tuple(versions), entry.after, whole=bool(entry.spec.key))
@@ -246,6 +344,23 @@ class Planner:
             pruned = True
         if pruned:
             self.oldest_kept = _lowest(self._history, None)
+
+
+def _announced(
+    schemas: Mapping[TableId, TableSchema],
+    resolved: Mapping[TableId, Sequence[TableSchema]],
+    learnt: Mapping[TableId, TableSchema],
+    parked: Container[TableId],
+) -> dict[TableId, tuple[TableSchema, ...]]:
+    found = {}
+    for table in [*resolved, *(t for t in learnt if t not in resolved)]:
+        chain = [schemas[table]] if table in schemas else []
+        for schema in [*resolved.get(table, ()), *([learnt[table]] if table in learnt else [])]:
+            if not chain or chain[-1] is not schema:
+                chain.append(schema)
+        if len(chain) > 1 and table not in parked:
+            found[table] = tuple(chain)
+    return found
 
 
 def _is_followed(known: TableSchema | None, announced: Sequence[TableSchema]) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Literal
 
 from engine.link.messages import (
@@ -19,13 +20,14 @@ from engine.link.messages import (
     Report,
     SchemaVersion,
     SubscriptionStateReport,
+    TableRenamed,
     TableStateReport,
 )
 from engine.model.batch import TableChanges
 from engine.model.fault import FaultKind
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.subscription import ApplyMode, SubscriptionSpec
+from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason, SubscriptionState
 from engine.model.values import value_type
 from engine.runtime.clock import Clock
@@ -34,6 +36,17 @@ from engine.runtime.planner import PlannedBatch
 from engine.runtime.table_book import TableEntry
 
 Send = Callable[[Report], None]
+
+
+class Evidence(StrEnum):
+    """How a structure became known."""
+
+    COPIED = "copied"
+    """The copy found it so."""
+    LOG = "log"
+    """The log announced it, and the catalog told the rest."""
+    CATALOG = "catalog"
+    """The catalog shows it; the log has not told of it, since no row came behind the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,7 @@ class Reporter:
                 table=entry.table,
                 schema=entry.spec.source.schema,
                 name=entry.spec.source.name,
-                state=entry.state.value,
+                state=entry.shown.value,
                 code=entry.reason.code if entry.reason else None,
                 reason=entry.reason.reason if entry.reason else None,
                 remedy=entry.reason.remedy if entry.reason else None,
@@ -87,7 +100,22 @@ class Reporter:
             )
         )
 
-    def schema(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> None:
+    def renamed(self, spec: TableSpec) -> None:
+        """The source's table goes by this name now."""
+        self._send(
+            TableRenamed(
+                subscription=self._name,
+                epoch=self._epoch,
+                table=spec.table,
+                schema=spec.source.schema,
+                name=spec.source.name,
+            )
+        )
+
+    def schema(
+        self, entry: TableEntry, schema: TableSchema, position: Lsn, learnt: Evidence, changes: tuple[str, ...] = ()
+    ) -> None:
+        """A structure that holds at `position`. `changes`: what is different from the one before, in words."""
         columns = tuple(
             ColumnPart(
                 name=c.name,
@@ -106,6 +134,9 @@ class Reporter:
                 position=position,
                 columns=columns,
                 key=schema.key,
+                changes=changes,
+                learnt=learnt.value,
+                certain=not schema.inferred,
             )
         )
 

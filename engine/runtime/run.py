@@ -10,12 +10,14 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, Ordinal, TableId
+from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.position import ZERO, Lsn
+from engine.model.schema import TableSchema
 from engine.model.source import GuardReading
 from engine.model.subscription import QueueMode, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
@@ -32,13 +34,14 @@ from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
 from engine.runtime.log_reader import Confirm, Failed, Holds, ReaderConfig
 from engine.runtime.parts import RunParts
-from engine.runtime.planner import Planner
+from engine.runtime.planner import Learnt, Planner
 from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
 from engine.runtime.queue_switch import Marks, QueueSwitch
 from engine.runtime.reader_process import ReaderProcess
 from engine.runtime.reporting import BatchTimes
 from engine.runtime.slot_care import Orders, UnderWay
 from engine.runtime.slot_mark import SlotMark
+from engine.runtime.table_book import TableEntry
 from engine.runtime.worker import sweep
 
 log = structlog.get_logger(__name__)
@@ -117,12 +120,7 @@ class ReplicationRun:
         self._switch = QueueSwitch(
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=parts.care.orders.persist
         )
-        self._planner = Planner(
-            parts.book,
-            parts.source.resolver,
-            parts.source.relation_name,
-            BatchId(parts.start.progress.batch + 1),
-        )
+        self._planner = self._make_planner()
         self._jobs = JobStage(
             parts.spec,
             self._planner,
@@ -145,11 +143,33 @@ class ReplicationRun:
         )
         self._commits.begin(parts.start.progress)
         self._guard = Guard(
-            parts, lambda: self._intake.captured, self._confirm, self._intake.truncated_by, self._note_marks, self._care
+            parts,
+            lambda: self._intake.captured,
+            self._confirm,
+            self._intake.truncated_by,
+            self._note_marks,
+            self._care,
+            self._learn,
+            self._rename,
         )
         self.cuts = CutDesk(parts, self._intake, self._staging)
         self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end, self._removals_written)
-        parts.book.watch(self.copies.table_ended)
+        parts.book.watch(self._table_ended)
+
+    def _make_planner(self) -> Planner:
+        parts = self._parts
+
+        def explain(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
+            return "; ".join(parts.target.evolution(entry.table, entry.spec.target, old, new))
+
+        return Planner(
+            parts.book,
+            parts.source.resolver,
+            parts.source.relation_name,
+            BatchId(parts.start.progress.batch + 1),
+            parts.spec.schema_changes,
+            explain,
+        )
 
     @property
     def applied(self) -> Applied:
@@ -182,6 +202,9 @@ class ReplicationRun:
             if self._parts.care.orders.hold_copies:
                 self.copies.hold()
             self.copies.begin_missing()
+            for entry in self._book.all():
+                if entry.renewing:
+                    self._renew(entry.table)
             self._stop.wait()
         finally:
             self._shut_down(stages)
@@ -247,6 +270,17 @@ class ReplicationRun:
             self.defer(TableEvent.RELOAD, [table])
             self.copies.begin_missing()
 
+    def approve(self, table: TableId) -> None:
+        """Let the target follow a change of structure that waits for it; where nothing was kept since, by a new copy."""
+        if self._book.approve(table):
+            self.flush(self._intake.captured)
+            return
+        entry = self._book.get(table)
+        if entry is not None and entry.waiting:
+            with suppress(EngineFault):
+                self.defer(TableEvent.RELOAD, [table])
+                self.copies.begin_missing()
+
     def reload(self, request: str, tables: list[TableId]) -> None:
         """Copy tables anew. Blocks until their changes are kept; what ends the run meanwhile ends the reload."""
         with suppress(EngineFault):
@@ -261,6 +295,38 @@ class ReplicationRun:
         """The user changed the queue's mode; it takes hold while the run goes on."""
         self._switch.set(mode)
         self._confirm()
+
+    def _table_ended(self, entry: TableEntry) -> None:
+        """A table parked or left."""
+        self.copies.table_ended(entry)
+        if entry.renewing:
+            self._renew(entry.table)
+
+    def _renew(self, table: TableId) -> None:
+        """Copy a table anew whose structure changed in a way that its target cannot follow in place."""
+
+        def reload(number: BatchId, after: Lsn) -> None:
+            entry = self._book.get(table)
+            if entry is None or not entry.renewing:
+                return
+            if not isinstance(self._book.move(table, TableEvent.RELOAD, position=after, deferred_from=number), Refused):
+                self._planner.leave(table)
+                self.copies.begin_missing()
+
+        self._between.put(reload)
+
+    def _learn(self, learnt: Learnt) -> None:
+        """In the guard's thread: the source's catalog shows a structure that the log has not told of."""
+        self._between.put(lambda _number, _after: self._planner.learn(learnt))
+        self.flush(learnt.seen_by)
+
+    def _rename(self, old: TableName, new: TableName) -> None:
+        """The table goes on under its new name; its place on the target stays."""
+        entry = self._book.by_name(old)
+        if entry is not None:
+            spec = replace(entry.spec, source=new)
+            self._book.amend(entry.table, spec=spec)
+            self._parts.reporter.renamed(spec)
 
     def _note_marks(self, marks: Mapping[TableId, str], as_of: Lsn) -> None:
         if self._commits.note(marks, as_of):

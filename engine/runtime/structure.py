@@ -1,10 +1,11 @@
-"""What a table's new structure means: the same, followed by the target, or more than the target can follow. Pure."""
+"""What a table's new structure means: the same, followed by the target in place, or a new copy. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.model.schema import Column, TableSchema
+from engine.model.widening import same_form, widens
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,52 +15,92 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Columns were added or dropped; the target follows in the batch's own transaction."""
+    """The target follows in the batch's own transaction. `changes`: what changed, in words."""
 
-    added: tuple[str, ...]
-    dropped: tuple[str, ...]
+    changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unsupported:
-    """The table parks; `reason` names what changed."""
+class Anew:
+    """Existing rows may differ in more than the log tells: the table has to be copied again. `reason` names what changed."""
 
     reason: str
 
 
-Verdict = Same | Followed | Unsupported
+Verdict = Same | Followed | Anew
 
 
 def judge(known: TableSchema, new: TableSchema) -> Verdict:
-    """Compare two versions of a table's structure by attribute number."""
+    """Compare two versions of a table's structure by attribute number.
+
+    A new name of the table is none of the target's business: its place there is another matter.
+    """
     if known.relation != new.relation:
-        return Unsupported("the table was dropped and created again")
-    if known.name != new.name:
-        return Unsupported(f"the table was renamed to {new.name}")
-    if known.mode is not new.mode or known.key != new.key:
-        return Unsupported("its key or replica identity changed")
+        return Anew("the table was dropped and created again")
+    if known.mode is not new.mode or known.key_numbers != new.key_numbers:
+        return Anew("its key or replica identity changed")
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
-    for attnum in before.keys() & after.keys():
-        reason = _column_change(before[attnum], after[attnum])
-        if reason is not None:
-            return Unsupported(reason)
-    added = tuple(column.name for column in new.columns if column.attnum not in before)
-    dropped = tuple(column.name for column in known.columns if column.attnum not in after)
-    return Followed(added, dropped) if added or dropped else Same()
+    changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]
+    # A number of its own tells whether the rows were written anew; a partitioned root has none, and its partitions are watched.
+    rewritten = known.relfilenode != new.relfilenode
+    for attnum in sorted(before.keys() & after.keys()):
+        verdict = _column_change(before[attnum], after[attnum], rewritten=rewritten, root=new.relfilenode == 0)
+        if isinstance(verdict, Anew):
+            return verdict
+        changes += verdict
+    changes += [f"column {c.name} was added" for number, c in after.items() if number not in before]
+    return Followed(tuple(changes)) if changes else Same()
 
 
-def _column_change(before: Column, after: Column) -> str | None:
-    if before.name != after.name:
-        return f"column {before.name} was renamed to {after.name}"
+def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool) -> list[str] | Anew:
     if before.map_as != after.map_as:
-        return f"the mapping of column {before.name} changed"
-    same_type = (before.type.name, before.type.modifier, before.type.element) == (
-        after.type.name,
-        after.type.modifier,
-        after.type.element,
+        return Anew(f"the mapping of column {after.name} changed")
+    found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
+    if same_form(before.type, after.type):
+        redefined = before.edition and after.edition and before.edition != after.edition
+        return Anew(f"column {after.name} was changed and the table written anew") if rewritten and redefined else found
+    if rewritten or root or not widens(before.type, after.type):
+        return Anew(f"column {after.name} changed its type, and its existing values with it")
+    return [*found, f"column {after.name} got a wider type"]
+
+
+def differences(before: TableSchema, after: TableSchema) -> tuple[str, ...]:
+    """What is different, in words: for people, so also what does not concern the target."""
+    found = [] if before.name == after.name else [f"the table is {after.name} now"]
+    old = {column.attnum: column for column in before.columns}
+    new = {column.attnum: column for column in after.columns}
+    found += [f"column {c.name} was dropped" for number, c in old.items() if number not in new]
+    for number in sorted(old.keys() & new.keys()):
+        found += _words(old[number], new[number])
+    found += [f"column {c.name} was added" for number, c in new.items() if number not in old]
+    if before.key_numbers != after.key_numbers:
+        found.append(f"its key is ({', '.join(after.key)}) now" if after.key else "it has no key any more")
+    if before.identity is not after.identity:
+        found.append(f"its replica identity is {after.identity.value} now")
+    return tuple(found)
+
+
+def _words(before: Column, after: Column) -> list[str]:
+    found = [] if before.name == after.name else [f"column {before.name} is named {after.name} now"]
+    if not same_form(before.type, after.type):
+        found.append(f"column {after.name} changed its type")
+    if before.nullable != after.nullable:
+        found.append(f"column {after.name} {'may' if after.nullable else 'may not'} be NULL now")
+    return found
+
+
+def held(kept: TableSchema, new: TableSchema) -> TableSchema:
+    """The structure of a target that does not follow: its columns stay as they are, but for room for wider values.
+
+    A column that the source has no more is NULL in rows that come from now on.
+    """
+    now = {column.attnum: column for column in new.columns}
+    columns = tuple(
+        replace(c, type=now[c.attnum].type, edition=now[c.attnum].edition) if c.attnum in now else replace(c, fill=None)
+        for c in kept.columns
     )
-    return None if same_type else f"column {before.name} changed its type"
+    return replace(kept, columns=columns, relfilenode=new.relfilenode)
 
 
 def newer(one: TableSchema, other: TableSchema) -> bool:

@@ -6,6 +6,7 @@ Every change of a state goes through `next_state`; listeners see it in order. Gu
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -13,43 +14,62 @@ from engine.model.fault import FaultKind
 from engine.model.identity import BatchId, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
-from engine.model.subscription import TableSpec
+from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import Reason
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
-from engine.runtime.fault_policy import policy
+from engine.runtime.fault_policy import RENEWED, policy
 
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
     """One table. `schema` is the structure behind the last planned batch; `after`: changes up to here are in its rows.
 
-    `copy_schema` is the structure of its hidden copy.
+    `kept`: the structure that the target keeps, where changes of the source's are not followed. `copy_schema` is the structure of its
+    hidden copy.
     `copied`: its hidden copy is complete and waits for the batch that hands it over. `deferred_from`: first batch whose changes
-    have to be kept for it.
+    have to be kept for it. `renewing`: it is parked for a moment, and is copied anew without being asked for.
     """
 
     spec: TableSpec
     state: TableState
     schema: TableSchema | None = None
+    kept: TableSchema | None = None
     copy_schema: TableSchema | None = None
     after: Lsn = ZERO
     copied: bool = False
     resuming: bool = False
     deferred_from: BatchId | None = None
     reason: Reason | None = None
+    renewing: bool = False
 
     @property
     def table(self) -> TableId:
         return self.spec.table
 
+    @property
+    def waiting(self) -> bool:
+        """Parked until somebody approves of a change that its target can follow; what comes meanwhile is kept."""
+        return self.reason is not None and self.reason.code == FaultKind.SCHEMA_CHANGE_WAITING
+
+    @property
+    def shown(self) -> TableState:
+        """As everybody outside the run sees it."""
+        return TableState.RELOADING if self.renewing else self.state
+
 
 TableListener = Callable[[TableEntry, Lsn | None], None]
+
+RENEWALS = 5
+"""New copies of a table one after another that did not get it live: then it parks."""
+_RENEWAL = "None needed: the table is copied anew, and its old rows stay readable until then."
 
 
 class TableBook:
     """All tables of a subscription. Safe to use from any thread."""
 
-    def __init__(self, listener: TableListener) -> None:
+    def __init__(self, listener: TableListener, policy_: SchemaPolicy = SchemaPolicy.APPLY) -> None:
+        self._policy = policy_
+        self._renewed: Counter[TableId] = Counter()
         self._entries: dict[TableId, TableEntry] = {}
         self._lock = threading.RLock()
         self._listener = listener
@@ -88,12 +108,21 @@ class TableBook:
     def by_name(self, name: TableName) -> TableEntry | None:
         return _first(e for e in self.all() if e.spec.source == name and e.state is not TableState.REMOVED)
 
-    def amend(self, table: TableId, *, spec: TableSpec | None = None, schema: TableSchema | None = None) -> None:
+    def amend(
+        self,
+        table: TableId,
+        *,
+        spec: TableSpec | None = None,
+        schema: TableSchema | None = None,
+        kept: TableSchema | None = None,
+    ) -> None:
         """Change what is known of a table without a change of state; what is None stays. A table that is gone stays gone."""
         with self._lock:
             entry = self._entries.get(table)
             if entry is not None:
-                self._entries[table] = replace(entry, spec=spec or entry.spec, schema=schema or entry.schema)
+                self._entries[table] = replace(
+                    entry, spec=spec or entry.spec, schema=schema or entry.schema, kept=kept or entry.kept
+                )
 
     def copy_begins(self, table: TableId, schema: TableSchema, after: Lsn) -> bool:
         """A copy with this structure, as of position `after`, is being made. False where the table no longer waits for one."""
@@ -101,7 +130,9 @@ class TableBook:
             entry = self._entries.get(table)
             if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
                 return False
-            self._entries[table] = replace(entry, copy_schema=schema, schema=schema, after=after, copied=False)
+            self._entries[table] = replace(
+                entry, copy_schema=schema, schema=schema, kept=None, after=after, copied=False
+            )
             return True
 
     def copy_ends(self, table: TableId) -> bool:
@@ -153,6 +184,7 @@ class TableBook:
         position: Lsn | None = None,
         reason: Reason | None = None,
         deferred_from: BatchId | None = None,
+        renewing: bool = False,
     ) -> TableEntry | Refused:
         """Move a table by `event`; a refusal leaves everything as it was."""
         with self._lock:
@@ -163,10 +195,16 @@ class TableBook:
             if isinstance(after, Refused):
                 return after
             keeps = after in {TableState.COPYING, TableState.RELOADING, TableState.CATCHING_UP, TableState.PAUSED}
+            keeps = keeps or (reason is not None and reason.code == FaultKind.SCHEMA_CHANGE_WAITING)
+            if after is TableState.LIVE:
+                del self._renewed[table]
+            if entry.renewing or entry.state is after is TableState.RELOADING:
+                reason = reason or entry.reason
             moved = replace(
                 entry,
                 state=after,
-                reason=reason if after is TableState.PARKED else None,
+                reason=reason if after in {TableState.PARKED, TableState.RELOADING} else None,
+                renewing=renewing,
                 copied=False,
                 copy_schema=entry.copy_schema if after is TableState.CATCHING_UP else None,
                 resuming=False,
@@ -179,9 +217,49 @@ class TableBook:
             return moved
 
     def park(self, table: TableId, code: str, detail: str, position: Lsn | None = None) -> None:
-        """Park a table with a fault's code and its remedy."""
+        """Park a table with a fault's code and its remedy; where that is a new copy that nobody has to ask for, until it begins."""
         kind = FaultKind(code)
-        self.move(table, TableEvent.FAULT, position=position, reason=Reason(code, detail, policy(kind).remedy))
+        if kind is FaultKind.SCHEMA_CHANGE_WAITING:
+            return  # `hold` did it.
+        with self._lock:
+            renewing = self.renews(kind) and self._renewed[table] < RENEWALS
+            self._renewed[table] += renewing
+            reason = Reason(code, detail, _RENEWAL if renewing else policy(kind).remedy)
+            self.move(table, TableEvent.FAULT, position=position, reason=reason, renewing=renewing)
+
+    def hold(self, table: TableId, detail: str, kept: TableSchema, number: BatchId, after: Lsn) -> None:
+        """Keep a table's changes from batch `number` on until somebody approves of its structure. Between two plannings, or in one.
+
+        `kept`: the structure that the target has, with the changes up to `after`. One that waits already waits for this as well.
+        """
+        kind = FaultKind.SCHEMA_CHANGE_WAITING
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None:
+                return
+            reason = Reason(kind.value, detail, policy(kind).remedy)
+            if entry.waiting:
+                self._entries[table] = replace(entry, reason=reason)
+                self._listener(self._entries[table], None)
+                return
+            if entry.deferred_from is None:
+                entry = replace(entry, after=after, deferred_from=number)
+            self._entries[table] = replace(entry, kept=kept)
+            self.move(table, TableEvent.FAULT, position=after, reason=reason)
+
+    def approve(self, table: TableId) -> bool:
+        """Apply what was kept for a table that waited, its structure with it. False where nothing was kept: it has to be copied."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or not entry.waiting or entry.deferred_from is None:
+                return False
+            self._entries[table] = replace(entry, kept=None)
+            self.move(table, TableEvent.APPROVE)
+            return self.resume(table)
+
+    def renews(self, kind: FaultKind) -> bool:
+        """Whether a table with this fault is copied anew by itself."""
+        return kind in RENEWED and self._policy is SchemaPolicy.APPLY
 
     def forget(self, table: TableId) -> None:
         with self._lock:

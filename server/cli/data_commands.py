@@ -281,6 +281,7 @@ def _explain(items: list[Document]) -> None:
     for item in items:
         if item.get("reason"):
             subject = item.get("name") or item.get("id")
-            err.print(f"[red]{escape(str(subject))}[/]: {escape(str(item['reason']))}")
+            colour = "yellow" if item.get("state") == "reloading" else "red"
+            err.print(f"[{colour}]{escape(str(subject))}[/]: {escape(str(item['reason']))}")
             if item.get("remedy"):
                 err.print(f"  [green]→[/] {escape(str(item['remedy']))}")

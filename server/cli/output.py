@@ -30,6 +30,7 @@ _COLOURS = {
     "parked": "red",
     "error": "red",
     "paused": "yellow",
+    "reloading": "yellow",
     "stopped": "yellow",
     "warning": "yellow",
 }

@@ -6,8 +6,21 @@ from collections.abc import Iterable, Mapping
 
 from sqlmodel import col, select
 
-from engine.link.messages import Assign, Cancel, Command, Desire, Forget, Reload, Sync, Table, TablePart, Verify
+from engine.link.messages import (
+    Approve,
+    Assign,
+    Cancel,
+    Command,
+    Desire,
+    Forget,
+    Reload,
+    Sync,
+    Table,
+    TablePart,
+    Verify,
+)
 from engine.model.subscription_state import SubscriptionState
+from server.approvals.service import waits
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
@@ -85,6 +98,8 @@ def _outbox_command(session: ReadSession, box: SecretBox, name: str, row: Outbox
         return Desire.model_validate({"subscription": name, "desired": subscription.desired_state})
     if row.kind == "table":
         return _table(session, name, str(row.payload["table"]))
+    if row.kind == "approve":
+        return _approve(session, name, str(row.payload["table"]), row.payload.get("reason"))
     if row.kind == "reload":
         reload = session.get(ReloadRow, row.payload["id"])
         return _reload(name, reload) if reload is not None and reload.state in UNENDED else None
@@ -109,6 +124,11 @@ def _table(session: ReadSession, name: str, table_id: str) -> Command:
     if row is None or row.state == "removed":
         return Table(subscription=name, table=table_id, removed=True)
     return Table(subscription=name, table=table_id, spec=TablePart.model_validate(build_table(session, table_id)))
+
+
+def _approve(session: ReadSession, name: str, table_id: str, reason: str | None) -> Command | None:
+    row = session.get(TableRow, table_id)
+    return Approve(subscription=name, table=table_id, reason=reason) if row is not None and waits(row) else None
 
 
 def _reload(name: str, row: ReloadRow) -> Command:

@@ -17,6 +17,7 @@ from engine.link.messages import (
     SchemaVersion,
     SubscriptionReport,
     SubscriptionStateReport,
+    TableRenamed,
     TableStateReport,
     Verification,
 )
@@ -35,6 +36,7 @@ from server.logs import get_logger
 from server.schema_versions.service import record_structure
 from server.subscriptions import reports as subscriptions
 from server.tables import reports as tables
+from server.tables.renaming import SourceName, rename
 
 log = get_logger(__name__)
 
@@ -60,16 +62,24 @@ def take_in(session: WriteSession, engine_id: str, sequence: int, reports: Seque
         row.name: row for row in session.exec(select(SubscriptionRow).where(SubscriptionRow.engine_id == engine_id))
     }
     counted = []
+    renamed: dict[str, dict[str, SourceName]] = {}
     for report in reports:
         if isinstance(report, SubscriptionReport):
             row = owned.get(report.subscription)
             if row is None or row.epoch != report.epoch:
                 log.info("report_of_past_epoch", subscription=report.subscription, kind=report.kind, epoch=report.epoch)
                 continue
-            _take(session, row, report)
+            if isinstance(report, TableRenamed):
+                renamed.setdefault(report.subscription, {})[report.table] = report.schema_name, report.name
+            else:
+                _take(session, row, report)
         elif isinstance(report, Forgotten):
             _forget(session, owned, report)
         counted.append(report)
+    # All at once at the end: two tables may have changed names with each other.
+    for name, names in renamed.items():
+        if name in owned:
+            rename(session, owned[name], names)
     return counted
 
 
@@ -94,8 +104,7 @@ def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionRepor
                 _copy_progress(session, report)
         case SchemaVersion():
             if _has_table(session, row, report.table):
-                columns = [column.model_dump(mode="json") for column in report.columns]
-                record_structure(session, report.table, report.position, columns, list(report.key))
+                _structure(session, report)
         case BatchReport():
             _batch(session, row, report)
         case EventReport():
@@ -134,6 +143,19 @@ def _table_state(session: WriteSession, report: TableStateReport) -> None:
         reason=report.reason,
         remedy=report.remedy,
         position=report.position,
+    )
+
+
+def _structure(session: WriteSession, report: SchemaVersion) -> None:
+    record_structure(
+        session,
+        report.table,
+        report.position,
+        [column.model_dump(mode="json") for column in report.columns],
+        report.key,
+        changes=report.changes,
+        learnt=report.learnt,
+        certain=report.certain,
     )
 
 

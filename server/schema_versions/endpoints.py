@@ -28,7 +28,8 @@ router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], depen
 def list_versions(
     session: Reading, paging: Paging, name: NamePath, table_id: Annotated[str, Path(max_length=64)]
 ) -> Page[VersionView]:
-    """Every change of its structure or state, oldest first, also of a removed table."""
+    """Every change of its structure or state, oldest first, also of a removed table. A structure tells what changed, and how that
+    became known."""
     table = tables.get(session, name, table_id)
     behind = paging.behind(int)
     rows = service.page(session, table.id, behind[0] if behind else None, paging.limit)

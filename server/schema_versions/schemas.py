@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.table_state import TableState
 
+Learnt = Literal["copied", "log", "catalog"]
+
 
 class VersionColumn(BaseModel):
     """A column: `type` as the source prints it, `mapped` the type on the target."""
@@ -32,8 +34,12 @@ class VersionView(BaseModel):
                     "at": "2026-05-04T10:00:00Z",
                     "columns": [
                         {"name": "id", "type": "bigint", "attnum": 1, "nullable": False, "mapped": "BIGINT"},
+                        {"name": "note", "type": "text", "attnum": 2, "nullable": True, "mapped": "VARCHAR"},
                     ],
                     "key": ["id"],
+                    "changes": ["column note was added"],
+                    "learnt": "log",
+                    "certain": True,
                     "state": None,
                     "code": None,
                     "reason": None,
@@ -44,11 +50,28 @@ class VersionView(BaseModel):
 
     change: Literal["structure", "state"]
     position: str | None = Field(
-        default=None, description="From here on it holds; null where no position belongs to it."
+        default=None,
+        description="Of a structure, the end of the batch that told of it: it holds there. Of a state, from where on it holds;"
+        " null where no position belongs to it.",
     )
     at: datetime
     columns: list[VersionColumn] | None = Field(default=None, description="For a change of structure.")
     key: list[str] | None = None
+    changes: list[str] | None = Field(
+        default=None,
+        description="What is different from the structure before, in words; empty for a table's first one. Null for a change of state,"
+        " and for a structure that an older version recorded; so are `learnt` and `certain`.",
+    )
+    learnt: Learnt | None = Field(
+        default=None,
+        description="How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `catalog`: the"
+        " source's catalog shows it, and no row has come since the change that the log could have told it with.",
+    )
+    certain: bool | None = Field(
+        default=None,
+        description="False where the source's catalog was further on already when the log told of it, so that columns were matched by"
+        " name and type.",
+    )
     state: TableState | None = Field(default=None, description="For a change of state.")
     code: str | None = None
     reason: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from sqlmodel import col, select
 
@@ -11,15 +11,23 @@ from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.db.models.schema_version import SchemaVersionRow
 from server.db.session import ReadSession, WriteSession
-from server.schema_versions.schemas import VersionColumn, VersionView
+from server.schema_versions.schemas import Learnt, VersionColumn, VersionView
 
 
 def record_structure(
-    session: WriteSession, table_id: str, position: Lsn, columns: Sequence[Mapping[str, Any]], key: Sequence[str]
+    session: WriteSession,
+    table_id: str,
+    position: Lsn,
+    columns: Sequence[Mapping[str, Any]],
+    key: Sequence[str],
+    *,
+    changes: Sequence[str] = (),
+    learnt: str = "log",
+    certain: bool = True,
 ) -> None:
-    """The table has this structure from `position` on. A report that comes twice is recorded once.
+    """The table has this structure at `position`. A report that comes twice is recorded once.
 
-    `columns`: `name`, `type`, `attnum`, `nullable`, `mapped` of each.
+    `columns`: `name`, `type`, `attnum`, `nullable`, `mapped` of each. `changes`, `learnt`, `certain`: as in the engine's report.
     """
     newest = session.exec(
         select(SchemaVersionRow)
@@ -27,14 +35,24 @@ def record_structure(
         .order_by(col(SchemaVersionRow.id).desc())
         .limit(1)
     ).first()
-    wanted = [dict(column) for column in columns]
-    if newest is not None and newest.position == position and newest.columns == wanted and newest.key == list(key):
-        return
-    session.add(
-        SchemaVersionRow(
-            table_id=table_id, change="structure", position=position, columns=wanted, key=list(key), at=session.now()
-        )
+    wanted = SchemaVersionRow(
+        table_id=table_id,
+        change="structure",
+        position=position,
+        columns=[dict(column) for column in columns],
+        key=list(key),
+        changes=list(changes),
+        learnt=learnt,
+        certain=certain,
+        at=session.now(),
     )
+    if newest is None or _told(newest) != _told(wanted):
+        session.add(wanted)
+
+
+def _told(row: SchemaVersionRow) -> tuple[object, ...]:
+    """What makes two reports of a structure the same one."""
+    return row.position, row.columns, row.key, row.changes or []
 
 
 def record_state(
@@ -75,6 +93,9 @@ def view(row: SchemaVersionRow) -> VersionView:
         at=row.at,
         columns=None if row.columns is None else [VersionColumn.model_validate(column) for column in row.columns],
         key=row.key,
+        changes=row.changes,
+        learnt=cast("Learnt | None", row.learnt),
+        certain=row.certain,
         state=None if row.state is None else TableState(row.state),
         code=row.code,
         reason=row.reason,

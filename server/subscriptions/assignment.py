@@ -12,7 +12,7 @@ from server.db.session import ReadSession
 from server.errors import NotFound
 from server.security.secret_box import SecretBox
 from server.subscriptions import lookup
-from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy
+from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy, SchemaChangesBody
 from server.tables import repository as tables
 from server.tables.body import part
 
@@ -43,6 +43,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "guard": capture.guard.model_dump(),
         "batch": BatchBody.model_validate(row.batch).model_dump(),
         "apply": ApplyBody.model_validate(row.apply).model_dump(mode="json"),
+        "schema_changes": SchemaChangesBody.model_validate(row.schema_changes).policy.value,
     }
 
 

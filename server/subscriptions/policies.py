@@ -15,6 +15,7 @@ from engine.model.subscription import (
     LanePolicy,
     OriginFilter,
     QueueMode,
+    SchemaPolicy,
     SubscriptionSpec,
     Visibility,
 )
@@ -192,9 +193,23 @@ class QueuePolicy(_Policy):
     )
 
 
+class SchemaChangesBody(_Policy):
+    """What becomes of a table whose structure changes on the source. A change takes hold at the next start."""
+
+    policy: SchemaPolicy = Field(
+        default=_SPEC["schema_changes"],
+        description="`apply`: the target follows. In place where that is exact: columns added, dropped, renamed, or widened without a"
+        " rewrite of the table; by a new copy, with the old rows readable meanwhile, where rows may have changed in ways that the log"
+        " does not tell. `ask`: the table parks with the exact statements as its reason until somebody approves them"
+        " (`POST …/tables/{table_id}/approvals`). `ignore`: the target's structure stays: new columns are left out, dropped ones are"
+        " NULL in rows that come later, and what cannot be left out parks the table.",
+    )
+
+
 POLICIES: dict[str, type[_Policy]] = {
     "capture": CapturePolicy,
     "batch": BatchBody,
     "apply": ApplyBody,
     "queue": QueuePolicy,
+    "schema_changes": SchemaChangesBody,
 }

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.naming import Name
-from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy
+from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy, SchemaChangesBody
 from server.tables.body import TableBody
 
 _EXAMPLE: dict[str, Any] = {
@@ -40,6 +40,7 @@ class SubscriptionPut(BaseModel):
     batch: BatchBody = Field(default_factory=BatchBody)
     apply: ApplyBody = Field(default_factory=ApplyBody)
     queue: QueuePolicy = Field(default_factory=QueuePolicy)
+    schema_changes: SchemaChangesBody = Field(default_factory=SchemaChangesBody)
 
     def policies(self) -> dict[str, dict[str, Any]]:
         """What was said of each policy, without defaults."""
@@ -48,6 +49,7 @@ class SubscriptionPut(BaseModel):
             "batch": self.batch.model_dump(exclude_unset=True, mode="json"),
             "apply": self.apply.model_dump(exclude_unset=True, mode="json"),
             "queue": self.queue.model_dump(exclude_unset=True, mode="json"),
+            "schema_changes": self.schema_changes.model_dump(exclude_unset=True, mode="json"),
         }
 
 
@@ -67,6 +69,7 @@ class SubscriptionPatch(BaseModel):
     batch: dict[str, JsonValue] | None = None
     apply: dict[str, JsonValue] | None = None
     queue: dict[str, JsonValue] | None = None
+    schema_changes: dict[str, JsonValue] | None = None
 
 
 class Positions(BaseModel):
@@ -126,6 +129,7 @@ class SubscriptionView(BaseModel):
     batch: BatchBody
     apply: ApplyBody
     queue: QueuePolicy
+    schema_changes: SchemaChangesBody
     state: SubscriptionState
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")

@@ -233,7 +233,7 @@ def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | Non
 def _set_tables(
     session: WriteSession, row: SubscriptionRow, bodies: Sequence[TableBody], discovered: Discovered, target: Kind
 ) -> bool:
-    changed = tables.reconcile(session, row, resolve(bodies, discovered, target))
+    changed = tables.reconcile(session, row, resolve(bodies, discovered, target), target)
     patterns = [
         body.model_dump(by_alias=True, exclude_defaults=True, mode="json") for body in bodies if body.is_pattern
     ]

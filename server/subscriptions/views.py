@@ -12,7 +12,7 @@ from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy
+from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy, SchemaChangesBody
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
 from server.tables.body import ColumnOptions, Operation, TableBody, TargetName
@@ -41,6 +41,7 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
         batch=BatchBody.model_validate(row.batch),
         apply=ApplyBody.model_validate(row.apply),
         queue=QueuePolicy.model_validate(row.queue),
+        schema_changes=SchemaChangesBody.model_validate(row.schema_changes),
         state=SubscriptionState(row.state),
         state_since=row.state_at,
         code=row.code,

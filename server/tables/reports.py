@@ -78,14 +78,16 @@ def _touch(session: WriteSession, row: TableRow) -> str | None:
 def _tell(session: WriteSession, row: TableRow, state: TableState) -> None:
     subject = f"{row.schema_name}.{row.name}"
     parked = state is TableState.PARKED
+    # A table that is copied anew by itself says why; one that was asked for has no code.
+    unasked = state is TableState.RELOADING and row.code is not None
     record_event(
         session,
         kind=(row.code or "table_parked") if parked else f"table_{state.value}",
-        severity="error" if parked else "info",
+        severity="error" if parked else "warning" if unasked else "info",
         subscription=_touch(session, row),
         subject=subject,
-        detail=f"The table '{subject}' is parked: {row.reason}"
-        if parked
+        detail=f"The table '{subject}' is {state.value}: {row.reason or row.code}"
+        if parked or unasked
         else f"The table '{subject}' is {state.value}.",
         remedy=row.remedy,
     )

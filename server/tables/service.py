@@ -34,7 +34,7 @@ class TableExists(Conflict):
 class TableTargetFixed(Conflict):
     code = "table_target_fixed"
     title = "The place on the target does not change"
-    default_remedy = "Remove the table and add it again with the other target."
+    default_remedy = "Declare the table by its name with the target where it stands, or remove it and add it again with the other one."
 
 
 class TransitionRefused(Conflict):
@@ -125,14 +125,19 @@ def _taken(present: Sequence[TableRow], target: Kind) -> dict[tuple[str, str], s
     }
 
 
-def reconcile(session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration]) -> bool:
+def reconcile(
+    session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration], target: Kind
+) -> bool:
     """Make the subscription's tables those of `tables`: add, change, remove. Returns whether anything changed.
 
     Raises:
         TableTargetFixed: a table that is there is to stand elsewhere on the target.
+        InvalidRequest: a new one is to stand where one that was renamed on the source does.
     """
     wanted = {table.source: table for table in tables}
     present = {(row.schema_name, row.name): row for row in repository.present(session, subscription.id or 0)}
+    staying = [row for source, row in present.items() if source in wanted]
+    check_targets([table for source, table in wanted.items() if source not in present], target, _taken(staying, target))
     changed = False
     for source, row in present.items():
         if source not in wanted:
@@ -161,7 +166,7 @@ def patch(
     """
     refuse_existing([("", bool(body.into_existing))], target)
     subscription = lookup.get_changeable(session, name)
-    row = _present(session, subscription, table_id)
+    row = get_present(session, subscription, table_id)
     check_if_match(if_match, row)
     changed = _apply_options(row, _merged_options(row, body))
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
@@ -178,13 +183,19 @@ def patch(
 def remove(session: WriteSession, name: str, table_id: str, if_match: str | None) -> None:
     """Take the table out of the subscription; what it has on the target stays."""
     subscription = lookup.get_changeable(session, name)
-    row = _present(session, subscription, table_id)
+    row = get_present(session, subscription, table_id)
     check_if_match(if_match, row)
     _remove(session, subscription, row)
     enqueue(session, name, "table", {"table": row.id, "removed": True})
 
 
-def _present(session: WriteSession, subscription: SubscriptionRow, table_id: str) -> TableRow:
+def get_present(session: WriteSession, subscription: SubscriptionRow, table_id: str) -> TableRow:
+    """A table to be changed, kept from others until the end of the transaction.
+
+    Raises:
+        NotFound: the subscription has none of this id.
+        TableRemoved: it had.
+    """
     row = _found(session, subscription, table_id, for_update=True)
     if row.state == TableState.REMOVED:
         raise TableRemoved(
@@ -245,12 +256,14 @@ def _changed(session: WriteSession, row: TableRow) -> None:
 
 
 def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool:
-    if (row.target_schema, row.target_name) != (table.target_schema, table.target_name):
+    # What a pattern found of a table's identity when it brought it in stays: it decided how its changes are followed.
+    keep = table.from_pattern and row.from_pattern
+    # So does its place on the target, where the source gave it another name since.
+    name = row.target_name if keep else table.target_name
+    if (row.target_schema, row.target_name) != (table.target_schema, name):
         raise TableTargetFixed(
             f"'{row.schema_name}.{row.name}' stands at '{row.target_schema}.{row.target_name}' on the target already."
         )
-    # What a pattern found of a table's identity when it brought it in stays: it decided how its changes are followed.
-    keep = table.from_pattern and row.from_pattern
     options = (
         list(table.key),
         list(table.operations),

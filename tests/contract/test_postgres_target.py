@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -224,11 +225,31 @@ def test_a_pinned_reader_sees_through_a_truncate_of_a_small_table(pipeline: Pipe
     assert pipeline.rows(orders) == []
 
 
-def test_a_view_upon_the_table_keeps_it_from_being_replaced(pipeline: Pipeline, mart: Database) -> None:
+def test_a_table_that_a_view_shows_stays_and_gets_the_copys_rows(pipeline: Pipeline, mart: Database) -> None:
+    mart.execute("CREATE VIEW shown AS SELECT * FROM orders")
+    before = mart.execute("SELECT 'orders'::regclass::oid")
+    pipeline.load(ORDERS, orders, LOADED[:1])
+    assert pipeline.rows(orders) == LOADED[:1]
+    assert mart.execute("SELECT count(*) FROM shown") == [(1,)]
+    assert mart.execute("SELECT 'orders'::regclass::oid") == before
+    assert mart.execute("SELECT count(*) FROM pg_class WHERE relname ~ '^orders.+' AND relkind = 'r'") == [(0,)]
+
+
+def test_a_table_that_foreign_keys_lead_to_stays_and_gets_the_copys_rows(pipeline: Pipeline, mart: Database) -> None:
+    mart.execute("CREATE TABLE notes (id int REFERENCES orders)")
+    pipeline.load(ORDERS, orders, LOADED[:1])
+    assert pipeline.rows(orders) == LOADED[:1]
+
+
+def test_a_view_upon_the_table_keeps_it_from_being_replaced_by_another_structure(
+    pipeline: Pipeline, mart: Database
+) -> None:
     mart.execute("CREATE VIEW open_orders AS SELECT * FROM orders WHERE state = 'a'")
-    pipeline.target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders)
-    fault = fault_of(lambda: pipeline.commit(TableCommit(ORDERS, orders, orders.name, handover=True)))
-    assert (fault.kind, fault.subject) == (FaultKind.TABLE_STRUCTURE_CHANGED, ORDERS)
+    other = replace(orders, columns=orders.columns[:-1])
+    pipeline.target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, other)
+    fault = fault_of(lambda: pipeline.commit(TableCommit(ORDERS, other, orders.name, handover=True)))
+    assert (fault.kind, fault.subject) == (FaultKind.TABLE_UNFIT, ORDERS)
+    assert "open_orders" in fault.detail
     assert pipeline.rows(orders) == LOADED
 
 

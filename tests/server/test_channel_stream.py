@@ -8,7 +8,18 @@ from pathlib import Path
 import httpx
 import pytest
 
-from engine.link.messages import Desire, Discover, Forget, Forgotten, Preflight, Table
+from engine.link.messages import (
+    Approve,
+    Desire,
+    Discover,
+    Forget,
+    Forgotten,
+    Preflight,
+    SchemaVersion,
+    Table,
+    TableRenamed,
+)
+from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
 from tests.fixtures.channel import DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
 
@@ -84,6 +95,60 @@ def test_a_batch_tells_how_it_was_written(engine: FakeEngine, client: httpx.Clie
     assert engine.link.flush(DEADLINE_S)
     batches = client.get("/subscriptions/orders/batches").json()["items"]
     assert [(batch["batch"], batch["mode"]) for batch in batches] == [(2, "transactional"), (1, "grouped")]
+
+
+def test_an_approval_reaches_the_engine(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run(applied="0/50")
+    table = assign.tables[0].table
+    engine.table(assign, table, "parked", code="schema_change_waiting", reason="ALTER TABLE …", remedy="Approve it.")
+    assert engine.link.flush(DEADLINE_S)
+    answer = client.post(f"/subscriptions/orders/tables/{table}/approvals", json={"reason": "ALTER TABLE …"})
+    assert answer.status_code == 202, answer.text
+    assert (engine.seen(Approve).subscription, engine.seen(Approve).table) == ("orders", table)
+
+
+def test_a_renamed_table_is_shown_waited_for_and_told_back_by_its_new_name(
+    engine: FakeEngine, client: httpx.Client
+) -> None:
+    declare(client)
+    assign = engine.run(applied="0/50")
+    ids = {part.source.name: part.table for part in assign.tables}
+    for old, new in (("orders", "lines"), ("lines", "orders")):
+        report = {"subscription": "orders", "epoch": assign.epoch, "table": ids[old], "schema": "public", "name": new}
+        engine.link.report(TableRenamed.model_validate(report))
+    engine.link.report(TableRenamed.model_validate({**report, "table": "t0", "name": "strange"}))
+    engine.link.report(TableRenamed.model_validate({**report, "epoch": assign.epoch + 1, "name": "late"}))
+    assert engine.link.flush(DEADLINE_S)
+    for old, new in (("orders", "lines"), ("lines", "orders")):
+        spec = engine.seen(Table, lambda command, table=ids[old]: command.table == table).spec
+        assert (spec.source.name, spec.target.name) == (new, old)
+    listed = client.get("/subscriptions/orders/tables").json()["items"]
+    assert {item["id"]: item["name"] for item in listed} == {ids["orders"]: "lines", ids["lines"]: "orders"}
+    wait = {"position": "0/50", "tables": [{"schema": "public", "name": "lines"}]}
+    assert client.post("/subscriptions/orders/freshness-waits", json=wait).status_code == 200
+
+
+def test_a_structure_is_recorded_with_what_changed(engine: FakeEngine, client: httpx.Client) -> None:
+    declare(client)
+    assign = engine.run(applied="0/50")
+    table = assign.tables[0].table
+    engine.link.report(
+        SchemaVersion(
+            subscription="orders",
+            epoch=assign.epoch,
+            table=table,
+            position=Lsn(0x60),
+            columns=(),
+            changes=("column note was dropped",),
+            learnt="catalog",
+            certain=False,
+        )
+    )
+    assert engine.link.flush(DEADLINE_S)
+    newest = client.get(f"/subscriptions/orders/tables/{table}/versions").json()["items"][-1]
+    assert (newest["change"], newest["position"]) == ("structure", "0/60")
+    assert (newest["changes"], newest["learnt"], newest["certain"]) == (["column note was dropped"], "catalog", False)
 
 
 def test_a_report_of_a_past_epoch_changes_nothing(engine: FakeEngine, client: httpx.Client) -> None:

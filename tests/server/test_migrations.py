@@ -13,7 +13,10 @@ from server.db import migrate
 from server.db.database import Database
 from server.db.models.batch import BatchRow
 from server.db.models.connection import ConnectionRow
+from server.db.models.schema_version import SchemaVersionRow
 from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.session import WriteSession
 from server.settings import SettingsError
 
 
@@ -48,23 +51,7 @@ def check_batches_stay(url: str) -> None:
     try:
         with database.write() as session:
             now = session.now()
-            ends = [ConnectionRow(name=n, kind="k", stamp="s", created_at=now, updated_at=now) for n in ("a", "b")]
-            session.add_all(ends)
-            session.flush()
-            subscription = SubscriptionRow(
-                name="s",
-                source_id=ends[0].id,
-                target_id=ends[1].id,
-                slot="s",
-                desired_state="running",
-                state="running",
-                state_at=now,
-                stamp="s",
-                created_at=now,
-                updated_at=now,
-            )
-            session.add(subscription)
-            session.flush()
+            subscription = _subscription(session)
             batch = BatchRow(
                 subscription_id=subscription.id,
                 epoch=1,
@@ -92,8 +79,72 @@ def check_batches_stay(url: str) -> None:
         database.close()
 
 
+def check_tables_and_their_history_stay(url: str) -> None:
+    """From before there were policies and reasons for structures; undoing that migration takes along nothing else."""
+    migrate.upgrade(url)
+    database = Database(url)
+    try:
+        with database.write() as session:
+            now = session.now()
+            subscription = _subscription(session)
+            subscription.schema_changes = {"policy": "ask"}
+            table = TableRow(
+                id="t1",
+                subscription_id=subscription.id,
+                schema_name="public",
+                name="orders",
+                target_schema="public",
+                target_name="orders",
+                desired_state="running",
+                state="live",
+                state_at=now,
+                stamp="s",
+                created_at=now,
+            )
+            session.add(table)
+            session.flush()
+            told = {"changes": ["column note was added"], "learnt": "log", "certain": True}
+            version = SchemaVersionRow(table_id="t1", change="structure", position=Lsn(3), columns=[], **told, at=now)
+            session.add(version)
+        migrate.downgrade(url, "0004_into_existing")
+        migrate.upgrade(url)
+        with database.read() as session:
+            kept = session.exec(select(SchemaVersionRow)).one()
+            assert session.exec(select(TableRow)).one().model_dump() == table.model_dump()
+            assert session.exec(select(SubscriptionRow)).one().schema_changes == {}
+        assert kept.model_dump() == {**version.model_dump(), "changes": None, "learnt": None, "certain": None}
+    finally:
+        database.close()
+
+
+def _subscription(session: WriteSession) -> SubscriptionRow:
+    now = session.now()
+    ends = [ConnectionRow(name=n, kind="k", stamp="s", created_at=now, updated_at=now) for n in ("a", "b")]
+    session.add_all(ends)
+    session.flush()
+    subscription = SubscriptionRow(
+        name="s",
+        source_id=ends[0].id,
+        target_id=ends[1].id,
+        slot="s",
+        desired_state="running",
+        state="running",
+        state_at=now,
+        stamp="s",
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(subscription)
+    session.flush()
+    return subscription
+
+
 def test_sqlite(sqlite_url: str) -> None:
     check_migrations(sqlite_url)
+
+
+def test_tables_and_their_history_stay(sqlite_url: str) -> None:
+    check_tables_and_their_history_stay(sqlite_url)
 
 
 def test_batches_stay_and_their_ids_are_never_used_again(sqlite_url: str) -> None:

@@ -71,9 +71,8 @@ def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> No
     table = {**ORDERS, "key": ["id"], "operations": operations, "target": {"name": "o"}}
     client.put(f"{URL}/s", json={**BODY, "tables": [{**table, "columns": {"n": {"map_as": "text"}}}]})
     shown = client.get(f"{URL}/s")
-    declared = {
-        key: shown.json()[key] for key in ("source", "target", "tables", "desired_state", "batch", "apply", "queue")
-    }
+    names = ("source", "target", "tables", "desired_state", "batch", "apply", "queue", "schema_changes")
+    declared = {key: shown.json()[key] for key in names}
     again = client.put(f"{URL}/s", json=declared)
     assert again.status_code == 200
     assert again.json()["tables"] == shown.json()["tables"]
@@ -105,6 +104,8 @@ def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> No
         ({"capture": {"guard": {"drop_slot_share": 1.5}}}, ["/capture/guard/drop_slot_share"]),
         ({"queue": {"mode": "tape"}}, ["/queue/mode"]),
         ({"capture": {"kind": "trigger"}}, ["/capture/kind"]),
+        ({"schema_changes": {"policy": "follow"}}, ["/schema_changes/policy"]),
+        ({"schema_changes": "ask"}, ["/schema_changes"]),
         ({"apply": {"x": 1}}, ["/apply/x"]),
         ({"apply": {"mode": "sorted"}}, ["/apply/mode"]),
         ({"apply": {"mode": "sorted", "group_size": 5, "lanes": 2}}, ["/apply/mode"]),

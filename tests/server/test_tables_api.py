@@ -12,6 +12,7 @@ from sqlmodel import select
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.db.models.outbox import OutboxRow
+from server.db.models.schema_version import SchemaVersionRow
 from server.schema_versions.service import record_structure
 from server.subscriptions.assignment import build_table
 from server.tables import reports
@@ -181,6 +182,72 @@ def test_history_of_structure(client: TestClient, app: FastAPI, table: dict[str,
     first = client.get(url, params={"page_size": 1}).json()
     rest = client.get(url, params={"page_size": 1, "page_token": first["next_page_token"]}).json()
     assert (first["items"] + rest["items"], rest["next_page_token"]) == (items, None)
+
+
+def test_a_structure_tells_what_changed_and_how_that_became_known(
+    client: TestClient, app: FastAPI, table: dict[str, Any]
+) -> None:
+    first = {"name": "id", "type": "bigint", "attnum": 1, "nullable": False, "mapped": "BIGINT"}
+    second = {"name": "note", "type": "text", "attnum": 2, "nullable": True, "mapped": "VARCHAR"}
+    added = {"changes": ["column note was added"], "learnt": "catalog", "certain": False}
+
+    def record(columns: list[dict[str, Any]], **more: Any) -> None:
+        with app.state.database.write() as session:
+            record_structure(session, table["id"], Lsn(0x60), columns, ["id"], **more)
+
+    record([first], learnt="copied")
+    record([first, second], **added)
+    record([first, second], **{**added, "learnt": "log", "certain": True})
+    record([first, second], **{**added, "changes": ["column id may not be NULL now"]})
+    items = client.get(f"{URL}/{table['id']}/versions").json()["items"]
+    told = [(item["change"], item["changes"], item["learnt"], item["certain"]) for item in items]
+    assert told == [
+        ("state", None, None, None),
+        ("structure", [], "copied", True),
+        ("structure", ["column note was added"], "catalog", False),
+        ("structure", ["column id may not be NULL now"], "catalog", False),
+    ]
+
+
+def test_a_structure_from_before_there_were_changes_is_not_recorded_twice(
+    client: TestClient, app: FastAPI, table: dict[str, Any]
+) -> None:
+    with app.state.database.write() as session:
+        old = {"table_id": table["id"], "change": "structure", "position": Lsn(0x60), "columns": [], "key": []}
+        session.add(SchemaVersionRow(**old, at=session.now()))
+        session.flush()
+        record_structure(session, table["id"], Lsn(0x60), [], [])
+    found = client.get(f"{URL}/{table['id']}/versions").json()["items"][1:]
+    assert [(item["changes"], item["learnt"], item["certain"]) for item in found] == [(None, None, None)]
+
+
+def test_a_table_that_is_copied_anew_by_itself_says_why(
+    client: TestClient, app: FastAPI, table: dict[str, Any]
+) -> None:
+    why = {
+        "code": "table_structure_changed",
+        "reason": "column n changed its type, and its existing values with it",
+        "remedy": "None needed: the table is copied anew.",
+    }
+    report(app, table["id"], TableState.LIVE)
+    report(app, table["id"], TableState.RELOADING, **why)
+    report(app, table["id"], TableState.RELOADING, **why)
+    shown = client.get(f"{URL}/{table['id']}").json()
+    assert {key: shown[key] for key in ("state", *why)} == {"state": "reloading", **why}
+    (event,) = client.get("/api/v1/events", params={"kind": "table_reloading"}).json()["items"]
+    assert event["detail"] == f"The table 'public.orders' is reloading: {why['reason']}"
+    assert (event["severity"], event["remedy"]) == ("warning", why["remedy"])
+    newest = client.get(f"{URL}/{table['id']}/versions").json()["items"][-1]
+    assert (newest["state"], newest["code"], newest["reason"]) == ("reloading", why["code"], why["reason"])
+
+
+def test_a_table_that_somebody_has_reloaded_needs_no_reason(
+    client: TestClient, app: FastAPI, table: dict[str, Any]
+) -> None:
+    report(app, table["id"], TableState.LIVE)
+    report(app, table["id"], TableState.RELOADING)
+    (event,) = client.get("/api/v1/events", params={"kind": "table_reloading"}).json()["items"]
+    assert (event["severity"], event["detail"]) == ("info", "The table 'public.orders' is reloading.")
 
 
 def test_lists_are_paged_and_tokens_bound_to_their_filters(client: TestClient, table: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A table's structure in DuckDB's words: how it is made, and how columns come and go. Pure."""
+"""A table's structure in DuckDB's words: how it is made, and how its columns change. Pure."""
 
 from __future__ import annotations
 
@@ -31,18 +31,31 @@ def create_statements(place: str, schema: TableSchema) -> list[str]:
 
 def evolve_statements(table: TableId, place: str, change: Evolution) -> list[str]:
     """DDL for the change. Columns come before others go, since a table cannot be without any."""
-    taken = {folded(column.name) for column in change.added}
-    statements: list[str] = []
-    leaving: list[str] = []
-    for column in change.dropped:
-        name = column.name
-        if folded(name) in taken:
-            name = f"__penstock_dropped_{column.attnum}"
-            statements.append(f"ALTER TABLE {place} RENAME COLUMN {quoted(column.name)} TO {quoted(name)}")
-        leaving.append(f"ALTER TABLE {place} DROP COLUMN {quoted(name)}")
+    aside = change.set_aside(folded)
+    names = {c.name: f"__penstock_aside_{c.attnum}" for c in _leaving(change) if c.name in aside}
+    statements = [_rename(place, name, elsewhere) for name, elsewhere in names.items()]
+    for old, new in change.renamed:
+        statements.append(_rename(place, names.get(old.name, old.name), new.name))
+    for column in change.widened:
+        statements += _widen(place, column)
     for column in change.added:
         statements += _add(table, place, column)
-    return statements + leaving
+    gone = [names.get(column.name, column.name) for column in change.dropped]
+    return statements + [f"ALTER TABLE {place} DROP COLUMN {quoted(name)}" for name in gone]
+
+
+def _leaving(change: Evolution) -> list[Column]:
+    return [*change.dropped, *(old for old, _ in change.renamed)]
+
+
+def _rename(place: str, old: str, new: str) -> str:
+    return f"ALTER TABLE {place} RENAME COLUMN {quoted(old)} TO {quoted(new)}"
+
+
+def _widen(place: str, column: Column) -> list[str]:
+    retyped = f"ALTER TABLE {place} ALTER COLUMN {quoted(column.name)} TYPE {duckdb_type(value_type(column))}"
+    no_remark = f"COMMENT ON COLUMN {place}.{quoted(column.name)} IS NULL"
+    return [retyped, _remark(place, column) if _needs_remark(column) else no_remark]
 
 
 def _add(table: TableId, place: str, column: Column) -> list[str]:

@@ -39,8 +39,9 @@ from engine.apply.duckdb.query import run_query
 from engine.apply.duckdb.reader import DuckDbReader
 from engine.apply.duckdb.records import DuckDbRecords
 from engine.apply.duckdb.settings import DuckDbSettings, settings_from
-from engine.apply.duckdb.structure import check_columns, create_statements
+from engine.apply.duckdb.structure import check_columns, create_statements, evolve_statements
 from engine.apply.duckdb.tables import DuckDbTables
+from engine.apply.evolution import evolution
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
@@ -211,6 +212,10 @@ class DuckDbTarget:
                 self._commit_once(batch)
             except duckdb.OutOfMemoryException:
                 self._retry(batch)
+
+    def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
+        place = f"{quoted(target.schema)}.{quoted(target.name)}"
+        return evolve_statements(table, place, evolution(table, old, new))
 
     def tuning(self) -> dict[str, float]:
         """Nothing: there is one way in."""

@@ -26,8 +26,10 @@ _OF_A_TABLE = {"22": _K.VALUE_OUT_OF_DOMAIN, "23": _K.VALUE_OUT_OF_DOMAIN}
 """Classes of SQLSTATEs that tell of a value or a constraint: one table's trouble."""
 _WITHOUT_NAME = {"23514": "no partition takes the row"}
 """What a state tells of where it names neither constraint nor column."""
-_REFUSED_TABLE = frozenset({"2BP01", "42P01", "42703", "42804", "55000", "42809", "428C9"})
-"""States that tell of a table that somebody else changed, or built something upon."""
+_REFUSED_TABLE = frozenset({"42P01", "42703", "42804", "55000"})
+"""States that tell of a table that somebody else changed; a new copy takes its place."""
+_IN_THE_WAY = frozenset({"0A000", "2BP01", "42809", "428C9"})
+"""States that tell of what somebody built upon a table, or in its place: it has to go first."""
 
 
 def fault_of_table(error: psycopg.Error, table: str, *, of_owner: bool = False) -> EngineFault:
@@ -46,4 +48,7 @@ def fault_of_table(error: psycopg.Error, table: str, *, of_owner: bool = False) 
         return EngineFault(kind, table, detail)
     if state in _REFUSED_TABLE:
         return EngineFault(_K.TABLE_STRUCTURE_CHANGED, table, describe_state(state, error.diag.message_primary or ""))
+    if state in _IN_THE_WAY:
+        words = [describe_state(state, error.diag.message_primary or ""), error.diag.message_detail or ""]
+        return EngineFault(_K.TABLE_UNFIT, table, "; ".join(word for word in words if word))
     return TARGET.fault(error, table)

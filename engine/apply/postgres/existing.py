@@ -89,7 +89,7 @@ def place_of(
     """
     if records.existing(target) is None:
         return Place(table, qualified(target), schema)
-    standing = StandingTable(_columns(connection, target))
+    standing = standing_table(connection, target)
     if not standing.columns:
         refuse(table, target, table_misfits(connection, target))
     refuse(table, target, misfits(target, standing, schema))
@@ -97,6 +97,23 @@ def place_of(
     types = tuple(column.type for column in found if column is not None)
     always = frozenset(i for i, column in enumerate(found) if column is not None and column.always)
     return Place(table, qualified(target), schema, types, always)
+
+
+def takes_rows_of(connection: PostgresConnection, target: TableName, copy: TableName, schema: TableSchema) -> bool:
+    """Whether the table has the copy's columns, in whatever order, and the key of `schema`: the copy's rows can be put into it."""
+    columns = [{(c.name, c.type) for c in standing_table(connection, place).columns} for place in (target, copy)]
+    keys = _unique_keys(connection, target)
+    return columns[0] == columns[1] and (frozenset(schema.key) in keys if schema.key else not keys)
+
+
+def _unique_keys(connection: PostgresConnection, target: TableName) -> frozenset[frozenset[str]]:
+    rows = connection.execute(_KEYS, [qualified(target)]).fetchall()
+    return frozenset(frozenset(row[0]) for row in rows if row[0])
+
+
+def standing_table(connection: PostgresConnection, target: TableName) -> StandingTable:
+    """The table's columns as they stand; none where there is no such table."""
+    return StandingTable(_columns(connection, target))
 
 
 def refuse_unfit(
@@ -113,7 +130,7 @@ def refuse_unfit(
         EngineFault: TABLE_UNFIT where it does not, or what may be done to it is not enough.
     """
     refuse(table, target, table_misfits(connection, target))
-    keys = frozenset(frozenset(row[0]) for row in connection.execute(_KEYS, [qualified(target)]).fetchall() if row[0])
+    keys = _unique_keys(connection, target)
     partitioned = connection.execute("SELECT pg_get_partkeydef(%s::regclass)", [qualified(target)]).fetchall()[0][0]
     standing = StandingTable(_columns(connection, target), tuple(keys), partitioned)
     refuse(table, target, misfits(target, standing, schema, but=but) + key_misfits(target, standing, schema))

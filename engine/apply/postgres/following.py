@@ -1,4 +1,4 @@
-"""Columns that come and go on the source, followed in a table that its owner made."""
+"""Columns that change on the source, followed in a table that its owner made."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import psycopg
 
 from engine.apply.evolution import Evolution
-from engine.apply.postgres.existing import refuse, refuse_unfit
+from engine.apply.postgres.existing import refuse, refuse_unfit, standing_table
+from engine.apply.postgres.fitting import fits
 from engine.apply.postgres.identifiers import literal, qualified, quoted
-from engine.apply.postgres.structure import add_statements
+from engine.apply.postgres.structure import add_statements, rename_statements, widen_statement
 from engine.model.identity import TableId, TableName
 from engine.model.schema import Column, TableSchema
 from engine.postgres.sessions import PostgresConnection
@@ -23,16 +24,35 @@ def follow(
     A new one may stand there already. Its rows get the value that the source's rows have in it, where they hold another one.
 
     Raises:
-        EngineFault: TABLE_UNFIT where a column stands there that does not fit, or a dropped one has to be given values.
+        EngineFault: TABLE_UNFIT where a column stands there that does not fit, a dropped one has to be given values, or only the
+            owner may do what it takes.
     """
+    place = qualified(target)
+    _alter(connection, table, target, rename_statements(place, change), "give columns the names that the source's got")
+    standing = standing_table(connection, target)
+    narrow = [c for c in change.widened if (there := standing.column(c.name)) is not None and not fits(c, there.kind)]
+    _alter(connection, table, target, [widen_statement(place, c) for c in narrow], "widen columns as the source's")
     added = frozenset(column.name for column in change.added)
     before = refuse_unfit(connection, table, target, schema, but=added)
     missing = [column for column in change.added if before.column(column.name) is None]
     add_columns(connection, table, target, missing)
     for column in change.added:
-        standing = before.column(column.name)
-        if standing is not None:
-            _set_everywhere(connection, target, column, standing.type)
+        there = before.column(column.name)
+        if there is not None:
+            _set_everywhere(connection, target, column, there.type)
+
+
+def _alter(
+    connection: PostgresConnection, table: TableId, target: TableName, statements: Sequence[str], what: str
+) -> None:
+    try:
+        for statement in statements:
+            connection.execute(statement.encode())
+    except psycopg.errors.InsufficientPrivilege:
+        refuse(table, target, [f"only its owner may {what}: {'; '.join(statements)}"])
+    except (psycopg.errors.DuplicateColumn, psycopg.errors.UndefinedColumn) as error:
+        named = error.diag.message_primary or "the columns there are others"
+        refuse(table, target, [f"it does not let us {what} ({named}): {'; '.join(statements)}"])
 
 
 def add_columns(connection: PostgresConnection, table: TableId, target: TableName, columns: Sequence[Column]) -> None:

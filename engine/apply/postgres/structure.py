@@ -1,4 +1,4 @@
-"""A table's structure in PostgreSQL's words: how it is made, and how columns come and go. Pure."""
+"""A table's structure in PostgreSQL's words: how it is made, and how its columns change. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,28 @@ def key_statement(place: str, schema: TableSchema) -> str | None:
 def evolve_statements(place: str, change: Evolution) -> list[str]:
     """DDL for the change. A constant as default of a new column costs no rewrite; it goes again at once."""
     statements = [f"ALTER TABLE {place} DROP COLUMN {quoted(column.name)}" for column in change.dropped]
+    statements += rename_statements(place, change)
+    statements += [widen_statement(place, column) for column in change.widened]
     for column in change.added:
         statements += add_statements(place, column)
     return statements
+
+
+def rename_statements(place: str, change: Evolution) -> list[str]:
+    """DDL that gives columns their new names; those that swap names go by others."""
+    aside = change.set_aside()
+    names = {old.name: f"__penstock_aside_{old.attnum}" for old, _ in change.renamed if old.name in aside}
+    first = [_rename(place, name, elsewhere) for name, elsewhere in names.items()]
+    return first + [_rename(place, names.get(old.name, old.name), new.name) for old, new in change.renamed]
+
+
+def widen_statement(place: str, column: Column) -> str:
+    """DDL for a type that holds all that the column's old one holds."""
+    return f"ALTER TABLE {place} ALTER COLUMN {quoted(column.name)} TYPE {postgres_type(column)}"
+
+
+def _rename(place: str, old: str, new: str) -> str:
+    return f"ALTER TABLE {place} RENAME COLUMN {quoted(old)} TO {quoted(new)}"
 
 
 def add_statements(place: str, column: Column) -> list[str]:

@@ -11,11 +11,12 @@ from engine.apply.bookkeeping import Existing, Reservation
 from engine.apply.evolution import Evolution, require_columns
 from engine.apply.postgres.changes import Place, apply_changes, check_key
 from engine.apply.postgres.errors import fault_of_table
-from engine.apply.postgres.existing import foreign_rows, holds_rows, place_of, refuse, refuse_unfit
+from engine.apply.postgres.existing import foreign_rows, holds_rows, place_of, refuse, refuse_unfit, takes_rows_of
 from engine.apply.postgres.following import add_columns, follow
 from engine.apply.postgres.identifiers import literal, qualified, quoted
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.structure import evolve_statements, key_statement
+from engine.apply.postgres.types import postgres_type
 from engine.model.batch import TableChanges
 from engine.model.identity import TableId, TableName
 from engine.model.schema import TableSchema
@@ -23,6 +24,15 @@ from engine.postgres.sessions import PostgresConnection
 
 TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
 """Tables up to this size are cleared row by row."""
+
+
+_BUILT_UPON = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_rewrite AS r ON r.oid = d.objid
+               WHERE d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
+                 AND d.refobjid = pg_catalog.to_regclass(%(place)s) AND r.ev_class <> d.refobjid)
+    OR EXISTS (SELECT FROM pg_catalog.pg_constraint AS k WHERE k.contype = 'f'
+               AND k.confrelid = pg_catalog.to_regclass(%(place)s) AND k.conrelid <> k.confrelid)
+"""
 
 
 def cleared_by_rows(place: str) -> str:
@@ -68,6 +78,10 @@ class PostgresTables:
         if existing is not None:
             self._fill(existing, copy, schema)
             return
+        if self._is_built_upon(target) and takes_rows_of(self._connection, target, copy, schema):
+            self._clear(target)
+            self._pour(copy, target, [(quoted(column.name), postgres_type(column)) for column in schema.columns])
+            return
         self._records.next_generation(target)
         self.drop(target)
         self._execute(f"ALTER TABLE {qualified(copy)} RENAME TO {quoted(target.name)}")
@@ -98,11 +112,20 @@ class PostgresTables:
         elif holds_rows(self._connection, target):
             refuse(existing.table, target, [foreign_rows(target)])
         place = place_of(self._connection, self._records, existing.table, target, schema)
-        read = ", ".join(f"c.{name}::{column.type}" for name, column in zip(place.quoted, place.columns, strict=True))
-        into = f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE"
+        types = [column.type for column in place.columns]
+        self._pour(copy, target, list(zip(place.quoted, types, strict=True)))
+        self._records.write_existing(existing, Existing.FILLED)
+
+    def _pour(self, copy: TableName, target: TableName, columns: Sequence[tuple[str, str]]) -> None:
+        """Bring the copy's rows into the empty table, and drop the copy. `columns`: quoted name and type of each."""
+        read = ", ".join(f"c.{name}::{type_}" for name, type_ in columns)
+        into = f"INSERT INTO {qualified(target)} ({', '.join(name for name, _ in columns)}) OVERRIDING SYSTEM VALUE"
         self._execute(f"{into} SELECT {read} FROM {qualified(copy)} AS c")
         self.drop(copy)
-        self._records.write_existing(existing, Existing.FILLED)
+
+    def _is_built_upon(self, place: TableName) -> bool:
+        """Whether views or foreign keys of others would go with the table, or keep it from going."""
+        return bool(self._connection.execute(_BUILT_UPON, {"place": qualified(place)}).fetchall()[0][0])
 
     def _clear(self, place: TableName) -> None:
         """Readers with an older snapshot see through a DELETE, which costs time by the row; a TRUNCATE leaves them nothing."""

@@ -20,7 +20,7 @@ from engine.apply.bookkeeping import (
     progress_of,
     rebased,
 )
-from engine.apply.evolution import require_columns
+from engine.apply.evolution import evolution, require_columns
 from engine.apply.postgres.adoption import adopt
 from engine.apply.postgres.changes import Place, insert_rows
 from engine.apply.postgres.errors import TARGET
@@ -44,7 +44,7 @@ from engine.apply.postgres.rates import measured_rates
 from engine.apply.postgres.reader import PostgresReader
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.sequences import PostgresSequences
-from engine.apply.postgres.structure import create_statement
+from engine.apply.postgres.structure import create_statement, evolve_statements
 from engine.apply.postgres.writer import Writer, batch_writer, roll_back
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
@@ -236,6 +236,9 @@ class PostgresTarget:
                     raise
                 self._writer.apply(lambda writer: writer.apply(batch), in_place=False)
             self._writer.make_durable(batch)
+
+    def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
+        return evolve_statements(qualified(target), evolution(table, old, new))
 
     def tuning(self) -> dict[str, float]:
         found = self._writer.ingest

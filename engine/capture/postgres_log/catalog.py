@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.capture.postgres_log.types import load_types, source_type
 from engine.model.identity import RelationId, TableName
@@ -23,7 +23,7 @@ SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT a.attnotnul
        a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), a.atthasmissing,
        CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text[])[1]
             ELSE regexp_replace(regexp_replace(a.attmissingval::text, '^\{"?|"?\}$', '', 'g'), '\\(.)', '\1', 'g') END,
-       a.attgenerated <> ''
+       a.attgenerated <> '', a.xmin::text::bigint
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
@@ -39,6 +39,9 @@ CROSS JOIN LATERAL (
 ) AS k
 WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 ORDER BY i.indrelid, i.indexrelid
+"""
+_NAMES = """
+SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::oid[])
 """
 _LEAVES = """
 SELECT r.root, p.relid::oid
@@ -139,6 +142,12 @@ def load_numbered(connection: PostgresConnection, oids: Iterable[int]) -> dict[i
     return {table.oid: table for table in _load(connection, connection.execute(_BY_OID, [list(oids)]).fetchall())}
 
 
+def names_of(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TableName]:
+    """Under which names these tables stand now; those that are gone are left out."""
+    rows = connection.execute(_NAMES, [list(oids)]).fetchall()
+    return {oid: TableName(schema, name) for oid, schema, name in rows}
+
+
 def _load(connection: PostgresConnection, rows: Sequence[tuple[object, ...]]) -> list[CatalogTable]:
     tables = _tables(rows)
     roots = {t.oid: t for t in tables if t.partitioned}
@@ -179,14 +188,14 @@ def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]
     by_oid = {t.oid: t for t in tables}
     rows = connection.execute(_COLUMNS, [list(by_oid)]).fetchall()
     types = load_types(connection, {row[3] for row in rows})
-    for oid, attnum, name, type_oid, modifier, nullable, has_default, has_missing, missing, generated in rows:
+    for oid, attnum, name, type_oid, modifier, nullable, has_default, has_missing, missing, generated, edition in rows:
         if generated:
             by_oid[oid].generated.append(name)
             continue
         kind = source_type(types, type_oid, modifier)
         if kind is None:
             continue
-        column = Column(name, kind, attnum, nullable=nullable, fill=missing)
+        column = Column(name, kind, attnum, nullable=nullable, fill=missing, edition=edition)
         by_oid[oid].columns.append(CatalogColumn(column, type_oid, modifier, has_default, has_missing))
     for oid, *index in connection.execute(_INDEXES, [list(by_oid)]).fetchall():
         primary, replica_identity, immediate, columns, not_null = index
@@ -201,9 +210,9 @@ def _with_leaves_fill(root: CatalogColumn, leaves: Sequence[CatalogTable]) -> Ca
     }
     if len(fills) != 1:
         return root
-    old = root.column
-    column = Column(old.name, old.type, old.attnum, old.nullable, fills.pop(), old.map_as)
-    return CatalogColumn(column, root.type_oid, root.modifier, root.has_default, has_missing=True)
+    return CatalogColumn(
+        replace(root.column, fill=fills.pop()), root.type_oid, root.modifier, root.has_default, has_missing=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,4 +288,4 @@ def mapped(column: Column, spec: TableSpec) -> Column:
     wanted = spec.map_as.get(column.name, spec.map_others_as)
     if wanted == column.map_as:
         return column
-    return Column(column.name, column.type, column.attnum, column.nullable, column.fill, wanted)
+    return replace(column, map_as=wanted)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.capture.postgres_log.catalog import names_of
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.position import current
 from engine.model.fault import EngineFault, FaultKind
@@ -56,13 +57,14 @@ class TablesLook:
 
     `faults`: each table with what changed, in words. `rewrites`: those of them where nothing changed but the storage of partitions,
     which a truncate of the root explains as well. `replaced`: those that were dropped or made again, with what stands there now.
-    `marks`: what is below each root, for `TableWatch.remember`.
+    `marks`: what is below each root, for `TableWatch.remember`. `renamed`: tables that go by another name now.
     """
 
     faults: Mapping[TableName, str]
     rewrites: Mapping[TableName, PartitionRewrite] = field(default_factory=dict)
     replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
     marks: Mapping[TableName, str] = field(default_factory=dict)
+    renamed: Mapping[TableName, TableName] = field(default_factory=dict)
 
     def joined(self, later: TablesLook) -> TablesLook:
         """Both looks as one; what the later one says of a table counts."""
@@ -72,6 +74,7 @@ class TablesLook:
             {**rewrites, **later.rewrites},
             {**self.replaced, **later.replaced},
             later.marks,
+            {**self.renamed, **later.renamed},
         )
 
 
@@ -85,7 +88,8 @@ class TableWatch:
         self._lock = threading.Lock()
         self._below: dict[TableName, dict[int, _Member]] = {}
         self._oids: dict[TableName, int] = {}
-        self._gone: set[TableName] = set()
+        self._gone: dict[TableName, int] = {}
+        """What stood there when it was told; 0 = nothing."""
 
     @property
     def gone(self) -> frozenset[TableName]:
@@ -103,18 +107,18 @@ class TableWatch:
     def accept(self, name: TableName, relation: RelationId) -> None:
         """A table told as gone is followed as it is now; what the last look saw of it counts. Nothing where it was settled since."""
         with self._lock:
-            if name in self._gone:
-                self._gone.discard(name)
+            if self._gone.pop(name, None) is not None:
                 self._oids[name] = relation
 
-    def settle(self, tables: Sequence[TableSpec]) -> None:
-        """These tables are taken up anew: what they are at the next look counts."""
+    def settle(self, tables: Sequence[TableSpec], stands: Mapping[TableName, int]) -> None:
+        """These tables are taken up anew, as `stands` has them; what is below them at the next look counts."""
         with self._lock:
             for spec in tables:
-                if spec.source in self._gone:
-                    self._gone.discard(spec.source)
-                    self._oids.pop(spec.source, None)
+                if self._gone.pop(spec.source, None) is not None:
                     self._below.pop(spec.source, None)
+                    self._oids.pop(spec.source, None)
+                    if spec.source in stands:
+                        self._oids[spec.source] = stands[spec.source]
 
     def look(self, connector: Connector, tables: Sequence[TableSpec]) -> Mapping[TableName, str]:
         """Tables that changed, with what, in words. Each change is told once."""
@@ -122,17 +126,20 @@ class TableWatch:
 
     def examine(self, connector: Connector, tables: Sequence[TableSpec]) -> TablesLook:
         """As `look`, with what it takes to tell a truncate of a root from one of a partition. Each change is told once."""
-        names = [t.source for t in tables]
+        names = {t.source for t in tables}
         with connector.session() as connection:
             oids, roots = _oids(connection, names)
             below = _below(connection, names)
+            away = self._known(names - oids.keys())
+            elsewhere = names_of(connection, away) if away else {}
         for name in roots:
             below.setdefault(name, {})
         faults: dict[TableName, str] = {}
         writers: dict[TableName, frozenset[int]] = {}
         replaced: dict[TableName, RelationId] = {}
         with self._lock:
-            for name in names:
+            renamed = self._renamed(names - oids.keys(), elsewhere)
+            for name in sorted(names - renamed.keys()):
                 change = self._changed(name, oids.get(name))
                 if change is not None:
                     replaced[name] = RelationId(oids.get(name, 0))
@@ -149,11 +156,30 @@ class TableWatch:
                     faults[name] = change
             marks = {n: _to_mark(oids[n], below[n]) for n in roots if n not in self._gone}
         if not writers:
-            return TablesLook(faults, replaced=replaced, marks=marks)
+            return TablesLook(faults, replaced=replaced, marks=marks, renamed=renamed)
         # Read behind the catalog: every transaction whose work was seen there has committed before this position.
         seen_by = current(connector)
         rewrites = {name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by) for name, by in writers.items()}
-        return TablesLook(faults, rewrites, replaced, marks)
+        return TablesLook(faults, rewrites, replaced, marks, renamed)
+
+    def _known(self, names: Collection[TableName]) -> list[int]:
+        with self._lock:
+            return [self._oids[name] for name in names if name in self._oids and name not in self._gone]
+
+    def _renamed(
+        self, missing: Collection[TableName], elsewhere: Mapping[int, TableName]
+    ) -> dict[TableName, TableName]:
+        """Tables that are not under their name any more but under another one; from now on they are known by that."""
+        found = {}
+        for name in missing:
+            new = elsewhere.get(self._oids.get(name, 0))
+            if new is None or name in self._gone:
+                continue
+            found[name] = new
+            self._oids[new] = self._oids.pop(name)
+            if name in self._below:
+                self._below[new] = self._below.pop(name)
+        return found
 
     def _changed(self, name: TableName, oid: int | None) -> str | None:
         before = self._oids.get(name)
@@ -161,9 +187,9 @@ class TableWatch:
             if oid is not None:
                 self._oids[name] = oid
             return None
-        if oid == before or name in self._gone:
+        if oid == before or (name in self._gone and (oid is None or oid == self._gone[name])):
             return None
-        self._gone.add(name)
+        self._gone[name] = oid or 0
         return "the table was dropped" if oid is None else "the table was dropped and created again"
 
 
@@ -179,7 +205,7 @@ def _from_mark(mark: str) -> tuple[int, dict[int, _Member]]:
 
 
 def _oids(
-    connection: PostgresConnection, names: Sequence[TableName]
+    connection: PostgresConnection, names: Collection[TableName]
 ) -> tuple[dict[TableName, int], frozenset[TableName]]:
     """The tables that exist, by number, and which of them are partitioned."""
     rows = connection.execute(_OIDS, [[n.schema for n in names], [n.name for n in names]]).fetchall()
@@ -187,7 +213,7 @@ def _oids(
     return oids, frozenset(TableName(schema, name) for schema, name, _, partitioned in rows if partitioned)
 
 
-def _below(connection: PostgresConnection, names: Sequence[TableName]) -> dict[TableName, dict[int, _Member]]:
+def _below(connection: PostgresConnection, names: Collection[TableName]) -> dict[TableName, dict[int, _Member]]:
     rows = connection.execute(
         _LEAVES, [_CREATED_IN_PLACE, [n.schema for n in names], [n.name for n in names]]
     ).fetchall()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.capture.postgres_log.catalog import CatalogColumn, CatalogTable, choose_key, identity_of, mapped
 from engine.capture.postgres_log.types import TypeRow, source_type
@@ -85,7 +85,8 @@ def complete(
     """
     if known is not None and known.relation != announced.relation:
         known = None
-    columns = tuple(_Matcher(announced, spec, known, table, types).columns())
+    matcher = _Matcher(announced, spec, known, table, types)
+    columns = tuple(matcher.columns())
     identity_columns = tuple(c.name for c in announced.columns if c.identity)
     fallback = _fallback(announced, known, table)
     choice = choose_key(
@@ -100,8 +101,16 @@ def complete(
         key=choice.key,
         mode=choice.mode,
         identity=announced.identity,
-        relfilenode=table.relfilenode if table is not None else known.relfilenode if known is not None else 0,
+        relfilenode=_storage(known, table, as_now=matcher.as_now),
+        inferred=not matcher.as_now,
     )
+
+
+def _storage(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> int:
+    """The catalog's number belongs to the structure that is there now; with an older one it would hide that rows were written anew."""
+    if table is not None and (as_now or known is None):
+        return table.relfilenode
+    return known.relfilenode if known is not None else 0
 
 
 def _ordered(names: Sequence[str], known: TableSchema | None, table: CatalogTable | None) -> tuple[str, ...]:
@@ -145,6 +154,14 @@ class _Matcher:
             known is not None and table is not None and (table.partitioned or known.relfilenode != table.relfilenode)
         )
 
+    @property
+    def as_now(self) -> bool:
+        """Whether the announced columns are just those that the catalog has."""
+        announced = [(c.name, c.type_oid, c.modifier) for c in self._announced.columns]
+        return self._table is not None and announced == [
+            (c.column.name, c.type_oid, c.modifier) for c in self._table.columns
+        ]
+
     def columns(self) -> list[Column]:
         found = [mapped(self._column(c), self._spec) for c in self._announced.columns]
         numbers = [c.attnum for c in found]
@@ -170,8 +187,7 @@ class _Matcher:
         column = now.column
         before = self._known_attnums.get(column.attnum)
         if before is not None:
-            fill = column.fill if before.fill is None else before.fill
-            return Column(column.name, column.type, column.attnum, column.nullable, fill)
+            return replace(column, fill=column.fill if before.fill is None else before.fill)
         if self._known and not now.has_missing and self._rewritten and (now.has_default or not column.nullable):
             raise _changed(
                 self._announced, f"column {announced.name} was added with values that the log does not carry"
@@ -183,7 +199,7 @@ class _Matcher:
         kind = source_type(self._types, announced.type_oid, announced.modifier)
         if kind is None:
             raise _changed(self._announced, f"the type of column {announced.name} exists no more")
-        return Column(announced.name, kind, before.attnum, before.nullable, before.fill)
+        return replace(before, name=announced.name, type=kind, map_as=None)
 
 
 def _is_type(column: Column, announced: AnnouncedColumn, types: Mapping[int, TypeRow]) -> bool:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from engine.capture.postgres_log import chunks, position, preflight, publications, sequences, slots
-from engine.capture.postgres_log.catalog import load_numbered, load_tables, schema_of
+from engine.capture.postgres_log.catalog import load_numbered, load_tables, names_of, schema_of
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.guard import TableWatch
 from engine.capture.postgres_log.relation import complete, parse_relation
@@ -68,7 +68,7 @@ class PostgresSource:
             # Looked at here: a table made again before the watch saw it is taken up by this, and must not be told as changed later.
             anew = [t for t in tables if before is None or _made_again(t.source, before, after)]
             self._watch.look(self._connector, anew)
-            self._watch.settle(tables)
+            self._watch.settle(tables, after)
             self._published = after
 
     def unpublished(self, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
@@ -80,6 +80,10 @@ class PostgresSource:
             catalog = load_tables(connection, [t.source for t in tables])
         found = {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}
         return {name: schema for name, schema in found.items() if schema is not None}
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in names_of(connection, relations).items()}
 
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
         """The structure that a relation record announces. `payload` without a transaction id, as in RelationSeen."""
@@ -138,6 +142,7 @@ class PostgresSource:
             partition_rewrites=changed.rewrites,
             replaced=changed.replaced,
             marks=changed.marks,
+            renamed=changed.renamed,
         )
 
     def slot_reading(self, slot: str) -> GuardReading:

@@ -1,4 +1,4 @@
-"""The history of tables: each change of structure or state, with the position from which it holds."""
+"""The history of tables: each change of structure or state, with the position at which it holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from server.db.base import document, moment, position
 
 
 class SchemaVersionRow(SQLModel, table=True):
-    """One change of a table. `change` is `structure` (columns and key are set) or `state` (state and perhaps a reason)."""
+    """One change of a table. `change` is `structure` (columns and key are set) or `state` (state and perhaps a reason).
+
+    `changes`, `learnt` and `certain` belong to a structure; one that was recorded before there were such has none.
+    """
 
     __tablename__ = "schema_versions"
 
@@ -22,6 +25,9 @@ class SchemaVersionRow(SQLModel, table=True):
     position: Lsn | None = position(default=None, nullable=True)
     columns: list[dict[str, Any]] | None = document(default=None, nullable=True)
     key: list[str] | None = document(default=None, nullable=True)
+    changes: list[str] | None = document(default=None, nullable=True)
+    learnt: str | None = Field(default=None, max_length=16)
+    certain: bool | None = None
     state: str | None = Field(default=None, max_length=16)
     code: str | None = Field(default=None, max_length=64)
     reason: str | None = None

@@ -31,6 +31,7 @@ class SubscriptionRow(SQLModel, table=True):
     batch: dict[str, Any] = document(default_factory=dict)
     apply: dict[str, Any] = document(default_factory=dict)
     queue: dict[str, Any] = document(default_factory=dict)
+    schema_changes: dict[str, Any] = document(default_factory=dict)
     deleting: bool = False
 
     state: str = Field(max_length=16)

@@ -16,7 +16,7 @@ from engine.link.messages import EventReport, Report, SubscriptionStateReport, T
 from engine.model.fault import EngineFault
 from engine.model.identity import Epoch, SubscriptionName
 from engine.model.position import Lsn
-from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SubscriptionSpec, TableSpec
+from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SchemaPolicy, SubscriptionSpec, TableSpec
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.clock import Clock, SystemClock
 from engine.runtime.pipeline import Pipeline, PipelineParts
@@ -49,6 +49,7 @@ class Circumstances:
     target: Path | None = None
     queue_mode: QueueMode = QueueMode.MEMORY
     batch: BatchPolicy = field(default_factory=BatchPolicy)
+    schema_changes: SchemaPolicy = SchemaPolicy.APPLY
     clock: Clock = field(default_factory=SystemClock)
     engine: Mapping[str, Any] = field(default_factory=dict)
     spec: SubscriptionSpec | None = None
@@ -72,6 +73,7 @@ class BadDay(Replica):
             slot=f"penstock_{name}",
             queue_mode=given.queue_mode,
             batch=given.batch,
+            schema_changes=given.schema_changes,
         )
         super().__init__(database, folder, spec)
 

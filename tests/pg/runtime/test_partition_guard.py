@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.model.fault import FaultKind
+from engine.model.subscription import SchemaPolicy
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -43,7 +44,7 @@ def test_only_what_the_log_tells_of_is_fine(
     if streamed:
         database.execute(f'ALTER DATABASE "{database.name}" SET debug_logical_replication_streaming = immediate')
     make(database)
-    replica = replicate(database, [table(root) for root in ROOTS])
+    replica = replicate(database, [table(root) for root in ROOTS], schema_changes=SchemaPolicy.ASK)
     with database.connect() as session, session.transaction():
         session.execute("TRUNCATE whole, beside_1")
         session.execute("INSERT INTO whole VALUES (3), (13)")

@@ -12,6 +12,7 @@ import pytest
 
 from engine.model.fault import FaultKind
 from engine.model.identity import Epoch
+from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.runtime.commits import CommitStage
 from engine.runtime.guard import Guard
@@ -102,7 +103,7 @@ def test_only_what_the_log_tells_of_is_fine(
     database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     make(database, *CHANGES, *LOOKS)
-    replica = replicate(database, [table(root) for root in (*CHANGES, *LOOKS)])
+    replica = replicate(database, [table(root) for root in (*CHANGES, *LOOKS)], schema_changes=SchemaPolicy.ASK)
     marked(replica, *CHANGES, *LOOKS)
     with down(replica, way, monkeypatch):
         for statements in CHANGES.values():
@@ -144,7 +145,7 @@ def test_a_root_truncated_right_before_a_kill_is_not_blamed(
 ) -> None:
     eyes = Eyes(monkeypatch)
     make(database, "whole", "leaf", *LOOKS)
-    replica = replicate(database, [table(root) for root in ("whole", "leaf", *LOOKS)])
+    replica = replicate(database, [table(root) for root in ("whole", "leaf", *LOOKS)], schema_changes=SchemaPolicy.ASK)
     marked(replica, "whole", "leaf")
     eyes.shut(on=True)
     database.execute("TRUNCATE whole")
@@ -164,7 +165,7 @@ def test_a_root_truncated_right_before_a_kill_is_not_blamed(
 
 def test_a_mark_follows_what_is_fine(database: Database, replicate: Callable[..., Replica]) -> None:
     make(database, "whole", *LOOKS)
-    replica = replicate(database, [table(root) for root in ("whole", *LOOKS)])
+    replica = replicate(database, [table(root) for root in ("whole", *LOOKS)], schema_changes=SchemaPolicy.ASK)
     marked(replica, "whole")
     first = marks(replica)["whole"]
     database.execute("TRUNCATE whole")

@@ -11,7 +11,7 @@ import pytest
 
 from engine.link.messages import EventReport, ReloadReport
 from engine.model.identity import TableId
-from engine.model.subscription import TableSpec
+from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableState
 from engine.spark.local import LocalRunner
 from tests.fixtures import replication
@@ -136,7 +136,7 @@ def test_a_table_parked_while_it_is_copied_stays_parked(
         "INSERT INTO p SELECT i, 'x' FROM generate_series(1, 150) i"
     )
     lines, parts = table("lines"), table("p")
-    replica = replicate(database, [lines])
+    replica = replicate(database, [lines], schema_changes=SchemaPolicy.ASK)
     hold(gate)
     update(replica, lines, parts)
     assert gate.reached.wait(20)
@@ -263,7 +263,7 @@ def test_a_table_removed_while_paused_can_be_added_again(shop: Database, replica
 
 def test_a_whole_reload_copies_parked_tables_too(shop: Database, replicate: Replicate) -> None:
     lines, orders = table("lines"), table("orders")
-    replica = replicate(shop, [lines, orders])
+    replica = replicate(shop, [lines, orders], schema_changes=SchemaPolicy.ASK)
     shop.execute("ALTER TABLE orders ALTER COLUMN note TYPE varchar(50); UPDATE orders SET note = 'y' WHERE id = 1")
     replica.wait_table("orders", "parked", timeout_s=20)
     replica.pipeline.reload("r1", None)
@@ -279,7 +279,7 @@ def test_a_reload_ends_when_its_table_does(
     shop: Database, replicate: Replicate, gate: type[GatedRunner], way: str
 ) -> None:
     lines, orders = table("lines"), table("orders")
-    replica = replicate(shop, [lines, orders])
+    replica = replicate(shop, [lines, orders], schema_changes=SchemaPolicy.ASK)
     hold(gate)
     threading.Thread(target=lambda: replica.pipeline.reload("r1", [orders.table]), daemon=True).start()
     assert gate.reached.wait(20)

@@ -75,6 +75,7 @@ def test_target_equals_source(
         replica = replicate(database, list(specs.values()), batch=batch, apply=apply)
         work(scenario, sessions, replica, stepwise=way == "stepwise")
     replica.catch_up()
+    replica.wait_live(*(name.name for name in specs.keys() - scenario.parked_on(target_kind).keys()))
     check(scenario, database, replica, specs)
 
 

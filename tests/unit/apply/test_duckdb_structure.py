@@ -79,9 +79,9 @@ def test_columns_are_added_before_others_go() -> None:
 def test_a_name_that_comes_back_is_freed_first() -> None:
     again = Column("A", source_type("int4"), 4)
     assert changed(base.columns[0], base.columns[2], again) == [
-        'ALTER TABLE x RENAME COLUMN "a" TO "__penstock_dropped_2"',
+        'ALTER TABLE x RENAME COLUMN "a" TO "__penstock_aside_2"',
         'ALTER TABLE x ADD COLUMN "A" INTEGER',
-        'ALTER TABLE x DROP COLUMN "__penstock_dropped_2"',
+        'ALTER TABLE x DROP COLUMN "__penstock_aside_2"',
     ]
 
 

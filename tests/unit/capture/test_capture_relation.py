@@ -195,3 +195,13 @@ def test_a_declared_key_is_taken_only_where_the_log_sends_it() -> None:
         assert (schema.key, schema.mode, schema.identity) == (("v",), KeyMode.KEYED, identity)
     assert schema_of(table, replace(declared, key=("absent",))) is None
     assert schema_of(replace(table, indexes=[], identity=ReplicaIdentity.DEFAULT), replace(declared, key=())) is None
+
+
+def test_the_storage_of_a_later_structure_does_not_hide_that_rows_were_written_anew() -> None:
+    """A record from before the change, read when the catalog has it already, and then one from behind it."""
+    before = known("id:i:1 v:t:2", relfilenode=99)
+    now = catalog("id:i:1 v:t:2 w:t:3:default")
+    older = resolve(record("id:i v:t"), now, before)
+    assert (older.relfilenode, older.inferred) == (99, True)
+    assert "values that the log does not carry" in changed(record("id:i v:t w:t"), now, older)
+    assert resolve(record("id:i v:t w:t"), now).inferred is False

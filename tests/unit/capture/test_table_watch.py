@@ -25,6 +25,7 @@ class Catalog:
 
     def __init__(self) -> None:
         self.oid = 30
+        self.moved_to: str | None = None
         self.members: dict[int, tuple[str, int, int, bool]] = {31: ("root_1", 31, 5, True), 32: ("root_2", 0, 5, True)}
 
     @contextmanager
@@ -32,8 +33,11 @@ class Catalog:
         yield SimpleNamespace(execute=self._execute)
 
     def _execute(self, statement: str, _: Any) -> Any:
-        if "pg_partition_tree" not in statement:
-            rows: list[tuple[Any, ...]] = [(*ROOT_KEY, self.oid, True)] if self.oid else []
+        rows: list[tuple[Any, ...]]
+        if "WHERE c.oid = ANY" in statement:
+            rows = [(30, ROOT.schema, self.moved_to)] if self.moved_to else []
+        elif "pg_partition_tree" not in statement:
+            rows = [(*ROOT_KEY, self.oid, True)] if self.oid else []
         else:
             rows = [(*ROOT_KEY, o, name, node, by, here) for o, (name, node, by, here) in self.members.items()]
         return SimpleNamespace(fetchall=lambda: rows)
@@ -133,6 +137,36 @@ def test_accepting_what_was_settled_meanwhile_does_nothing(catalog: Catalog) -> 
     watch = remembering(mark_of(catalog))
     catalog.oid = 50
     look(watch, catalog)
-    watch.settle(TABLES)
+    watch.settle(TABLES, {})
     watch.accept(ROOT, RelationId(49))
     assert look(watch, catalog).faults == {}
+
+
+def test_a_table_under_another_name_goes_by_that_from_then_on(catalog: Catalog) -> None:
+    watch = TableWatch()
+    look(watch, catalog)
+    catalog.oid, catalog.moved_to = 0, "elsewhere"
+    found = look(watch, catalog)
+    assert found.renamed == {ROOT: TableName("public", "elsewhere")}
+    assert (found.faults, found.replaced, watch.gone) == ({}, {}, frozenset())
+    assert look(watch, catalog).renamed == {}
+
+
+def test_a_name_that_another_table_took_is_a_table_made_again(catalog: Catalog) -> None:
+    watch = TableWatch()
+    look(watch, catalog)
+    catalog.oid, catalog.moved_to = 40, "elsewhere"
+    found = look(watch, catalog)
+    assert (found.renamed, found.replaced) == ({}, {ROOT: RelationId(40)})
+
+
+def test_a_dropped_table_is_told_again_when_there_is_one_again(catalog: Catalog) -> None:
+    watch = TableWatch()
+    look(watch, catalog)
+    catalog.oid = 0
+    assert look(watch, catalog).replaced == {ROOT: RelationId(0)}
+    assert look(watch, catalog).replaced == {}
+    catalog.oid = 41
+    found = look(watch, catalog)
+    assert (found.faults, found.replaced) == ({ROOT: "the table was dropped and created again"}, {ROOT: RelationId(41)})
+    assert look(watch, catalog).replaced == {}

@@ -112,11 +112,13 @@ class Watched:
             source=SimpleNamespace(
                 guard=lambda *_: self.reading,
                 current=lambda: Lsn(99),
+                describe=lambda _: {},
                 accept=lambda *told: self.accepted.append(told),
             ),
             book=SimpleNamespace(
                 by_name=lambda name: SimpleNamespace(table=str(name), state=self.state, schema=self.schema),
                 park=self._park,
+                in_state=lambda *_: [],
             ),
         )
         self._guard = Guard(

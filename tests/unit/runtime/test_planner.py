@@ -9,9 +9,9 @@ from engine.model.batch import LogRange, RelationSeen, SealedBatch
 from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.subscription import TableSpec
+from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.runtime.planner import PlannedBatch, Planner, Resolve
+from engine.runtime.planner import Learnt, PlannedBatch, Planner, Resolve
 from engine.runtime.table_book import TableBook, TableEntry
 
 INT = SourceType("int4")
@@ -27,7 +27,8 @@ def schema(name: str, relation: int, *attnums: int) -> TableSchema:
 A, B = schema("a", 1, 1, 2), schema("b", 2, 1, 2)
 A_ADDED = schema("a", 1, 1, 2, 3)
 A_RENAMED = replace(A, columns=(A.columns[0], replace(A.columns[1], name="other")))
-PAYLOADS = {b"A": A, b"A+": A_ADDED, b"A!": A_RENAMED, b"B": B}
+A_RETYPED = replace(A, columns=(A.columns[0], replace(A.columns[1], type=SourceType("int8"))))
+PAYLOADS = {b"A": A, b"A+": A_ADDED, b"A~": A_RENAMED, b"A!": A_RETYPED, b"B": B}
 
 
 def spec(name: str) -> TableSpec:
@@ -37,14 +38,14 @@ def spec(name: str) -> TableSpec:
 class Bench:
     """A planner over a book, with relation payloads that name their structure."""
 
-    def __init__(self, *entries: TableEntry) -> None:
+    def __init__(self, *entries: TableEntry, policy: SchemaPolicy = SchemaPolicy.APPLY) -> None:
         self.moves: list[tuple[str, str]] = []
         self.looks: list[list[bytes]] = []
         """Relation records of each look at the source."""
-        self.book = TableBook(lambda entry, _: self.moves.append((entry.table, entry.state.value)))
+        self.book = TableBook(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
         for entry in entries:
             self.book.put(entry)
-        self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1))
+        self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1), policy)
         self._end = 100
         self._ordinal = 0
 
@@ -108,11 +109,60 @@ def test_records_of_tables_that_nobody_follows_are_not_looked_up() -> None:
     assert bench.looks == []
 
 
-def test_a_rename_parks_only_its_table() -> None:
+def test_a_renamed_column_is_followed() -> None:
+    planned = Bench(live("a", A)).plan(b"A~")
+    assert planned.restructured == {"ta"}
+    assert versions(planned, "a") == [A, A_RENAMED]
+    assert planned.announced == {"ta": (A, A_RENAMED)}
+
+
+def test_another_type_parks_only_its_table() -> None:
     planned = Bench(live("a", A), live("b", B)).plan(b"A!", b"B")
-    assert planned.parked == {"ta": ("table_structure_changed", "column c2 was renamed to other")}
+    reason = "column c2 changed its type, and its existing values with it"
+    assert planned.parked == {"ta": ("table_structure_changed", reason)}
     assert planned.part(TableId("ta")) is None
+    assert planned.announced == {}
     assert versions(planned, "b") == [B, B]
+
+
+def test_what_the_catalog_told_holds_at_the_end_of_the_first_batch_behind_it() -> None:
+    bench = Bench(live("a", A))
+    bench.planner.learn(Learnt(TableId("ta"), A, A_ADDED, Lsn(201)))
+    assert versions(bench.plan(), "a") == [A]
+    planned = bench.plan()
+    assert versions(planned, "a") == [A, A_ADDED]
+    assert (planned.restructured, planned.learnt) == ({"ta"}, {"ta"})
+    assert planned.announced == {"ta": (A, A_ADDED)}
+    assert versions(bench.plan(), "a") == [A_ADDED]
+
+
+def test_the_logs_own_word_is_better_than_the_catalogs() -> None:
+    bench = Bench(live("a", A))
+    bench.planner.learn(Learnt(TableId("ta"), A, A_RENAMED, Lsn(150)))
+    assert versions(bench.plan(b"A+"), "a") == [A, A_ADDED]
+    assert versions(bench.plan(), "a") == [A_ADDED]
+
+
+def test_what_the_catalog_told_of_another_structure_is_passed_over() -> None:
+    bench = Bench(live("a", A))
+    bench.plan(b"A+")
+    bench.planner.learn(Learnt(TableId("ta"), A, A_RENAMED, Lsn(150)))
+    assert versions(bench.plan(), "a") == [A_ADDED]
+
+
+def test_a_type_that_only_the_catalog_tells_of_parks() -> None:
+    bench = Bench(live("a", A))
+    bench.planner.learn(Learnt(TableId("ta"), A, A_RETYPED, Lsn(150)))
+    assert bench.plan().parked.keys() == {"ta"}
+
+
+def test_a_target_that_ignores_changes_keeps_its_structure() -> None:
+    bench = Bench(live("a", A), policy=SchemaPolicy.IGNORE)
+    planned = bench.plan(b"A+")
+    assert versions(planned, "a") == [A, A_ADDED, A]
+    planned = bench.plan(b"A~")
+    assert versions(planned, "a") == [A_ADDED, A_RENAMED, A]
+    assert bench.plan(b"A!").parked.keys() == {"ta"}
 
 
 def test_a_copied_table_gets_the_kept_batches() -> None:
@@ -154,7 +204,7 @@ def test_structures_before_the_copy_count_as_the_copys_own() -> None:
     assert planned.parked == {}
 
 
-def test_a_rename_behind_the_copy_parks_at_the_hand_over() -> None:
+def test_another_type_behind_the_copy_parks_at_the_hand_over() -> None:
     bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
     bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
     bench.book.copy_begins(TableId("ta"), A, Lsn(150))

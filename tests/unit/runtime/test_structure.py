@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.runtime.structure import Followed, Same, Unsupported, judge, newer
+from engine.runtime.structure import Anew, Followed, Same, differences, held, judge, newer
 
 INT = SourceType("int4")
 BASE = TableSchema(
@@ -29,29 +31,90 @@ def test_nothing_changed() -> None:
 
 def test_columns_added_and_dropped_are_followed() -> None:
     after = with_columns(BASE.columns[0], BASE.columns[2], Column("c", INT, 4))
-    assert judge(BASE, after) == Followed(("c",), ("a",))
+    assert judge(BASE, after) == Followed(("column a was dropped", "column c was added"))
 
 
 def test_dropped_and_added_again_under_the_same_name() -> None:
     after = with_columns(*BASE.columns[:2], Column("b", INT, 4))
-    assert judge(BASE, after) == Followed(("b",), ("b",))
+    assert judge(BASE, after) == Followed(("column b was dropped", "column b was added"))
 
 
-def test_rename_is_not_followed() -> None:
-    after = with_columns(*BASE.columns[:2], Column("beta", INT, 3))
-    verdict = judge(BASE, after)
-    assert isinstance(verdict, Unsupported)
-    assert "renamed to beta" in verdict.reason
+def test_a_rename_is_followed_also_of_the_key_and_of_the_table() -> None:
+    after = with_columns(Column("number", INT, 1), *BASE.columns[1:])
+    assert judge(BASE, replace(after, key=("number",))) == Followed(("column id was renamed to number",))
+    assert judge(BASE, replace(BASE, name=TableName("public", "other"))) == Same()
 
 
-def test_type_change_is_not_followed() -> None:
-    after = with_columns(*BASE.columns[:2], Column("b", SourceType("int8"), 3))
-    assert isinstance(judge(BASE, after), Unsupported)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (SourceType("varchar", 14), SourceType("varchar", 24)),
+        (SourceType("varchar", 14), SourceType("text")),
+        (SourceType("numeric", (8 << 16 | 2) + 4), SourceType("numeric", (12 << 16 | 2) + 4)),
+        (SourceType("numeric", (8 << 16 | 2) + 4), SourceType("numeric")),
+        (SourceType("timestamptz", 0), SourceType("timestamptz")),
+    ],
+)
+def test_a_wider_type_is_followed_where_no_row_was_written_anew(old: SourceType, new: SourceType) -> None:
+    known = replace(with_columns(*BASE.columns[:2], Column("b", old, 3)), relfilenode=5)
+    after = replace(with_columns(*BASE.columns[:2], Column("b", new, 3)), relfilenode=5)
+    assert judge(known, after) == Followed(("column b got a wider type",))
+    assert isinstance(judge(known, replace(after, relfilenode=6)), Anew)
+    assert isinstance(judge(after, known), Anew)
+    assert isinstance(judge(replace(known, relfilenode=0), replace(after, relfilenode=0)), Anew)
 
 
-def test_key_change_and_new_relation_are_not_followed() -> None:
-    assert isinstance(judge(BASE, replace(BASE, key=("id", "a"))), Unsupported)
-    assert isinstance(judge(BASE, replace(BASE, relation=RelationId(1))), Unsupported)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (SourceType("int4"), SourceType("int8")),
+        (SourceType("numeric", (8 << 16 | 2) + 4), SourceType("numeric", (12 << 16 | 3) + 4)),
+        (SourceType("varchar", 14, element=INT), SourceType("text", element=INT)),
+        (SourceType("mood", category="e"), SourceType("text")),
+    ],
+)
+def test_another_type_needs_a_new_copy(old: SourceType, new: SourceType) -> None:
+    known = replace(with_columns(Column("id", INT, 1), Column("b", old, 3)), relfilenode=5)
+    after = replace(with_columns(Column("id", INT, 1), Column("b", new, 3)), relfilenode=5)
+    assert isinstance(judge(known, after), Anew)
+
+
+def test_rows_written_anew_are_the_same_unless_a_column_was_redefined() -> None:
+    known = replace(with_columns(*(replace(c, edition=7) for c in BASE.columns)), relfilenode=5)
+    moved = replace(known, relfilenode=6)
+    redefined = replace(known, columns=(*known.columns[:2], replace(known.columns[2], edition=8)))
+    assert judge(known, moved) == Same()
+    assert judge(known, redefined) == Same()
+    verdict = judge(known, replace(redefined, relfilenode=6))
+    assert isinstance(verdict, Anew)
+    assert "column b" in verdict.reason
+
+
+def test_key_change_and_new_relation_need_a_new_copy() -> None:
+    assert isinstance(judge(BASE, replace(BASE, key=("id", "a"))), Anew)
+    assert isinstance(judge(BASE, replace(BASE, relation=RelationId(1))), Anew)
+
+
+def test_differences_are_for_people() -> None:
+    after = replace(
+        with_columns(BASE.columns[0], replace(BASE.columns[1], nullable=False), Column("d", INT, 4)),
+        identity=ReplicaIdentity.FULL,
+        name=TableName("public", "other"),
+    )
+    assert differences(BASE, after) == (
+        "the table is public.other now",
+        "column b was dropped",
+        "column a may not be NULL now",
+        "column d was added",
+        "its replica identity is full now",
+    )
+    assert differences(BASE, replace(BASE, relfilenode=9)) == ()
+
+
+def test_a_target_that_does_not_follow_keeps_its_columns() -> None:
+    after = with_columns(BASE.columns[0], replace(BASE.columns[1], name="alpha"), Column("d", INT, 4))
+    kept = held(with_columns(*BASE.columns[:2], replace(BASE.columns[2], fill="5")), after)
+    assert [(c.name, c.attnum, c.fill) for c in kept.columns] == [("id", 1, None), ("a", 2, None), ("b", 3, None)]
 
 
 def test_newer_by_attribute_numbers() -> None:

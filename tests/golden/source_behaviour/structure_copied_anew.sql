@@ -16,5 +16,3 @@ INSERT INTO bystander VALUES (100, 1);
 ALTER TABLE rewritten ADD COLUMN r double precision DEFAULT random();
 INSERT INTO rewritten VALUES (100, 1);
 UPDATE bystander SET v = 0;
--- parked retyped table_structure_changed
--- parked rewritten table_structure_changed

@@ -1,0 +1,48 @@
+"""Which changes of a column's type keep every value as it is, so that rows need no new copy. Pure."""
+
+from __future__ import annotations
+
+from engine.model.schema import SourceType
+
+_TEXTS = frozenset({"varchar", "text"})
+_FINER = frozenset({"timestamp", "timestamptz", "time", "timetz", "varbit"})
+"""Types whose limit may grow or go without a change of any value."""
+
+
+def same_form(one: SourceType, other: SourceType) -> bool:
+    """Whether both are the same type with the same limits, under whatever number the log announces them."""
+    alike = (one.name, one.modifier, one.category) == (other.name, other.modifier, other.category)
+    if one.element is None or other.element is None:
+        return alike and one.element is other.element
+    return alike and same_form(one.element, other.element)
+
+
+def widens(old: SourceType, new: SourceType) -> bool:
+    """Whether every value of `old` is a value of `new` and prints the same.
+
+    These are the changes that PostgreSQL makes without writing the table anew, so that nothing else can have changed with them:
+    a longer or no limit of `varchar`, finer fractions of a time, and more digits before the point of a `numeric`.
+    """
+    if same_form(old, new):
+        return True
+    if old.element is not None or new.element is not None:
+        return False
+    if old.category != "b" or new.category != "b":
+        return False
+    if (old.name in _TEXTS and new.name in _TEXTS) or (old.name == new.name and old.name in _FINER):
+        return new.modifier < 0 or 0 <= old.modifier <= new.modifier
+    if old.name == new.name == "numeric":
+        return _more_digits(old.modifier, new.modifier)
+    return False
+
+
+def _more_digits(old: int, new: int) -> bool:
+    if old < 4 or new < 4:
+        return new < 4
+    (digits, scale), (more, other) = _declared(old), _declared(new)
+    return scale == other and more >= digits
+
+
+def _declared(modifier: int) -> tuple[int, int]:
+    packed = modifier - 4
+    return packed >> 16 & 0xFFFF, packed & 0x7FF

@@ -1,0 +1,70 @@
+"""Approving changes of structure, where a subscription asks before it follows them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response, status
+from fastapi.concurrency import run_in_threadpool
+
+from server.approvals import service
+from server.approvals.schemas import ApprovalBody
+from server.approvals.service import ApprovalOutdated, NothingToApprove
+from server.db.dependencies import Writing
+from server.engines.gateway import EngineUnavailable, gateway_of
+from server.errors import InvalidRequest, NotFound, responses
+from server.etags import etag_of
+from server.idempotency import IdempotencyKeyReused, Idempotent
+from server.naming import NamePath
+from server.security.principal import Role
+from server.security.require import needs
+from server.subscriptions.lookup import SubscriptionDeleting
+from server.tables import service as tables
+from server.tables.endpoints import TableIdPath
+from server.tables.schemas import TableView
+from server.tables.service import TableRemoved
+from server.verifications.service import SubscriptionNotRunning
+
+router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
+
+
+@router.post(
+    "/{table_id}/approvals",
+    operation_id="table_approvals_create",
+    summary="Approve a change of structure",
+    status_code=status.HTTP_202_ACCEPTED,
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(
+        NotFound,
+        NothingToApprove,
+        ApprovalOutdated,
+        TableRemoved,
+        SubscriptionDeleting,
+        SubscriptionNotRunning,
+        IdempotencyKeyReused,
+        InvalidRequest,
+        EngineUnavailable,
+    ),
+)
+async def create_approval(
+    request: Request,
+    response: Response,
+    session: Writing,
+    idempotency: Idempotent,
+    name: NamePath,
+    table_id: TableIdPath,
+    body: ApprovalBody | None = None,
+) -> TableView:
+    """Let a table follow that is parked with the code `schema_change_waiting`, which the policy `ask` of `schema_changes` brings
+    about. The engine does it at once; the table's state tells. Send the table's `reason` along to approve that change and no other."""
+    connected = gateway_of(request).connected
+
+    def work() -> TableView:
+        row = service.approve(session, name, table_id, body.reason if body else None)
+        if not connected:
+            raise EngineUnavailable(f"No engine would hear that '{row.schema_name}.{row.name}' was approved.")
+        answer = tables.view(row)
+        headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
+        response.headers.update(headers)
+        idempotency.remember(status.HTTP_202_ACCEPTED, answer, headers)
+        return answer
+
+    return await run_in_threadpool(work)

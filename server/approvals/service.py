@@ -1,0 +1,73 @@
+"""Approvals: somebody lets a table follow the change of structure that it waits with."""
+
+from __future__ import annotations
+
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.outbox import enqueue
+from server.db.session import WriteSession
+from server.errors import Conflict
+from server.events.service import record_event
+from server.freshness.picture import STANDING_STILL
+from server.subscriptions import lookup
+from server.tables import service as tables
+from server.verifications.service import SubscriptionNotRunning
+
+WAITING = "schema_change_waiting"
+"""Code of a table that is parked until its change of structure is approved."""
+
+
+class NothingToApprove(Conflict):
+    code = "nothing_to_approve"
+    title = "The table waits with no change"
+    default_remedy = (
+        f"Only a table that is parked with the code `{WAITING}` takes an approval; a GET of the table shows both."
+    )
+
+
+class ApprovalOutdated(Conflict):
+    code = "approval_outdated"
+    title = "The table waits with another change"
+    default_remedy = "Look at the change that the table waits with now, and approve it by its reason."
+
+
+def approve(session: WriteSession, name: str, table_id: str, reason: str | None) -> TableRow:
+    """Let the engine go on with the change that the table is parked with; `reason`: the one that was looked at, None = any.
+
+    Raises:
+        NotFound, SubscriptionDeleting, TableRemoved, NothingToApprove, ApprovalOutdated.
+        SubscriptionNotRunning: nobody would carry it out.
+    """
+    subscription = lookup.get_changeable(session, name)
+    row = tables.get_present(session, subscription, table_id)
+    subject = f"{row.schema_name}.{row.name}"
+    if not waits(row):
+        parked = row.state == TableState.PARKED
+        detail = f"'{subject}' is {row.state}" + (f" with the code '{row.code}': {row.reason}" if parked else ".")
+        raise NothingToApprove(detail, row.remedy if parked else None)
+    if reason is not None and reason != row.reason:
+        raise ApprovalOutdated(f"'{subject}' waits with another change now: {row.reason}", extra={"reason": row.reason})
+    _require_running(subscription)
+    record_event(
+        session,
+        kind="schema_change_approved",
+        subscription=name,
+        subject=subject,
+        detail=f"The change that the table '{subject}' waits with was approved: {row.reason}",
+    )
+    enqueue(session, name, "approve", {"table": row.id, "reason": row.reason})
+    return row
+
+
+def waits(row: TableRow) -> bool:
+    """Whether the table is parked until somebody approves."""
+    return row.state == TableState.PARKED and row.code == WAITING
+
+
+def _require_running(subscription: SubscriptionRow) -> None:
+    if SubscriptionState(subscription.state) in STANDING_STILL:
+        raise SubscriptionNotRunning(
+            f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
+        )

@@ -1,0 +1,229 @@
+"""Changes of structure that a target follows, asks about or ignores, while the subscription runs and while it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from engine.link.messages import EventReport, Report, SchemaVersion, TableRenamed, TableStateReport
+from engine.model.subscription import SchemaPolicy
+from engine.model.subscription_state import DesiredState
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
+
+pytestmark = pytest.mark.pg
+
+Replicate = Callable[..., Replica]
+
+SHOP = """
+CREATE TABLE orders (id int PRIMARY KEY, note text);
+CREATE TABLE lines (n int PRIMARY KEY, sku text);
+INSERT INTO orders SELECT i, 'x' FROM generate_series(1, 500) i;
+INSERT INTO lines SELECT i, 'x' FROM generate_series(1, 50) i;
+"""
+
+
+@pytest.fixture
+def shop(database: Database) -> Database:
+    database.execute(SHOP)
+    return database
+
+
+@contextmanager
+def stopped(replica: Replica) -> Iterator[None]:
+    replica.desire(DesiredState.STOPPED)
+    replica.wait_state("stopped")
+    yield
+    replica.desire(DesiredState.RUNNING)
+    replica.wait_state("running")
+
+
+def states(replica: Replica, name: str) -> list[tuple[str, str | None]]:
+    """State and code of a table, each once."""
+    found = [
+        (r.state, r.code)
+        for r in replica.reports.all()
+        if isinstance(r, TableStateReport) and r.table == replica.table_id(name)
+    ]
+    return [one for i, one in enumerate(found) if i == 0 or one != found[i - 1]]
+
+
+def changes(replica: Replica, name: str) -> list[tuple[str, tuple[str, ...]]]:
+    """How each structure behind the copy was learnt, and what was different."""
+    own = [r for r in replica.reports.all() if isinstance(r, SchemaVersion) and r.table == replica.table_id(name)]
+    return [(r.learnt, r.changes) for r in own if r.changes]
+
+
+def test_a_type_that_needs_a_new_copy_gets_one_and_the_others_go_on(shop: Database, replicate: Replicate) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")])
+    shop.execute("ALTER TABLE orders ALTER note TYPE varchar(50) USING note || note")
+    shop.execute("UPDATE orders SET note = 'y' WHERE id = 1; UPDATE lines SET sku = 'y' WHERE n = 1")
+    replica.catch_up()
+    assert ("reloading", "table_structure_changed") in states(replica, "orders")
+    replica.wait_live()
+    replica.assert_equal()
+    assert "parked" not in {state for state, _ in states(replica, "orders")}
+    assert {state for state, _ in states(replica, "lines")} == {"registered", "copying", "catching_up", "live"}
+    assert replica.query("SELECT DISTINCT note FROM orders ORDER BY 1") == [("xx",), ("y",)]
+
+
+def test_a_type_changed_while_nobody_looked(shop: Database, replicate: Replicate) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")])
+    with stopped(replica):
+        shop.execute("ALTER TABLE orders ALTER note TYPE text USING note || 'z', ADD COLUMN n int DEFAULT 3")
+    replica.reports.wait(
+        lambda _: ("reloading", "table_structure_changed") in states(replica, "orders"), "orders copied anew"
+    )
+    replica.wait_live()
+    replica.assert_equal()
+    assert replica.query("SELECT DISTINCT note, n FROM orders") == [("xz", 3)]
+
+
+def test_a_change_that_no_row_came_behind_is_seen_in_the_catalog(shop: Database, replicate: Replicate) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")])
+    shop.execute("ALTER TABLE orders ADD COLUMN n int NOT NULL DEFAULT 5; ALTER TABLE orders RENAME note TO words")
+    replica.reports.wait(lambda _: changes(replica, "orders"), "a structure")
+    assert changes(replica, "orders") == [("catalog", ("column note is named words now", "column n was added"))]
+    assert replica.query("SELECT words, n FROM orders WHERE id = 7") == [("x", 5)]
+    shop.execute("UPDATE orders SET n = id WHERE id < 10")
+    replica.assert_equal()
+    assert [how for how, _ in changes(replica, "orders")] == ["catalog"]
+    assert {state for state, _ in states(replica, "orders")} == {"registered", "copying", "catching_up", "live"}
+
+
+def test_a_dropped_table_parks_and_one_of_its_name_is_copied(shop: Database, replicate: Replicate) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")])
+    shop.execute("DROP TABLE lines")
+    assert replica.wait_table("lines", "parked").code == "table_missing"
+    shop.execute("CREATE TABLE lines (sku text PRIMARY KEY, price numeric(8, 2)); INSERT INTO lines VALUES ('a', 1.5)")
+    replica.wait_table("lines", "live")
+    replica.assert_equal()
+    shop.execute("DROP TABLE lines")
+    replica.wait_table("lines", "parked")
+    with stopped(replica):
+        shop.execute("CREATE TABLE lines (n int PRIMARY KEY); INSERT INTO lines VALUES (1), (2)")
+    replica.wait_table("lines", "live")
+    replica.assert_equal()
+
+
+@pytest.mark.parametrize("when", ["running", "stopped"])
+def test_a_renamed_table_goes_on_in_its_place(shop: Database, replicate: Replicate, when: str) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")])
+    rename = "CREATE SCHEMA old; ALTER TABLE orders RENAME TO bills; ALTER TABLE bills SET SCHEMA old"
+    if when == "stopped":
+        with stopped(replica):
+            shop.execute(rename)
+    else:
+        shop.execute(rename)
+    renamed = replica.reports.wait(
+        lambda reports: [r for r in reports if isinstance(r, TableRenamed)], "the new name reported"
+    )
+    assert {(r.table, r.schema_name, r.name) for r in renamed} == {(replica.table_id("orders"), "old", "bills")}
+    shop.execute("UPDATE old.bills SET note = 'y' WHERE id = 2; DELETE FROM old.bills WHERE id > 400")
+    replica.assert_equal()
+    assert replica.query("SELECT count(*) FROM orders WHERE note = 'y'") == [(1,)]
+    assert ("reloading", None) not in states(replica, "orders")
+    replica.pipeline.reload("r1", [replica.table_id("orders")])
+    replica.reports.wait(
+        lambda _: states(replica, "orders")[-2:] == [("catching_up", None), ("live", None)], "reloaded"
+    )
+    replica.restart()
+    replica.wait_state("running")
+    replica.assert_equal()
+    assert not {r.code for r in replica.reports.all() if isinstance(r, EventReport)} & {
+        "internal",
+        "publication_changed",
+    }
+
+
+def held(replica: Replica, name: str, words: str) -> TableStateReport:
+    """The table waits for approval of this."""
+
+    def last(reports: list[Report]) -> TableStateReport | None:
+        own = [r for r in reports if isinstance(r, TableStateReport) and r.name == name]
+        waits = own[-1].code == "schema_change_waiting" and words in (own[-1].reason or "")
+        return own[-1] if waits else None
+
+    return replica.reports.wait(last, f"{name} waits with {words}")
+
+
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+def test_a_change_waits_for_approval_and_what_comes_meanwhile_is_kept(shop: Database, replicate: Replicate) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")], schema_changes=SchemaPolicy.ASK)
+    shop.execute("UPDATE orders SET note = 'before' WHERE id = 1")
+    shop.execute("ALTER TABLE orders ADD COLUMN n int DEFAULT 5; UPDATE orders SET n = 7 WHERE id = 2")
+    first = held(replica, "orders", "column n was added")
+    assert (first.state, "ADD COLUMN" in (first.reason or ""), "approvals" in (first.remedy or "")) == (
+        "parked",
+        True,
+        True,
+    )
+    replica.catch_up()
+    shop.execute("ALTER TABLE orders RENAME note TO words; UPDATE orders SET words = 'after' WHERE id = 3")
+    second = held(replica, "orders", "column note is named words now")
+    assert "column n was added" in (second.reason or "")
+    shop.execute("UPDATE lines SET sku = 'goes on' WHERE n = 1")
+    replica.catch_up()
+    assert replica.query("SELECT count(*) FROM lines WHERE sku = 'goes on'") == [(1,)]
+    # A reader sees the table as it was before the change.
+    assert replica.query("SELECT DISTINCT note FROM orders WHERE id < 4 ORDER BY 1") in (
+        [("before",), ("x",)],
+        [("x",)],
+    )
+    replica.pipeline.approve(replica.table_id("orders"), first.reason)
+    assert any(isinstance(r, EventReport) and r.code == "approval_outdated" for r in replica.reports.all())
+    replica.pipeline.approve(replica.table_id("orders"), second.reason)
+    replica.wait_table("orders", "live")
+    replica.assert_equal()
+    assert [state for state, _ in states(replica, "orders") if state in {"copying", "reloading"}] == ["copying"]
+    assert replica.query("SELECT words, n FROM orders WHERE id IN (1, 2, 3) ORDER BY id") == [
+        ("before", 5),
+        ("x", 7),
+        ("after", 5),
+    ]
+
+
+def test_what_waits_over_a_restart_is_copied_when_it_is_approved(shop: Database, replicate: Replicate) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")], schema_changes=SchemaPolicy.ASK)
+    shop.execute("ALTER TABLE orders ADD COLUMN n int DEFAULT 5")
+    held(replica, "orders", "column n was added")
+    replica.catch_up()
+    replica.restart()
+    replica.wait_live("lines")
+    replica.reports.wait(
+        lambda _: states(replica, "orders")[-1] == ("parked", "schema_change_waiting"), "it waits again"
+    )
+    shop.execute("UPDATE orders SET n = 8 WHERE id = 8")
+    replica.catch_up()
+    replica.pipeline.approve(replica.table_id("orders"))
+    replica.wait_table("orders", "live")
+    replica.assert_equal()
+
+
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+def test_a_target_that_ignores_changes_keeps_its_columns(shop: Database, replicate: Replicate) -> None:
+    shop.execute("ALTER TABLE orders ADD COLUMN code varchar(5)")
+    replica = replicate(shop, [table("orders"), table("lines")], schema_changes=SchemaPolicy.IGNORE)
+    shop.execute("ALTER TABLE orders ADD COLUMN n int DEFAULT 5, ALTER code TYPE varchar(20)")
+    shop.execute("UPDATE orders SET code = 'longer than five', n = 6 WHERE id = 1")
+    replica.catch_up()
+    shop.execute("ALTER TABLE orders RENAME note TO words; UPDATE orders SET words = 'renamed' WHERE id = 2")
+    replica.catch_up()
+    shop.execute("ALTER TABLE orders DROP COLUMN words; INSERT INTO orders VALUES (1000, 'new')")
+    replica.catch_up()
+    assert replica.query("SELECT * FROM orders WHERE id IN (1, 2, 3, 1000) ORDER BY id") == [
+        (1, "x", "longer than five"),
+        (2, "renamed", None),
+        (3, "x", None),
+        (1000, None, "new"),
+    ]
+    assert replica.states() == {"orders": "live", "lines": "live"}
+    replica.restart()
+    replica.wait_state("running")
+    shop.execute("UPDATE orders SET code = 'again' WHERE id = 1000")
+    replica.catch_up()
+    assert replica.query("SELECT * FROM orders WHERE id = 1000") == [(1000, None, "again")]
+    shop.execute("ALTER TABLE orders ALTER id TYPE bigint; INSERT INTO orders VALUES (5000000000, 'no room')")
+    assert replica.wait_table("orders", "parked").code == "table_structure_changed"

@@ -1,0 +1,80 @@
+"""Tables that are copied anew without being asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model.identity import BatchId, TableId
+from engine.model.position import Lsn
+from engine.model.subscription import SchemaPolicy
+from engine.model.table_state import TableEvent, TableState
+from engine.runtime.table_book import RENEWALS, TableBook, TableEntry
+from tests.unit.runtime.test_planner import A, live, spec
+
+CODE, T = "table_structure_changed", TableId("ta")
+
+
+class Told:
+    """A book, and what it tells: state and code."""
+
+    def __init__(self, entry: TableEntry, policy: SchemaPolicy = SchemaPolicy.APPLY) -> None:
+        self.states: list[tuple[str, str | None]] = []
+        self.ended: list[TableEntry] = []
+        self.book = TableBook(self._take, policy)
+        self.book.put(entry)
+        self.book.watch(self.ended.append)
+
+    def _take(self, entry: TableEntry, _: Lsn | None) -> None:
+        self.states.append((entry.shown.value, entry.reason.code if entry.reason else None))
+
+    @property
+    def entry(self) -> TableEntry:
+        found = self.book.get(T)
+        assert found is not None
+        return found
+
+
+def test_a_new_copy_is_shown_from_the_moment_that_calls_for_it() -> None:
+    told = Told(live("a", A))
+    told.book.park(T, CODE, "column c2 changed its type")
+    assert (told.entry.state, told.entry.renewing) == (TableState.PARKED, True)
+    assert [entry.renewing for entry in told.ended] == [True]
+    told.book.move(T, TableEvent.RELOAD, deferred_from=BatchId(3))
+    told.book.move(T, TableEvent.COPY_STARTED, deferred_from=BatchId(3))
+    assert (told.entry.state, told.entry.renewing) == (TableState.RELOADING, False)
+    assert told.states == [("live", None), *[("reloading", CODE)] * 3]
+    told.book.copy_begins(T, A, Lsn(1))
+    told.book.copy_ends(T)
+    told.book.move(T, TableEvent.CAUGHT_UP)
+    assert told.states[-2:] == [("catching_up", None), ("live", None)]
+
+
+@pytest.mark.parametrize("policy", [SchemaPolicy.ASK, SchemaPolicy.IGNORE])
+def test_where_changes_are_not_followed_the_table_parks(policy: SchemaPolicy) -> None:
+    told = Told(live("a", A), policy)
+    told.book.park(T, CODE, "column c2 changed its type")
+    assert told.states[-1] == ("parked", CODE)
+    assert told.entry.reason is not None
+    assert "reloads" in told.entry.reason.remedy
+
+
+def test_what_no_copy_puts_right_parks() -> None:
+    told = Told(live("a", A))
+    told.book.park(T, "value_out_of_domain", "column n")
+    assert told.states[-1] == ("parked", "value_out_of_domain")
+
+
+def test_copies_that_never_get_it_live_end() -> None:
+    told = Told(TableEntry(spec("a"), TableState.REGISTERED))
+    for _ in range(RENEWALS):
+        told.book.park(T, CODE, "it changed again")
+        assert told.entry.shown is TableState.RELOADING
+        told.book.move(T, TableEvent.RELOAD)
+    told.book.park(T, CODE, "it changed again")
+    assert told.entry.shown is TableState.PARKED
+    told.book.move(T, TableEvent.RELOAD)
+    told.book.copy_begins(T, A, Lsn(1))
+    told.book.copy_ends(T)
+    told.book.move(T, TableEvent.CAUGHT_UP)
+    told.book.park(T, CODE, "and again")
+    assert told.entry.shown is TableState.RELOADING
