@@ -24,6 +24,7 @@ def to_text(schema: TableSchema) -> str:
         "mode": schema.mode.value,
         "identity": schema.identity.value,
         "relfilenode": schema.relfilenode,
+        "unsent": list(schema.unsent),
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -47,6 +48,7 @@ def from_text(text: str) -> TableSchema:
         mode=KeyMode(body["mode"]),
         identity=ReplicaIdentity(body["identity"]),
         relfilenode=body["relfilenode"],
+        unsent=tuple(body.get("unsent", ())),
     )
 
 
@@ -59,6 +61,7 @@ def _column(column: Column) -> dict[str, Any]:
         "fill": column.fill,
         "map_as": column.map_as,
         "edition": column.edition,
+        "labels": list(column.labels),
     }
 
 
@@ -75,8 +78,8 @@ def _type(source: SourceType) -> dict[str, Any]:
 
 def _read_column(body: dict[str, Any]) -> Column:
     kind = _read_type(body["type"])
-    edition = body.get("edition", 0)
-    return Column(body["name"], kind, body["attnum"], body["nullable"], body["fill"], body["map_as"], edition)
+    since = {"edition": body.get("edition", 0), "labels": tuple(body.get("labels", ()))}
+    return Column(body["name"], kind, body["attnum"], body["nullable"], body["fill"], body["map_as"], **since)
 
 
 def _read_type(body: dict[str, Any]) -> SourceType:

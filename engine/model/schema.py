@@ -61,6 +61,8 @@ class Column:
     """`text`: PostgreSQL's text form on the target, as the user asked for. `source`: that form on the way, the source's type on it."""
     edition: int = 0
     """Another one whenever the column's definition was changed (xmin of its row in the catalog); 0 = unknown."""
+    labels: tuple[str, ...] = ()
+    """Of an enum type or an array of one: its labels in the order in which they came. A renamed one changes rows that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class TableSchema:
     identity: ReplicaIdentity
     relfilenode: int = 0
     """Changes when the source rewrites the table; 0 = unknown (partitioned root)."""
+    unsent: tuple[int, ...] = ()
+    """Attribute numbers of columns that the log does not carry: generated ones."""
     inferred: bool = field(default=False, compare=False)
     """The catalog was further on when this was read: columns were matched with the structure known before by name and type."""
 

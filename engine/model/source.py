@@ -269,7 +269,8 @@ class Source(Protocol):
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
         """The structure that a relation record announces, completed from the catalog.
 
-        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty.
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty,
+        TABLE_NO_IDENTITY where its updates and deletes cannot be followed any more.
         """
         ...
 

@@ -215,10 +215,13 @@ class CopyDesk:
         if missing:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, "; ".join(missing))
         self._parts.source.prepare(specs, self._parts.spec.slot)
-        for entry in entries:
+        live = [e for e in entries if e.state is TableState.LIVE and e.schema is not None]
+        away = [e.schema.relation for e in live if e.schema is not None and e.spec.source not in described]
+        names = self._parts.source.names(away) if away else {}
+        for entry in live:
             now = described.get(entry.spec.source)
-            if entry.state is not TableState.LIVE or entry.schema is None:
-                continue
+            if entry.schema is None or names.get(entry.schema.relation, entry.spec.source) != entry.spec.source:
+                continue  # It was renamed, which the guard tells.
             if now is None:
                 fault = why_not_described(self._parts.source, entry.spec)
                 self._parts.book.park(entry.table, fault.kind.value, fault.detail)

@@ -6,12 +6,13 @@ How much log the slot holds back is for `slot_care` to judge; what follows from 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Set
 from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
+from engine.model.schema import TableSchema
 from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
@@ -83,22 +84,35 @@ class Guard:
         self._learnt = learnt
         self._renamed = renamed
         self._undecided: list[_Undecided] = []
+        self._roots: dict[TableId, TableSchema] = {}
+        """Partitioned tables as the last look described them."""
         self._tables: tuple[TableSpec, ...] = parts.spec.tables
         self.checked = ZERO
         self.source_end: Lsn | None = None
         self.retained_bytes: int | None = None
 
-    def _learn(self) -> None:
-        """Structures that the catalog shows and the log has not told of: a change without a row behind it sends nothing."""
-        live = self._parts.book.in_state(TableState.LIVE)
+    def _learn(self, reading: GuardReading) -> None:
+        """Structures that the catalog shows and the log has not told of: a change without a row behind it sends nothing.
+
+        Not of roots whose partitions may have been written anew: what became of them is decided first.
+        """
+        doubted = self._doubted(reading)
+        live = [e for e in self._parts.book.in_state(TableState.LIVE) if e.spec.source not in doubted]
         described = self._parts.source.describe([entry.spec for entry in live])
         seen_by = self._parts.source.current()
         for entry in live:
             now = described.get(entry.spec.source)
             if now is None or entry.schema is None or now.relation != entry.schema.relation:
                 continue
-            if not isinstance(judge(entry.schema, now), Same):
+            # Partitions are looked at before this catalog is: what was done to them meanwhile, only the next look tells.
+            fresh = now.relfilenode == 0 and self._roots.get(entry.table) != now
+            if now.relfilenode == 0:
+                self._roots[entry.table] = now
+            if not fresh and not isinstance(judge(entry.schema, now), Same):
                 self._learnt(Learnt(entry.table, entry.schema, now, seen_by))
+            elif now.relfilenode != entry.schema.relfilenode:
+                moved = replace(entry.schema, relfilenode=now.relfilenode)
+                self._learnt(Learnt(entry.table, entry.schema, moved, seen_by))
 
     def watch(self, tables: tuple[TableSpec, ...]) -> None:
         """From now on these tables are expected in the publications."""
@@ -127,7 +141,7 @@ class Guard:
             self.checked = max(self.checked, captured)
         self._judge_partitions(reading)
         self._note_marks(reading, captured)
-        self._learn()
+        self._learn(reading)
         self.source_end = self._parts.source.current()
         self.retained_bytes = reading.slot.retained_bytes
         orders = self._care(reading)
@@ -187,9 +201,12 @@ class Guard:
         if entry is not None:
             self._parts.book.park(entry.table, kind.value, detail)
 
+    def _doubted(self, reading: GuardReading) -> Set[TableName]:
+        return reading.partition_faults.keys() | {one.name for one in self._undecided}
+
     def _note_marks(self, reading: GuardReading, captured: Lsn) -> None:
         """What a later start compares with; not of a table of which something was found that parks it, or is not decided yet."""
-        doubted = reading.partition_faults.keys() | {one.name for one in self._undecided}
+        doubted = self._doubted(reading)
         marks = {}
         for name, mark in reading.marks.items():
             entry = self._parts.book.by_name(name) if name not in doubted else None

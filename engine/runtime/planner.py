@@ -14,11 +14,12 @@ from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableState
-from engine.runtime.structure import Anew, Followed, differences, held, judge, newer
+from engine.runtime.structure import Anew, Followed, differences, filled_unseen, held, judge, newer
 from engine.runtime.table_book import TableBook, TableEntry
 
 _STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
 """Of these the target has rows, and their structure is known."""
+_OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY})
 _COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
 """Of these a copy is to be made or being made, and what lies before its position is dropped."""
 _KEPT_FOR_LATER = frozenset({TableState.PAUSED, TableState.RELOADING})
@@ -232,7 +233,7 @@ class Planner:
         try:
             schema = look()(seen.payload, entry.spec, entry.schema if judged else None)
         except EngineFault as fault:
-            if fault.kind is not FaultKind.TABLE_STRUCTURE_CHANGED:
+            if fault.kind not in _OF_A_TABLE:
                 raise
             if entry.state in _COPIED_YET and (entry.copy_schema is None or end <= entry.after):
                 return entry.schema
@@ -281,6 +282,11 @@ class Planner:
             if entry is None or entry.state is not TableState.LIVE or entry.schema is not learnt.before:
                 continue
             if learnt.table not in resolved and learnt.table not in parked:
+                unseen = filled_unseen(learnt.before, learnt.schema)
+                if unseen is not None:
+                    detail = f"column {unseen} was added and the table written anew"
+                    parked[learnt.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+                    continue
                 schema = self._judged(entry, learnt.schema, parked)
                 if schema is not None and learnt.table not in parked:
                     taken[learnt.table] = schema

@@ -57,12 +57,25 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
     if before.map_as != after.map_as:
         return Anew(f"the mapping of column {after.name} changed")
     found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
+    if before.labels and after.labels[: len(before.labels)] != before.labels:
+        return Anew(f"a value of the type of column {after.name} got another name")
     if same_form(before.type, after.type):
         redefined = before.edition and after.edition and before.edition != after.edition
         return Anew(f"column {after.name} was changed and the table written anew") if rewritten and redefined else found
     if rewritten or root or not widens(before.type, after.type):
         return Anew(f"column {after.name} changed its type, and its existing values with it")
     return [*found, f"column {after.name} got a wider type"]
+
+
+def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:
+    """A new column whose values in rows that were there are noted nowhere: it came when the table was written anew, or was computed
+    before. None where there is none."""
+    rewritten = known.relfilenode != new.relfilenode
+    before = {column.attnum for column in known.columns}
+    for column in new.columns:
+        if column.attnum in known.unsent or (rewritten and column.attnum not in before and column.fill is None):
+            return column.name
+    return None
 
 
 def differences(before: TableSchema, after: TableSchema) -> tuple[str, ...]:

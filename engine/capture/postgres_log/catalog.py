@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from engine.capture.postgres_log.types import load_types, source_type
@@ -13,7 +14,7 @@ from engine.postgres.sessions import PostgresConnection
 
 _TABLES = """
 SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
-       coalesce(pg_relation_filenode(c.oid), 0)::bigint, c.reltuples
+       c.relfilenode::bigint, c.reltuples
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
 _BY_NAME = _TABLES + "JOIN unnest(%s::text[], %s::text[]) AS w(s, t) ON n.nspname = w.s AND c.relname = w.t"
@@ -23,7 +24,10 @@ SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT a.attnotnul
        a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), a.atthasmissing,
        CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text[])[1]
             ELSE regexp_replace(regexp_replace(a.attmissingval::text, '^\{"?|"?\}$', '', 'g'), '\\(.)', '\1', 'g') END,
-       a.attgenerated <> '', a.xmin::text::bigint
+       a.attgenerated <> '', a.xmin::text::bigint,
+       CASE WHEN t.typtype IN ('e', 'd') OR t.typcategory = 'A' THEN
+           ARRAY(SELECT e.enumlabel::text FROM pg_enum e
+                 WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype) ORDER BY e.oid) ELSE '{}' END
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
@@ -98,6 +102,8 @@ class CatalogTable:
     rows: float
     columns: list[CatalogColumn] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
+    unsent: list[int] = field(default_factory=list)
+    """Attribute numbers of generated columns."""
     indexes: list[UniqueIndex] = field(default_factory=list)
     leaves: list[CatalogTable] = field(default_factory=list)
 
@@ -128,6 +134,14 @@ class CatalogTable:
         usable = [i for i in self.indexes if i.immediate and i.not_null and set(i.columns) <= set(self.column_names)]
         usable.sort(key=lambda i: not i.primary)
         return usable[0].columns if usable else ()
+
+
+@contextmanager
+def one_look(connection: PostgresConnection) -> Iterator[None]:
+    """What is read in the block is of one moment: storage and columns of different ones would hide that rows were written anew."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield
 
 
 def load_tables(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, CatalogTable]:
@@ -188,14 +202,28 @@ def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]
     by_oid = {t.oid: t for t in tables}
     rows = connection.execute(_COLUMNS, [list(by_oid)]).fetchall()
     types = load_types(connection, {row[3] for row in rows})
-    for oid, attnum, name, type_oid, modifier, nullable, has_default, has_missing, missing, generated, edition in rows:
+    for (
+        oid,
+        attnum,
+        name,
+        type_oid,
+        modifier,
+        nullable,
+        has_default,
+        has_missing,
+        missing,
+        generated,
+        edition,
+        labels,
+    ) in rows:
         if generated:
             by_oid[oid].generated.append(name)
+            by_oid[oid].unsent.append(attnum)
             continue
         kind = source_type(types, type_oid, modifier)
         if kind is None:
             continue
-        column = Column(name, kind, attnum, nullable=nullable, fill=missing, edition=edition)
+        column = Column(name, kind, attnum, nullable=nullable, fill=missing, edition=edition, labels=tuple(labels))
         by_oid[oid].columns.append(CatalogColumn(column, type_oid, modifier, has_default, has_missing))
     for oid, *index in connection.execute(_INDEXES, [list(by_oid)]).fetchall():
         primary, replica_identity, immediate, columns, not_null = index
@@ -280,6 +308,7 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         mode=choice.mode,
         identity=table.identity,
         relfilenode=table.relfilenode,
+        unsent=tuple(table.unsent),
     )
 
 

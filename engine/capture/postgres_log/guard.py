@@ -111,14 +111,16 @@ class TableWatch:
                 self._oids[name] = relation
 
     def settle(self, tables: Sequence[TableSpec], stands: Mapping[TableName, int]) -> None:
-        """These tables are taken up anew, as `stands` has them; what is below them at the next look counts."""
+        """These tables are taken up anew, as `stands` has them; what is below them at the next look counts.
+
+        Not what came back since it was told as dropped: that is still to be told.
+        """
         with self._lock:
-            for spec in tables:
-                if self._gone.pop(spec.source, None) is not None:
-                    self._below.pop(spec.source, None)
-                    self._oids.pop(spec.source, None)
-                    if spec.source in stands:
-                        self._oids[spec.source] = stands[spec.source]
+            for name in {spec.source for spec in tables} & stands.keys():
+                if self._gone.get(name) == stands[name]:
+                    del self._gone[name]
+                    self._below.pop(name, None)
+                    self._oids[name] = stands[name]
 
     def look(self, connector: Connector, tables: Sequence[TableSpec]) -> Mapping[TableName, str]:
         """Tables that changed, with what, in words. Each change is told once."""
@@ -138,7 +140,7 @@ class TableWatch:
         writers: dict[TableName, frozenset[int]] = {}
         replaced: dict[TableName, RelationId] = {}
         with self._lock:
-            renamed = self._renamed(names - oids.keys(), elsewhere)
+            renamed = self._renamed(names - oids.keys(), {o: n for o, n in elsewhere.items() if n not in names})
             for name in sorted(names - renamed.keys()):
                 change = self._changed(name, oids.get(name))
                 if change is not None:
@@ -169,7 +171,10 @@ class TableWatch:
     def _renamed(
         self, missing: Collection[TableName], elsewhere: Mapping[int, TableName]
     ) -> dict[TableName, TableName]:
-        """Tables that are not under their name any more but under another one; from now on they are known by that."""
+        """Tables that are not under their name any more but under another one; from now on they are known by that.
+
+        One that has the name of another table of ours is that table now, and gone from where it was.
+        """
         found = {}
         for name in missing:
             new = elsewhere.get(self._oids.get(name, 0))

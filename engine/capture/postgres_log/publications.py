@@ -5,7 +5,7 @@ A table without identity never gets into the first: its owner's own UPDATE would
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from psycopg import sql
@@ -69,18 +69,23 @@ def names(slot: str) -> tuple[str, str]:
     return slot, f"{slot}_ins"
 
 
-def prepare(connector: Connector, tables: Sequence[TableSpec], slot: str) -> dict[TableName, int]:
+def prepare(
+    connector: Connector, tables: Sequence[TableSpec], slot: str, ours: Collection[int] = ()
+) -> dict[TableName, int]:
     """Create both publications, or bring them to what `tables` ask for; committed when it returns. Returns their tables with oids.
 
-    Identities are looked at once more when the tables are locked against changes of them, so that none without is published.
+    `ours`: numbers of these tables as they were published before. One of them under a name that nobody asks for was renamed, maybe
+    this moment, and stays in: its changes would be lost. Identities are looked at once more when the tables are locked against changes
+    of them, so that none without is published.
     """
     with connector.session(slot) as connection, connection.transaction():
+        asked = {table.source for table in tables}
         for wanted in _wanted(connection, tables, slot):
-            _bring_to(connection, wanted)
+            _bring_to(connection, _with_renamed(wanted, _read(connection, wanted.name), asked, ours))
         published: dict[TableName, int] = {}
         for wanted in _wanted(connection, tables, slot):
             current = _read(connection, wanted.name)
-            if current is None or set(current.members) != wanted.members:
+            if current is None or set(current.members) != _with_renamed(wanted, current, asked, ours).members:
                 detail = "a table's replica identity changed meanwhile"
                 raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, detail)
             published.update(current.oids)
@@ -129,6 +134,15 @@ def _compare_with(published: Mapping[TableName, int], wanted: Wanted, current: P
         current = replace(current, members=members)
     known = frozenset(t for t in wanted.members if t in published and wanted.oids.get(t, published[t]) == published[t])
     return _compare(replace(wanted, members=known), current)
+
+
+def _with_renamed(
+    wanted: Wanted, current: Publication | None, asked: Collection[TableName], ours: Collection[int]
+) -> Wanted:
+    if current is None:
+        return wanted
+    renamed = {name for name, oid in current.oids.items() if oid in ours and name not in asked}
+    return replace(wanted, members=wanted.members | renamed)
 
 
 def drop(connector: Connector, slot: str) -> list[str]:

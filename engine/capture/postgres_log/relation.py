@@ -81,7 +81,8 @@ def complete(
 ) -> TableSchema:
     """The structure that a record announces. `table`: the catalog now, None where the table is gone; `types`: those announced.
 
-    Raises EngineFault(TABLE_STRUCTURE_CHANGED) where a column's number, or what rows older than a column hold of it, is not certain.
+    Raises EngineFault(TABLE_STRUCTURE_CHANGED) where a column's number, or what rows older than a column hold of it, is not certain,
+    TABLE_NO_IDENTITY where updates and deletes cannot be followed any more.
     """
     if known is not None and known.relation != announced.relation:
         known = None
@@ -93,7 +94,7 @@ def complete(
         spec, announced.identity, [c.name for c in columns], _ordered(identity_columns, known, table), fallback
     )
     if choice.problem is not None:
-        raise _changed(announced, choice.problem)
+        raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(announced.name), choice.problem)
     return TableSchema(
         name=announced.name,
         relation=announced.relation,
@@ -103,7 +104,14 @@ def complete(
         identity=announced.identity,
         relfilenode=_storage(known, table, as_now=matcher.as_now),
         inferred=not matcher.as_now,
+        unsent=_unsent(known, table, as_now=matcher.as_now),
     )
+
+
+def _unsent(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> tuple[int, ...]:
+    if table is not None and (as_now or known is None):
+        return tuple(table.unsent)
+    return known.unsent if known is not None else ()
 
 
 def _storage(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> int:
@@ -150,9 +158,8 @@ class _Matcher:
         self._in_catalog = {c.column.name: c for c in table.columns} if table is not None else {}
         self._known = {c.name: c for c in known.columns} if known is not None else {}
         self._known_attnums = {c.attnum: c for c in known.columns} if known is not None else {}
-        self._rewritten = (
-            known is not None and table is not None and (table.partitioned or known.relfilenode != table.relfilenode)
-        )
+        self._rewritten = known is not None and table is not None and known.relfilenode != table.relfilenode
+        self._unsent = frozenset(known.unsent if known is not None else ())
 
     @property
     def as_now(self) -> bool:
@@ -188,11 +195,23 @@ class _Matcher:
         before = self._known_attnums.get(column.attnum)
         if before is not None:
             return replace(column, fill=column.fill if before.fill is None else before.fill)
-        if self._known and not now.has_missing and self._rewritten and (now.has_default or not column.nullable):
+        if self._known and not now.has_missing and self._may_hold_values(now):
             raise _changed(
                 self._announced, f"column {announced.name} was added with values that the log does not carry"
             )
         return column
+
+    def _may_hold_values(self, now: CatalogColumn) -> bool:
+        """Whether rows that are older than our knowledge of a column may hold something in it that is noted nowhere.
+
+        They may where the table was written anew since, whether its default is still there or not, and where the column was computed
+        before it became an ordinary one.
+        """
+        if now.column.attnum in self._unsent:
+            return True
+        if self._table is not None and self._table.partitioned:
+            return now.has_default or not now.column.nullable
+        return self._rewritten
 
     def _of_number(self, announced: AnnouncedColumn, before: Column) -> Column:
         """The same column with a type that it had in between."""

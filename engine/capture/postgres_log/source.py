@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from engine.capture.postgres_log import chunks, position, preflight, publications, sequences, slots
-from engine.capture.postgres_log.catalog import load_numbered, load_tables, names_of, schema_of
+from engine.capture.postgres_log.catalog import load_numbered, load_tables, names_of, one_look, schema_of
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.guard import TableWatch
 from engine.capture.postgres_log.relation import complete, parse_relation
@@ -41,6 +41,8 @@ class PostgresSource:
         self._watch = TableWatch()
         self._publishing = threading.Lock()
         self._published: dict[TableName, int] | None = None
+        self._known_as: dict[TableName, int] = {}
+        """Every name under which a table was published, with its number."""
         self._open_slots: set[str] = set()
         """Temporary slots of snapshots that are open now."""
 
@@ -64,19 +66,25 @@ class PostgresSource:
 
     def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
         with self._publishing:
-            before, after = self._published, publications.prepare(self._connector, tables, slot)
+            ours = {self._known_as[t.source] for t in tables if t.source in self._known_as}
+            before, after = self._published, publications.prepare(self._connector, tables, slot, ours)
             # Looked at here: a table made again before the watch saw it is taken up by this, and must not be told as changed later.
             anew = [t for t in tables if before is None or _made_again(t.source, before, after)]
             self._watch.look(self._connector, anew)
             self._watch.settle(tables, after)
             self._published = after
+            self._known_as.update(after)
+
+    def _rename_published(self, renamed: Mapping[TableName, TableName]) -> None:
+        if self._published is not None:
+            self._published = {renamed.get(name, name): oid for name, oid in self._published.items()}
 
     def unpublished(self, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
         return publications.unpublished(self._connector, tables, slot)
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         """The current structures. A table whose changes cannot be followed is in no publication and not here; `preflight` says why."""
-        with self._connector.session() as connection:
+        with self._connector.session() as connection, one_look(connection):
             catalog = load_tables(connection, [t.source for t in tables])
         found = {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}
         return {name: schema for name, schema in found.items() if schema is not None}
@@ -92,7 +100,7 @@ class PostgresSource:
     def resolver(self, payloads: Collection[bytes]) -> Callable[[bytes, TableSpec, TableSchema | None], TableSchema]:
         announced = {payload: parse_relation(payload) for payload in payloads}
         subject = str(next(iter(announced.values())).name) if len(announced) == 1 else None
-        with self._connector.session(subject) as connection:
+        with self._connector.session(subject) as connection, one_look(connection):
             tables = load_numbered(connection, {one.relation for one in announced.values()})
             types = load_types(connection, {c.type_oid for one in announced.values() for c in one.columns})
 
@@ -130,10 +138,12 @@ class PostgresSource:
         """
         with self._publishing:
             changed = self._watch.examine(self._connector, tables)
+            self._rename_published(changed.renamed)
             faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
             if faults:
                 # A table may have gone between the two looks; then it is the table's trouble and not the publication's.
                 changed = changed.joined(self._watch.examine(self._connector, tables))
+                self._rename_published(changed.renamed)
                 faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
         return replace(
             self.slot_reading(slot),

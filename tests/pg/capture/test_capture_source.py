@@ -252,6 +252,7 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     db.execute("DROP TABLE a")
     assert look() == ((), {"public.a": "the table was dropped"})
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    assert look() == ((), {"public.a": "the table was dropped and created again"})
     assert look() == ((), {})
     source.prepare(tables, slot_of(db))
     assert look() == ((), {})
@@ -262,6 +263,28 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     assert look() == ((), {"public.b": "the table was dropped and created again"})
     db.execute(f"ALTER PUBLICATION {slot_of(db)} DROP TABLE a")
     assert len(look()[0]) == 1
+
+
+def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    db.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    tables = [spec("a"), spec("b")]
+    source.prepare(tables, slot_of(db))
+    source.guard(tables, slot_of(db))
+    db.execute("ALTER TABLE a RENAME TO c")
+    source.prepare(tables, slot_of(db))
+    assert members(db, slot_of(db)) == {"b", "c"}
+    reading = source.guard(tables, slot_of(db))
+    assert (reading.renamed, reading.publication_faults) == ({tables[0].source: TableName("public", "c")}, ())
+    source.prepare(tables, slot_of(db))
+    assert members(db, slot_of(db)) == {"b", "c"}
+    now = [spec("c"), tables[1]]
+    for _ in range(2):
+        reading = source.guard(now, slot_of(db))
+        assert (reading.renamed, reading.partition_faults, reading.publication_faults) == ({}, {}, ())
+        source.prepare(now, slot_of(db))
+    source.prepare(tables[1:], slot_of(db))
+    assert members(db, slot_of(db)) == {"b"}
 
 
 def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: Database) -> None:

@@ -93,6 +93,25 @@ def test_a_change_that_no_row_came_behind_is_seen_in_the_catalog(shop: Database,
     assert {state for state, _ in states(replica, "orders")} == {"registered", "copying", "catching_up", "live"}
 
 
+def test_values_that_no_log_and_no_catalog_tell_of_are_copied(shop: Database, replicate: Replicate) -> None:
+    shop.execute(
+        "CREATE TABLE days (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);"
+        "CREATE TABLE days_1 PARTITION OF days FOR VALUES FROM (0) TO (10); INSERT INTO days VALUES (1, 1), (2, 2)"
+    )
+    replica = replicate(shop, [table("orders"), table("lines"), table("days")])
+    shop.execute("ALTER TABLE orders ADD COLUMN r double precision DEFAULT random()")
+    shop.execute("ALTER TABLE lines ALTER n TYPE int USING n + 1000")
+    shop.execute("ALTER TABLE days ADD COLUMN r double precision DEFAULT random()")
+    for name in ("orders", "lines", "days"):
+        replica.reports.wait(
+            lambda _, name=name: "reloading" in [s for s, _ in states(replica, name)], f"{name} copied anew"
+        )
+    replica.wait_live()
+    replica.assert_equal()
+    assert replica.query("SELECT count(*) FROM orders WHERE r IS NULL") == [(0,)]
+    assert replica.query("SELECT min(n) FROM lines") == [(1001,)]
+
+
 def test_a_dropped_table_parks_and_one_of_its_name_is_copied(shop: Database, replicate: Replicate) -> None:
     replica = replicate(shop, [table("orders"), table("lines")])
     shop.execute("DROP TABLE lines")

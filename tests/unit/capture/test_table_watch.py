@@ -137,9 +137,20 @@ def test_accepting_what_was_settled_meanwhile_does_nothing(catalog: Catalog) -> 
     watch = remembering(mark_of(catalog))
     catalog.oid = 50
     look(watch, catalog)
-    watch.settle(TABLES, {})
+    watch.settle(TABLES, {ROOT: 50})
     watch.accept(ROOT, RelationId(49))
+    assert watch.gone == frozenset()
     assert look(watch, catalog).faults == {}
+
+
+def test_what_came_back_since_it_was_told_as_dropped_is_not_settled(catalog: Catalog) -> None:
+    watch = remembering(mark_of(catalog))
+    catalog.oid = 0
+    look(watch, catalog)
+    watch.settle(TABLES, {ROOT: 51})
+    watch.settle(TABLES, {})
+    catalog.oid = 51
+    assert look(watch, catalog).replaced == {ROOT: RelationId(51)}
 
 
 def test_a_table_under_another_name_goes_by_that_from_then_on(catalog: Catalog) -> None:

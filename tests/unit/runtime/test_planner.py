@@ -156,6 +156,17 @@ def test_a_type_that_only_the_catalog_tells_of_parks() -> None:
     assert bench.plan().parked.keys() == {"ta"}
 
 
+def test_a_column_that_came_with_rows_written_anew_needs_a_new_copy() -> None:
+    before, after = replace(A, relfilenode=5), replace(A_ADDED, relfilenode=6)
+    bench = Bench(live("a", before))
+    bench.planner.learn(Learnt(TableId("ta"), before, after, Lsn(150)))
+    assert bench.plan().parked.keys() == {"ta"}
+    known = replace(after, columns=(*A.columns, replace(A_ADDED.columns[2], fill="1")))
+    bench = Bench(live("a", before))
+    bench.planner.learn(Learnt(TableId("ta"), before, known, Lsn(150)))
+    assert versions(bench.plan(), "a") == [before, known]
+
+
 def test_a_target_that_ignores_changes_keeps_its_structure() -> None:
     bench = Bench(live("a", A), policy=SchemaPolicy.IGNORE)
     planned = bench.plan(b"A+")
