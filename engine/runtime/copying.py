@@ -55,7 +55,9 @@ class CopyDesk:
         staging: Path,
         end: Callable[[EngineFault], None],
         removals_written: Callable[[], bool],
+        look: Callable[[], None],
     ) -> None:
+        self._look = look
         self._parts = parts
         self._defer = defer
         self._flush = flush
@@ -200,6 +202,7 @@ class CopyDesk:
 
     def _publish(self) -> None:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
+        self._look()
         entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
         specs = [entry.spec for entry in entries]
         described = self._parts.source.describe(specs)
@@ -215,6 +218,7 @@ class CopyDesk:
         if missing:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, "; ".join(missing))
         self._parts.source.prepare(specs, self._parts.spec.slot)
+        described = self._parts.source.describe(specs)
         live = [e for e in entries if e.state is TableState.LIVE and e.schema is not None]
         away = [e.schema.relation for e in live if e.schema is not None and e.spec.source not in described]
         names = self._parts.source.names(away) if away else {}

@@ -86,7 +86,7 @@ class Guard:
         self._undecided: list[_Undecided] = []
         self._roots: dict[TableId, TableSchema] = {}
         """Partitioned tables as the last look described them."""
-        self._tables: tuple[TableSpec, ...] = parts.spec.tables
+        self._looking = threading.Lock()
         self.checked = ZERO
         self.source_end: Lsn | None = None
         self.retained_bytes: int | None = None
@@ -114,9 +114,9 @@ class Guard:
                 moved = replace(entry.schema, relfilenode=now.relfilenode)
                 self._learnt(Learnt(entry.table, entry.schema, moved, seen_by))
 
-    def watch(self, tables: tuple[TableSpec, ...]) -> None:
-        """From now on these tables are expected in the publications."""
-        self._tables = tables
+    def _tables(self) -> tuple[TableSpec, ...]:
+        """The tables that are expected in the publications, under the names that they go by now."""
+        return tuple(e.spec for e in self._parts.book.all() if e.state is not TableState.REMOVED)
 
     def run(self, stop: threading.Event) -> None:
         """Look again and again until `stop`. Raises EngineFault where changes may be missing or the slot is gone."""
@@ -125,18 +125,18 @@ class Guard:
             stop.wait(self._parts.settings.guard_interval_s)
 
     def look(self) -> None:
-        """One look. A position counts as checked only when it was captured before the look began."""
+        """One look, from any thread. A position counts as checked only when it was captured before the look began."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
         captured = self._captured()
-        tables = self._tables
+        tables = self._tables()
         reading = self._parts.source.guard(tables, self._parts.spec.slot)
-        if reading.renamed and tables is self._tables:
-            tables = self._tables = tuple(
-                replace(t, source=reading.renamed[t.source]) if t.source in reading.renamed else t for t in tables
-            )
         for old, new in reading.renamed.items():
             self._renamed(old, new)
         self._judge_slot(reading)
-        if tables is self._tables:
+        if tables == self._tables():
             self._judge_publications(reading)
             self.checked = max(self.checked, captured)
         self._judge_partitions(reading)

@@ -209,7 +209,7 @@ class Pipeline:
             for known in before.keys() & after.keys():
                 self._pause_or_resume(run, before[known], after[known])
             if added:
-                run.respec(spec.tables)
+                run.respec()
         self.desire(DesiredState(spec.desired))
 
     def _report_again(self) -> None:
@@ -269,6 +269,11 @@ class Pipeline:
         return left
 
     def _pause_or_resume(self, run: ReplicationRun, before: TableSpec, after: TableSpec) -> None:
+        entry = self._book.get(after.table)
+        if entry is not None and after.source == before.source:
+            after = replace(
+                after, source=entry.spec.source
+            )  # It may have been renamed, which the declaration does not know of yet.
         self._book.amend(after.table, spec=after)
         if after.paused and not before.paused:
             run.pause(after.table)

@@ -19,7 +19,7 @@ from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import GuardReading
-from engine.model.subscription import QueueMode, TableSpec
+from engine.model.subscription import QueueMode
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
 from engine.runtime.ahead import PIECE_PART, AheadDesk
@@ -153,7 +153,9 @@ class ReplicationRun:
             self._rename,
         )
         self.cuts = CutDesk(parts, self._intake, self._staging)
-        self.copies = CopyDesk(parts, self.defer, self.flush, self._staging, self._end, self._removals_written)
+        self.copies = CopyDesk(
+            parts, self.defer, self.flush, self._staging, self._end, self._removals_written, self._guard.look
+        )
         parts.book.watch(self._table_ended)
 
     def _make_planner(self) -> Planner:
@@ -286,9 +288,8 @@ class ReplicationRun:
         with suppress(EngineFault):
             self.copies.reload(request, tables)
 
-    def respec(self, tables: tuple[TableSpec, ...]) -> None:
-        """Tables were added: publish and copy them. Those known already keep what they have."""
-        self._guard.watch(tables)
+    def respec(self) -> None:
+        """Tables were added to the book: publish and copy them. Those known already keep what they have."""
         self.copies.begin_missing()
 
     def keep_queue(self, mode: QueueMode) -> None:
@@ -327,6 +328,9 @@ class ReplicationRun:
             spec = replace(entry.spec, source=new)
             self._book.amend(entry.table, spec=spec)
             self._parts.reporter.renamed(spec)
+            if entry.reason is not None and entry.reason.code == FaultKind.TABLE_MISSING:
+                detail = "the table got another name while it was looked for"
+                self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def _note_marks(self, marks: Mapping[TableId, str], as_of: Lsn) -> None:
         if self._commits.note(marks, as_of):

@@ -194,7 +194,9 @@ class _Matcher:
         column = now.column
         before = self._known_attnums.get(column.attnum)
         if before is not None:
-            return replace(column, fill=column.fill if before.fill is None else before.fill)
+            fill = column.fill if before.fill is None else before.fill
+            # The definition that the catalog has may be a later one than this record's, and is not to count as known.
+            return replace(column, fill=fill, edition=column.edition if self.as_now else before.edition)
         if self._known and not now.has_missing and self._may_hold_values(now):
             raise _changed(
                 self._announced, f"column {announced.name} was added with values that the log does not carry"

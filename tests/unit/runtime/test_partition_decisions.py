@@ -119,6 +119,7 @@ class Watched:
                 by_name=lambda name: SimpleNamespace(table=str(name), state=self.state, schema=self.schema),
                 park=self._park,
                 in_state=lambda *_: [],
+                all=list,
             ),
         )
         self._guard = Guard(
