@@ -138,7 +138,7 @@ class CatalogTable:
 
 @contextmanager
 def one_look(connection: PostgresConnection) -> Iterator[None]:
-    """What is read in the block is of one moment: storage and columns of different ones would hide that rows were written anew."""
+    """What is read in the block is of one moment: names, storage and columns of different ones would tell of what never was."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield

@@ -97,6 +97,11 @@ class TableWatch:
         with self._lock:
             return frozenset(self._gone)
 
+    def unseen(self, tables: Sequence[TableSpec]) -> list[TableSpec]:
+        """Those of these tables that no look has met yet: they are watched from the next one on."""
+        with self._lock:
+            return [t for t in tables if t.source not in self._oids]
+
     def remember(self, marks: Mapping[TableName, str]) -> None:
         """What an earlier look, of this watch or another, saw below these roots: the next look is compared with that."""
         seen = {name: _from_mark(mark) for name, mark in marks.items()}

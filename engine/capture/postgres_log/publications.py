@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from psycopg import sql
 
-from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables
+from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look
 from engine.capture.postgres_log.connect import Connector
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
@@ -101,9 +101,10 @@ def faults(
 ) -> tuple[str, ...]:
     """What is not as it should be, in words. `gone`: tables that were dropped or made again, which is told elsewhere.
 
-    `published`: what `prepare` put in. A table that came since is not missing, and one of them under another name not foreign.
+    `published`: what `prepare` put in. A table that came since is not missing, and one of them under another name not foreign. Tables
+    and publications are looked at in one moment, since a table that is renamed between the two would be missing.
     """
-    with connector.session(slot) as connection:
+    with connector.session(slot) as connection, one_look(connection):
         found: list[str] = []
         for wanted in _expected(connection, [t for t in tables if t.source not in gone], slot):
             current = _read(connection, wanted.name)
@@ -113,7 +114,7 @@ def faults(
 
 def unpublished(connector: Connector, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
     """What of these tables is not sent, or not all of it, in words; other tables in the publications do not matter."""
-    with connector.session(slot) as connection:
+    with connector.session(slot) as connection, one_look(connection):
         found: list[str] = []
         for wanted in _wanted(connection, tables, slot):
             current = _read(connection, wanted.name)

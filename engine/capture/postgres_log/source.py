@@ -69,9 +69,8 @@ class PostgresSource:
             ours = {self._known_as[t.source] for t in tables if t.source in self._known_as}
             before, after = self._published, publications.prepare(self._connector, tables, slot, ours)
             # Looked at here: a table made again before the watch saw it is taken up by this, and must not be told as changed later.
-            anew = [
-                t for t in tables if before is None or t.source not in before or _made_again(t.source, before, after)
-            ]
+            unseen = self._watch.unseen(tables)
+            anew = [t for t in tables if before is None or t in unseen or _made_again(t.source, before, after)]
             self._watch.look(self._connector, anew)
             self._watch.settle(tables, after)
             self._published = after

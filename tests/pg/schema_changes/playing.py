@@ -1,0 +1,321 @@
+"""Plays many scenarios side by side on one source with one subscription, and tells where their tables ended."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from engine.link.messages import Report, SchemaVersion, SubscriptionStateReport, TableRenamed, TableStateReport
+from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.schema import Column
+from engine.model.subscription import BatchPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
+from engine.model.target import TableRecord
+from engine.model.values import value_type
+from server.demo.embedded import EmbeddedPostgres
+from tests.contract.value_render import rendered as rendered_value
+from tests.fixtures.postgres import Database, drop_database
+from tests.fixtures.replication import Replica, table
+from tests.pg.schema_changes.golden import Golden, Outcome, Row
+from tests.pg.source_behaviour.scenario import Paragraph
+from tests.pg.source_behaviour.text_oracle import _dsn, _held_rows, _printed_rows
+
+_SETTLE_S = 60.0
+_END_S = 10.0
+_AT_ONCE = BatchPolicy(max_age_ms=60_000, small_rows=0, tasks=3)
+_PROBE = "changed_to_see_that_the_catalog_was_looked_at"
+_RESTING = frozenset({"live", "parked"})
+
+
+class Sessions:
+    """Named sessions on the source, shared by the scenarios one after another."""
+
+    def __init__(self, database: Database, stack: ExitStack) -> None:
+        self._database = database
+        self._stack = stack
+        self._open: dict[str, psycopg.Connection[tuple[object, ...]]] = {}
+        self._schemas: dict[str, str] = {}
+
+    def play(self, schema: str, paragraphs: Sequence[Paragraph]) -> None:
+        """Send them; psycopg.Error where one is refused, ValueError where a transaction is left open. Afterwards none is."""
+        try:
+            for paragraph in paragraphs:
+                self._of(paragraph.session, schema).execute(paragraph.sql.encode())
+            left = self._in_transaction()
+            if left:
+                raise ValueError(f"session {left[0]} leaves a transaction open over a wait")
+        finally:
+            for name in self._in_transaction():
+                self._open[name].execute("ROLLBACK")
+
+    def _of(self, name: str, schema: str) -> psycopg.Connection[tuple[object, ...]]:
+        if name not in self._open:
+            self._open[name] = self._stack.enter_context(self._database.connect())
+        if self._schemas.get(name) != schema:
+            self._open[name].execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
+            self._schemas[name] = schema
+        return self._open[name]
+
+    def _in_transaction(self) -> list[str]:
+        idle = TransactionStatus.IDLE
+        return [name for name, session in self._open.items() if session.info.transaction_status is not idle]
+
+
+@dataclass
+class Played:
+    """Scenarios on one kind of target. `failures`: by scenario, what went wrong while it was played."""
+
+    target_kind: str
+    stepwise: bool
+    database: Database
+    replica: Replica
+    specs: dict[TableName, TableSpec]
+    failures: dict[str, str] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)
+    """What went wrong beyond any of them."""
+
+    def outcome(self, name: TableName) -> Outcome:
+        """Where the table of this name at the beginning ended, and what the target holds of it."""
+        spec, reports = self.specs[name], self.replica.reports.all()
+        record = self._record(spec)
+        columns = tuple(column.name for column in record.schema.columns)
+        return Outcome(
+            ended(reports, spec.table), columns, tuple(self._on_target(record)), history(reports, spec.table)
+        )
+
+    def both_sides(self, name: TableName) -> tuple[list[Row], list[Row]]:
+        """Rows of a live table as text, with the columns of the source, on source and target."""
+        record = self._record(self.specs[name])
+        return _printed_rows(self.database.dsn, self.now(name), record.schema.columns), self._on_target(record)
+
+    def columns_on_target(self, name: TableName) -> list[str]:
+        """What the target itself says that the table's columns are, in no order."""
+        held = self._record(self.specs[name]).target
+        place = sql.Identifier(held.schema, held.name).as_string(None)
+        target = self.replica.pipeline.target
+        assert target is not None
+        statement = f"SELECT * FROM {place} LIMIT 1"
+        return sorted(target.query(statement, 1, 30.0, self.replica.spec.name).table.column_names)
+
+    def now(self, name: TableName) -> TableName:
+        """The name that the table goes by in the end, as was reported."""
+        spec = self.specs[name]
+        renamed = [r for r in self.replica.reports.all() if isinstance(r, TableRenamed) and r.table == spec.table]
+        return TableName(renamed[-1].schema_name, renamed[-1].name) if renamed else name
+
+    @cached_property
+    def _records(self) -> Mapping[TableId, TableRecord]:
+        target = self.replica.pipeline.target
+        assert target is not None, "the target is closed"
+        progress = target.progress(self.replica.spec.name)
+        assert progress is not None
+        return progress.tables
+
+    def _record(self, spec: TableSpec) -> TableRecord:
+        return self._records[spec.table]
+
+    def _on_target(self, record: TableRecord) -> list[Row]:
+        if self.target_kind == "postgres":
+            return _printed_rows(_dsn(self.replica.spec.target), record.target, record.schema.columns)
+        target = self.replica.pipeline.target
+        assert target is not None
+        columns = record.schema.columns
+        return [tuple(map(_as_text, columns, row)) for row in _held_rows(self.replica, target, record)]
+
+
+def _as_text(column: Column, held: str | Sequence[str | None] | None) -> str | None:
+    """A value of DuckDB as PostgreSQL prints it; a list in the form of an array."""
+    element = value_type(column).element
+    if held is None or isinstance(held, str) or element is None or column.type.element is None:
+        return held if isinstance(held, str) else None
+    delimiter = column.type.element.delimiter
+    return "{" + delimiter.join(_in_array(rendered_value(element, each), delimiter) for each in held) + "}"
+
+
+def _in_array(value: str | None, delimiter: str) -> str:
+    if value is None:
+        return "NULL"
+    plain = value and value.lower() != "null" and not set(value) & set('{}"\\ \t\n\r\v\f' + delimiter)
+    return value if plain else '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def ended(reports: Sequence[Report], spec: TableId) -> str:
+    """The last state that was told of a table, with its code."""
+    states = [r for r in reports if isinstance(r, TableStateReport) and r.table == spec]
+    return " ".join(filter(None, (states[-1].state, states[-1].code))) if states else "untold"
+
+
+def history(reports: Sequence[Report], spec: TableId) -> tuple[str, ...]:
+    """What was told of a table behind its first copy. Said twice in a row counts once, and a new name only as a renaming.
+
+    A table that parks has been told to be copied anew before or not, as it was the log or the catalog that told first.
+    """
+    told: list[str] = []
+    for report in reports:
+        if isinstance(report, SchemaVersion) and report.table == spec:
+            told += [change for change in report.changes if not change.startswith("the table is ")]
+        elif isinstance(report, TableStateReport) and report.table == spec and report.code:
+            while report.state == "parked" and told and told[-1].startswith("reloading: "):
+                told.pop()
+            told.append(f"{report.state}: {report.code}")
+        elif isinstance(report, TableRenamed) and report.table == spec:
+            told.append(f"renamed to {report.schema_name}.{report.name}")
+    return tuple(one for i, one in enumerate(told) if i == 0 or one != told[i - 1])
+
+
+class Told:
+    """What was reported so far, read on from where it was left."""
+
+    def __init__(self, probe: TableId) -> None:
+        self._probe = probe
+        self._read = 0
+        self.states: dict[str, str] = {}
+        self.probed: set[str] = set()
+        self.failed = ""
+
+    def read(self, reports: Sequence[Report]) -> None:
+        for report in reports[self._read :]:
+            if isinstance(report, TableStateReport):
+                self.states[report.table] = " ".join(filter(None, (report.state, report.code)))
+            elif isinstance(report, SchemaVersion) and report.table == self._probe:
+                self.probed |= {column.name for column in report.columns}
+            elif isinstance(report, SubscriptionStateReport):
+                self.failed = f"failed: {report.code}: {report.reason}" if report.state == "failed" else ""
+        self._read = len(reports)
+
+
+class Playing:
+    """One source, one subscription and all scenarios' tables in it."""
+
+    def __init__(self, goldens: Sequence[Golden], played: Played, sessions: Sessions, probe: TableId) -> None:
+        self._goldens = goldens
+        self._played = played
+        self._sessions = sessions
+        self._told = Told(probe)
+        self._probes = 0
+
+    def play(self, *, stepwise: bool) -> None:
+        """All rounds of all scenarios, then wait until each table is where it is expected, or will not get there."""
+        self._wait(lambda state, _: state == "live", "live to begin with")
+        rounds = max(len(golden.rounds) for golden in self._goldens)
+        for number in range(rounds):
+            for golden in self._goldens:
+                self._play_round(golden, number)
+            if stepwise or number == rounds - 1:
+                self._look()
+                self._look()
+                self._wait(lambda state, _: state.partition(" ")[0] in _RESTING, f"at rest after part {number + 1}")
+        self._until(lambda: not self._late(lambda state, wanted: state == wanted), _END_S)
+
+    def _play_round(self, golden: Golden, number: int) -> None:
+        name = golden.scenario.name
+        if number >= len(golden.rounds) or name in self._played.failures:
+            return
+        try:
+            self._sessions.play(name, golden.rounds[number])
+        except (psycopg.Error, ValueError) as error:
+            self._played.failures[name] = f"part {number + 1} could not be played: {error}"
+
+    def _look(self) -> None:
+        """Return when the source's catalog was looked at behind all that is committed now, and what was found has been applied.
+
+        The guard looks at the tables in their order, and the probe is the last. What it finds below partitioned tables it may
+        judge one look later.
+        """
+        self._probes += 1
+        column = f"c{self._probes}"
+        self._played.database.execute(f"ALTER TABLE {_PROBE} ADD COLUMN {column} int")
+        if not self._until(lambda: column in self._told.probed):
+            missed = f"look {self._probes} at the catalog did not come"
+            self._played.troubles.append(self._told.failed or missed)
+
+    def _wait(self, reached: Callable[[str, str], bool], what: str) -> None:
+        """Wait until each table's state is as it should be. Scenarios of others are over."""
+        if not self._until(lambda: not self._late(reached)):
+            for name, state in self._late(reached).items():
+                self._played.failures[name] = f"a table is {state}, not {what}"
+
+    def _late(self, reached: Callable[[str, str], bool]) -> dict[str, str]:
+        """Scenarios with a table whose state, given the one that it is expected to end in, does not do, with that state."""
+        found = {}
+        for golden in self._goldens:
+            for each in golden.scenario.tables if golden.scenario.name not in self._played.failures else ():
+                state = self._told.states.get(self._played.specs[each.name].table, "untold")
+                if not reached(state, golden.state(each.name, self._played.target_kind)):
+                    found[golden.scenario.name] = state
+        return found
+
+    def _until(self, done: Callable[[], bool], timeout_s: float = _SETTLE_S) -> bool:
+        def check(reports: list[Report]) -> bool:
+            self._told.read(reports)
+            return bool(self._told.failed) or done()
+
+        try:
+            self._played.replica.reports.wait(check, "", timeout_s)
+        except AssertionError:
+            return False
+        return not self._told.failed
+
+
+@contextmanager
+def playing(
+    target_kind: str, cluster: EmbeddedPostgres, folder: Path, goldens: Sequence[Golden], *, stepwise: bool = True
+) -> Iterator[Played]:
+    """Make a source with all scenarios' tables, replicate them and play.
+
+    Not `stepwise`: nothing is waited for between the parts, and every open transaction is streamed.
+    """
+    with ExitStack() as stack:
+        source = stack.enter_context(_database(cluster, f"schema_changes_{target_kind}"))
+        if target_kind == "postgres":
+            target = ConnectionSpec(
+                "mart", "postgres", stack.enter_context(_database(cluster, "schema_copies")).settings
+            )
+        else:
+            target = ConnectionSpec("mart", "duckdb", {"path": str(folder / "mart.duckdb")})
+        if not stepwise:
+            source.execute(f'ALTER DATABASE "{source.name}" SET debug_logical_replication_streaming = immediate')
+        sessions = Sessions(source, stack)
+        for golden in goldens:
+            source.execute(f'CREATE SCHEMA "{golden.scenario.name}"')
+            sessions.play(golden.scenario.name, golden.scenario.setup)
+        source.execute(f"CREATE TABLE {_PROBE} (id int PRIMARY KEY)")
+        tables = [each for golden in goldens for each in golden.scenario.tables]
+        specs = {
+            each.name: table(each.name.name, each.name.schema, insert_only=each.insert_only, key=each.key)
+            for each in tables
+        }
+        probe = table(_PROBE)
+        name = f"s{uuid.uuid4().hex[:8]}"
+        spec = SubscriptionSpec(
+            name=SubscriptionName(name),
+            epoch=Epoch(1),
+            source=ConnectionSpec("shop", "postgres", source.settings),
+            target=target,
+            tables=(*specs.values(), probe),
+            slot=f"penstock_{name}",
+            batch=BatchPolicy() if stepwise else _AT_ONCE,
+        )
+        replica = Replica(source, folder, spec)
+        stack.callback(replica.close)
+        played = Played(target_kind, stepwise, source, replica, specs)
+        Playing(goldens, played, sessions, probe.table).play(stepwise=stepwise)
+        yield played
+
+
+@contextmanager
+def _database(cluster: EmbeddedPostgres, name: str) -> Iterator[Database]:
+    database = Database(cluster, f"{name}_{os.getpid()}")
+    cluster.execute(f'CREATE DATABASE "{database.name}"')
+    try:
+        yield database
+    finally:
+        drop_database(database)
