@@ -20,6 +20,7 @@ from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
 from engine.runtime.structure import Same, judge
+from engine.runtime.table_book import TableEntry
 
 Care = Callable[[GuardReading], Orders]
 
@@ -98,7 +99,11 @@ class Guard:
         """
         doubted = self._doubted(reading)
         live = [e for e in self._parts.book.in_state(TableState.LIVE) if e.spec.source not in doubted]
-        described = self._parts.source.describe([entry.spec for entry in live])
+        missing = [e for e in self._parts.book.in_state(TableState.PARKED) if _is_missing(e)]
+        described = self._parts.source.describe([entry.spec for entry in [*live, *missing]])
+        for entry in missing:
+            if entry.spec.source in described:
+                self._park(entry.spec.source, FaultKind.TABLE_STRUCTURE_CHANGED, "the table is there again")
         seen_by = self._parts.source.current()
         for entry in live:
             now = described.get(entry.spec.source)
@@ -214,6 +219,10 @@ class Guard:
                 marks[entry.table] = mark
         if marks:
             self._note(marks, captured)
+
+
+def _is_missing(entry: TableEntry) -> bool:
+    return entry.reason is not None and entry.reason.code == FaultKind.TABLE_MISSING
 
 
 def _kind(reading: GuardReading, name: TableName) -> FaultKind:

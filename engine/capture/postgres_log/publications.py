@@ -78,6 +78,18 @@ def prepare(
     this moment, and stays in: its changes would be lost. Identities are looked at once more when the tables are locked against changes
     of them, so that none without is published.
     """
+    try:
+        return _prepare(connector, tables, slot, ours)
+    except EngineFault as fault:
+        if fault.kind is not FaultKind.TABLE_MISSING:
+            raise
+        detail = "a table was renamed or dropped while it was published"
+        raise EngineFault(FaultKind.SOURCE_TIMEOUT, slot, detail) from fault
+
+
+def _prepare(
+    connector: Connector, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
+) -> dict[TableName, int]:
     with connector.session(slot) as connection, connection.transaction():
         asked = {table.source for table in tables}
         for wanted in _wanted(connection, tables, slot):
