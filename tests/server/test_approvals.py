@@ -65,7 +65,9 @@ def test_a_table_that_waits_is_approved(client: TestClient, app: FastAPI, table:
     assert (answer.json(), answer.headers["ETag"]) == (shown.json(), shown.headers["ETag"])
     assert answer.headers["Location"] == f"{SUBSCRIPTION}/tables/{table}"
     assert (shown.json()["state"], shown.json()["code"]) == ("parked", WAITING["code"])
-    assert [(row.subscription, row.payload) for row in approvals(app)] == [("s", {"table": table})]
+    assert [(row.subscription, row.payload) for row in approvals(app)] == [
+        ("s", {"table": table, "reason": WAITING["reason"]})
+    ]
     event = client.get("/api/v1/events", params={"kind": "schema_change_approved"}).json()["items"][0]
     assert (event["severity"], event["subject"], event["subscription"]) == ("info", "public.orders", "s")
     assert WAITING["reason"] in event["detail"]
