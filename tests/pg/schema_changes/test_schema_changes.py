@@ -16,7 +16,9 @@ from engine.link.messages import EventReport, SubscriptionStateReport
 from engine.model.identity import TableName
 from server.demo.embedded import EmbeddedPostgres
 from tests.pg.schema_changes.golden import (
+    Outcome,
     golden_names,
+    parse_golden,
     read_golden,
     rendered,
     write_golden,
@@ -98,3 +100,54 @@ def test_the_products_own_comparison_finds_every_live_table_equal(played: Played
     live = {spec.table for name, spec in played.specs.items() if played.outcome(name).state == "live"}
     assert len(verdicts) == len(live) + 1
     assert [verdict for verdict in verdicts if not verdict.equal] == []
+
+
+FILE = """-- What it is about.
+-- replicate t
+-- replicate "A".x
+-- setup
+CREATE TABLE t (id int);
+-- workload
+ALTER TABLE t ADD COLUMN n int;
+-- wait
+INSERT INTO t VALUES (1, 2);
+-- expected t: live
+--   id | n
+--   1  | 2
+-- history t:
+--   column n was added
+-- expected t on duckdb: parked some_code
+-- history t: none
+"""
+
+
+def test_expectations_are_read_and_written_as_they_stand() -> None:
+    golden = parse_golden("s", FILE)
+    t, x = TableName("s", "t"), TableName("A", "x")
+    assert (golden.about, [[step.sql for step in part] for part in golden.rounds]) == (
+        "What it is about.",
+        [["ALTER TABLE t ADD COLUMN n int;"], ["INSERT INTO t VALUES (1, 2);"]],
+    )
+    assert golden.text() == FILE
+    kinds = ("duckdb", "postgres")
+    assert [golden.state(t, kind) for kind in kinds] == ["parked some_code", "live"]
+    assert [golden.expectation(x, kind) for kind in kinds] == [None, None]
+    outcome = Outcome("live", ("id", "n"), (("1", "2"),), ("column n was added",))
+    assert rendered(golden, t, "postgres", outcome) == golden.expectation(t, "postgres")
+    golden.replaced(x, "duckdb", rendered(golden, x, "duckdb", Outcome("live", ("v",), ((None,), ("",), ("x" * 41,)))))
+    shown = ['-- expected "A".x: live', "--   v", "--   NULL", "--   ''", f"--   {'x' * 12}… 41 characters"]
+    assert golden.text() == FILE + "\n".join([*shown, '-- history "A".x: none', ""])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FILE.partition("\n")[2],
+        FILE + "-- expected y: live\n",
+        FILE + "-- expected t: reloading some_code\n",
+        FILE.replace("on duckdb", "on paper"),
+    ],
+)
+def test_a_file_that_says_not_what_it_is_about_or_expects_what_it_cannot_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="bad"):
+        parse_golden("bad", text)
