@@ -103,7 +103,8 @@ class Guard:
         described = self._parts.source.describe([entry.spec for entry in [*live, *missing]])
         for entry in missing:
             if entry.spec.source in described:
-                self._park(entry.spec.source, FaultKind.TABLE_STRUCTURE_CHANGED, "the table is there again")
+                kind = FaultKind.TABLE_STRUCTURE_CHANGED
+                self._parts.book.park(entry.table, kind.value, "the table is there again", known=entry)
         seen_by = self._parts.source.current()
         for entry in live:
             now = described.get(entry.spec.source)

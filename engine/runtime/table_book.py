@@ -216,12 +216,19 @@ class TableBook:
                 self._watch(moved)
             return moved
 
-    def park(self, table: TableId, code: str, detail: str, position: Lsn | None = None) -> None:
-        """Park a table with a fault's code and its remedy; where that is a new copy that nobody has to ask for, until it begins."""
+    def park(
+        self, table: TableId, code: str, detail: str, position: Lsn | None = None, *, known: TableEntry | None = None
+    ) -> None:
+        """Park a table with a fault's code and its remedy; where that is a new copy that nobody has to ask for, until it begins.
+
+        `known`: what the fault was found for; a table that moved on since is left alone.
+        """
         kind = FaultKind(code)
         if kind is FaultKind.SCHEMA_CHANGE_WAITING:
             return  # `hold` did it.
         with self._lock:
+            if known is not None and self._entries.get(table) != known:
+                return
             renewing = self.renews(kind) and self._renewed[table] < RENEWALS
             self._renewed[table] += renewing
             reason = Reason(code, detail, _RENEWAL if renewing else policy(kind).remedy)

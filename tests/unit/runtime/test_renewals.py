@@ -78,3 +78,14 @@ def test_copies_that_never_get_it_live_end() -> None:
     told.book.move(T, TableEvent.CAUGHT_UP)
     told.book.park(T, CODE, "and again")
     assert told.entry.shown is TableState.RELOADING
+
+
+def test_what_was_found_of_a_table_that_moved_on_is_forgotten() -> None:
+    told = Told(live("a", A), SchemaPolicy.ASK)
+    told.book.park(T, "table_missing", "it was dropped")
+    known = told.entry
+    told.book.move(T, TableEvent.RELOAD)
+    told.book.park(T, CODE, "the table is there again", known=known)
+    assert told.entry.state is TableState.RELOADING
+    told.book.park(T, CODE, "the table was dropped and created again", known=told.entry)
+    assert told.entry.state is TableState.PARKED
