@@ -52,6 +52,12 @@ class TableEntry:
         return self.reason is not None and self.reason.code == FaultKind.SCHEMA_CHANGE_WAITING
 
     @property
+    def followed(self) -> bool:
+        """Whether its structure is the one that the source has: it does not wait for a new copy, or one is being made."""
+        lost = self.state is TableState.PARKED and not self.waiting
+        return not lost and (self.state is not TableState.RELOADING or self.copy_schema is not None)
+
+    @property
     def shown(self) -> TableState:
         """As everybody outside the run sees it."""
         return TableState.RELOADING if self.renewing else self.state
@@ -103,7 +109,9 @@ class TableBook:
         return [entry for entry in self.all() if entry.state in states]
 
     def by_relation(self, relation: RelationId) -> TableEntry | None:
-        return _first(e for e in self.all() if e.schema is not None and e.schema.relation == relation)
+        """The table that the source has under this number. One that is followed comes first: another may have had it before."""
+        found = [e for e in self.all() if e.schema is not None and e.schema.relation == relation]
+        return _first([*(e for e in found if e.followed), *found])
 
     def by_name(self, name: TableName) -> TableEntry | None:
         return _first(e for e in self.all() if e.spec.source == name and e.state is not TableState.REMOVED)

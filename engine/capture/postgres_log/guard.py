@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.capture.postgres_log.catalog import names_of
+from engine.capture.postgres_log.catalog import names_of, one_look
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.position import current
 from engine.model.fault import EngineFault, FaultKind
@@ -134,7 +134,7 @@ class TableWatch:
     def examine(self, connector: Connector, tables: Sequence[TableSpec]) -> TablesLook:
         """As `look`, with what it takes to tell a truncate of a root from one of a partition. Each change is told once."""
         names = {t.source for t in tables}
-        with connector.session() as connection:
+        with connector.session() as connection, one_look(connection):
             oids, roots = _oids(connection, names)
             below = _below(connection, names)
             away = self._known(names - oids.keys())

@@ -139,13 +139,12 @@ def unpublished(connector: Connector, tables: Sequence[TableSpec], slot: str) ->
 
 
 def _compare_with(published: Mapping[TableName, int], wanted: Wanted, current: Publication | None) -> list[str]:
+    """Only what `prepare` put in has to be there, and only what it did not put in is foreign, whatever names tables go by since."""
+    known = frozenset(t for t in wanted.members if t in published and wanted.oids.get(t, published[t]) == published[t])
     if current is not None:
         ours = frozenset(published.values())
-        members = {
-            t: limited for t, limited in current.members.items() if t in wanted.members or current.oids[t] not in ours
-        }
+        members = {t: limited for t, limited in current.members.items() if t in known or current.oids[t] not in ours}
         current = replace(current, members=members)
-    known = frozenset(t for t in wanted.members if t in published and wanted.oids.get(t, published[t]) == published[t])
     return _compare(replace(wanted, members=known), current)
 
 

@@ -287,6 +287,31 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
     assert members(db, slot_of(db)) == {"b"}
 
 
+def test_names_given_again_and_again_are_no_change_of_the_publication(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    db.execute("CREATE TABLE b (id int PRIMARY KEY)")
+    tables = [spec("a"), spec("b")]
+    source.prepare(tables, slot_of(db))
+    source.guard(tables, slot_of(db))
+    db.execute("ALTER TABLE a RENAME TO c")
+    # As a table of ours that nobody asks for by this name yet.
+    source.prepare(tables, slot_of(db))
+    db.execute("ALTER TABLE c RENAME TO d")
+    reading = source.guard(tables, slot_of(db))
+    assert (reading.renamed, reading.publication_faults) == ({tables[0].source: TableName("public", "d")}, ())
+    tables = [spec("d"), spec("b")]
+    source.prepare(tables, slot_of(db))
+    db.execute("BEGIN; ALTER TABLE d RENAME TO x; ALTER TABLE b RENAME TO d; ALTER TABLE x RENAME TO b; COMMIT")
+    reading = source.guard(tables, slot_of(db))
+    assert (reading.renamed, reading.publication_faults) == ({}, ())
+    assert reading.replaced.keys() == {t.source for t in tables}
+    source.accept(tables[0].source, reading.replaced[tables[0].source])
+    assert source.guard(tables, slot_of(db)).publication_faults == ()
+    db.execute("CREATE TABLE foreign_one (id int PRIMARY KEY)")
+    db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE foreign_one")
+    assert len(source.guard(tables, slot_of(db)).publication_faults) == 1
+
+
 def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: Database) -> None:
     tables = [spec(name) for name in ("changed", "same", "fresh", "empty", "plain")]
     changed, same, fresh, empty, plain = (t.source for t in tables)

@@ -83,3 +83,16 @@ def test_the_end_of_a_copy_of_a_removed_table_is_passed_over(method: str) -> Non
     )
     assert not accepted
     assert book.all() == []
+
+
+def test_a_number_that_a_parked_table_had_before_is_the_table_that_has_it_now() -> None:
+    bench = Bench(live("a", A), live("b", B))
+    bench.book.park(TableId("ta"), "table_no_identity", "the two exchanged their names")
+    bench.book.amend(TableId("tb"), schema=A)
+    found = bench.book.by_relation(A.relation)
+    assert found is not None
+    assert found.table == "tb"
+    bench.book.forget(TableId("tb"))
+    found = bench.book.by_relation(A.relation)
+    assert found is not None
+    assert found.table == "ta"
