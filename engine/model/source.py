@@ -186,6 +186,9 @@ class CopyChunk:
     rows_estimate: int
     storage: RelationId = _ITSELF
     """The table whose rows it reads: a partition's own number, 0 = `relation` itself."""
+    reads: TableName | None = None
+    columns: tuple[tuple[int, str], ...] = ()
+    """The names that `sql` goes by: of the table whose rows it reads, and of the columns of `relation` by attribute number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,13 @@ def describe_state(state: str | None, message: str) -> str:
     """Text of a fault: the server's message where it cannot hold values of rows, and the SQLSTATE."""
     if state is None:
         return message.strip() or "the connection was lost"
-    return f"{message.strip()} ({state})" if state[:2] in _SPEAKING_CLASSES else f"SQLSTATE {state}"
+    if state[:2] in _SPEAKING_CLASSES:
+        return f"{message.strip()} ({state})"
+    return (
+        f"SQLSTATE {state}: an error of the server's own, of which its log tells more"
+        if state[:2] == "XX"
+        else f"SQLSTATE {state}"
+    )
 
 
 class Sessions:

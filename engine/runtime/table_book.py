@@ -237,8 +237,11 @@ class TableBook:
         with self._lock:
             if known is not None and self._entries.get(table) != known:
                 return
-            renewing = self.renews(kind) and self._renewed[table] < RENEWALS
-            self._renewed[table] += renewing
+            entry = self._entries.get(table)
+            # Whatever else is found before its new copy has begun, that copy puts right as well.
+            began = entry is None or entry.state is not TableState.RELOADING or entry.copy_schema is not None
+            renewing = self.renews(kind) and self._renewed[table] + began <= RENEWALS
+            self._renewed[table] += renewing and began
             reason = Reason(code, detail, _RENEWAL if renewing else policy(kind).remedy)
             self.move(table, TableEvent.FAULT, position=position, reason=reason, renewing=renewing)
 

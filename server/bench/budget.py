@@ -17,6 +17,8 @@ _VERIFY_S, _VERIFIED_ROWS_S = 3.0, 400_000.0
 _MARK_S = 0.5
 """Of a round: what comes beside its rests."""
 _OUR_ROWS_S, _NATIVE_ROWS_S = 160_000.0, 80_000.0
+_COPIED_ROWS_S = 20_000.0
+"""Of a table that is copied three times beside a load."""
 _OPEN_ROWS_S = 20_000.0
 """Of transactions that were open for long, over very many tables."""
 _WARM_UP_PART = 0.1
@@ -50,6 +52,7 @@ _PACES = {
     "tables-500": Pace(300, 200, 0.04),
     "huge-transaction": Pace(200_000, 1),
     "huge-aborted": Pace(200_000, 0),
+    "table-life": Pace(3_000, 4, 0.5),
     "open-transactions": Pace(300, 50, 0.1),
 }
 
@@ -91,6 +94,8 @@ def _drains(pace: Pace, size: Size, rest_s: float, *, both: bool) -> float:
 def _measured(mode: Mode, pace: Pace, size: Size, order: Order) -> float:
     if mode is Mode.SUSTAINED:
         return size.rounds * (size.seconds + order.warm_up + 1)
+    if mode is Mode.TABLE_LIFE:
+        return size.rounds * (2 * size.seconds + order.warm_up + size.amount / _COPIED_ROWS_S)
     if mode is Mode.OPEN:
         decided = size.amount / pace.written
         return size.rounds * (1.25 * size.seconds + 2 * decided + size.amount * pace.changes / _OPEN_ROWS_S)

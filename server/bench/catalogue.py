@@ -7,11 +7,12 @@ from server.bench.lanes import Lanes
 from server.bench.open_transactions import OpenTransactions
 from server.bench.scaling import Scaling
 from server.bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
+from server.bench.table_life import TableLife
 from server.bench.techniques import Techniques
 from server.bench.tpcc.suite import Tpcc
 from server.bench.workload import Mode, Workload
 
-ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
+ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
 """Modes in which `run all` measures us only: a second one would take its time and tell nothing."""
 
 WORKLOADS: dict[str, Workload] = {
@@ -29,6 +30,7 @@ WORKLOADS: dict[str, Workload] = {
         HugeAborted(),
         OpenTransactions(),
         Freshness(),
+        TableLife(),
         Idle(),
         CaptureOnly(),
         Techniques(),
@@ -39,7 +41,7 @@ WORKLOADS: dict[str, Workload] = {
 
 _ALSO = (("tpcb", Mode.SUSTAINED), ("tables-500", Mode.SUSTAINED))
 """Run in a second mode, if there is the time."""
-_FULL_ONLY = frozenset({Lanes.name})
+_FULL_ONLY = frozenset({Lanes.name, TableLife.name})
 """Left out of small sizes: beginning takes the time that is left there."""
 
 

@@ -224,6 +224,21 @@ _TABLES: tuple[tuple[Mode, str, Columns], ...] = (
         ),
     ),
     (
+        Mode.TABLE_LIFE,
+        "One table comes, breaks and goes beside the others",
+        (
+            ("workload", _workload),
+            ("rows in it", lambda document: f"{document['size']['amount']:,}"),
+            ("rounds of its life", _figure(PENSTOCK, "rounds_of_life")),
+            *(
+                (f"others' waits {key} ms, quiet", _figure(PENSTOCK, "waits_quiet", f"{key}_ms"))
+                for key in ("p50", "p99")
+            ),
+            *((f"{key} ms, meanwhile", _figure(PENSTOCK, "waits", f"{key}_ms")) for key in ("p50", "p99")),
+            ("p99 rises to", _figure(PENSTOCK, "p99_rise")),
+        ),
+    ),
+    (
         Mode.IDLE,
         "Nothing happens",
         (

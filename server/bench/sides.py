@@ -109,6 +109,7 @@ class PenstockSide:
         self._far_s = far_s
         self._way: DelayProxy | None = None
         self.home = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+        self._awaited: list[Document] = []
         self.deaths: list[ChildDied] = []
         options = UpOptions(self.home, port=free_port(), logs=self.home / "logs")
         self._running = Running(options, self.deaths.append)
@@ -160,8 +161,35 @@ class PenstockSide:
         row = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone()
         if row is None:
             raise AssertionError("the statement returns a row")
-        body = {"position": row[0], "timeout_ms": _WAIT_TIMEOUT_MS}
+        body: Document = {"position": row[0], "timeout_ms": _WAIT_TIMEOUT_MS}
+        if self._awaited:
+            body["tables"] = self._awaited
         self.api.post(f"{_PATH}/freshness-waits", body, timeout_s=_WAIT_TIMEOUT_MS / 1000 + 5)
+
+    def await_only(self, tables: Sequence[str]) -> None:
+        """Let `visible` wait for these tables only; for all of them where none is named."""
+        self._awaited = [{"schema": "public", "name": name} for name in tables]
+
+    def add_table(self, name: str) -> str:
+        """Follow one more table; returns its id when it is live."""
+        table = str(self.api.post(f"{_PATH}/tables", declared(Table(name)))["id"])
+        until(lambda: self.table_state(table) == "live", _LIVE_TIMEOUT_S, f"{name} became live")
+        return table
+
+    def table_state(self, table: str) -> str:
+        return str(self.api.get(f"{_PATH}/tables/{table}")["state"])
+
+    def reload_table(self, table: str) -> None:
+        """Copy it anew; returns when the new rows are in place."""
+        reload = self.api.post(f"{_PATH}/tables/{table}/reloads", {})
+        path = f"{_PATH}/reloads/{reload['id']}"
+        until(lambda: self.api.get(path)["state"] in {"succeeded", "failed"}, _LIVE_TIMEOUT_S, "the reload ended")
+        if (ended := self.api.get(path))["state"] != "succeeded":
+            raise BenchError(f"the reload failed: {ended.get('reason')}")
+
+    def remove_table(self, table: str) -> None:
+        """Follow it no more; its rows on the target stay."""
+        self.api.delete(f"{_PATH}/tables/{table}")
 
     def lag_ms(self) -> float | None:
         lag = (self.api.get(_PATH).get("lag") or {}).get("seconds")

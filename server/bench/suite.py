@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from server.bench import backlog, capture, lanes, open_transactions, scaling, steady, techniques, watching
+from server.bench import backlog, capture, lanes, open_transactions, scaling, steady, table_life, techniques, watching
 from server.bench.errors import BenchError
 from server.bench.facts import machine
-from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS
+from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS, PenstockSide
 from server.bench.stage import Stage, sides_into
 from server.bench.workload import Mode, Size, Workload
 from server.cli.client import NoServerError, ProblemError
@@ -27,7 +27,7 @@ _LOAD = "backlogs of pgbench are written with synchronous_commit = off, everythi
 _APPLIED_IN = {"duckdb": ("auto", "batch")}
 """Ways to apply that a kind of target has, where it has not all of them."""
 _UNSUBSCRIBED = frozenset({Mode.TECHNIQUES, Mode.SCALING, Mode.CAPTURE})
-_ALONE = frozenset({Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
+_ALONE = frozenset({Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
 """Modes that have nothing of PostgreSQL's own replication beside them."""
 FAILURES = (BenchError, StartError, PostgresFailedError, PostgresMissingError, ProblemError, NoServerError)
 """What keeps a workload from being measured; anything else is a fault of the suite."""
@@ -165,6 +165,9 @@ def _size(workload: Workload, mode: Mode, size: Size, order: Order) -> Document:
     if mode is Mode.LANES:
         counted = {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds}
         return {**counted, "seconds_each_usual_way": size.seconds}
+    if mode is Mode.TABLE_LIFE:
+        beside = {"rate": size.rate, "waits_per_s": order.waits, "seconds": 2 * size.seconds}
+        return {"amount": size.amount, "unit": workload.unit, "scale": size.scale, "rounds": size.rounds, **beside}
     if mode is Mode.OPEN:
         beside = {"rate": size.rate, "waits_per_s": order.waits, "seconds": size.seconds}
         return {"amount": size.amount, "unit": workload.unit, "tables": size.scale, "rounds": size.rounds, **beside}
@@ -221,6 +224,8 @@ def _one(stage: Stage, mode: Mode, size: Size, order: Order, name: str) -> Docum
         return watching.live(stage, side, size.amount)
     if mode is Mode.IDLE:
         return watching.idle(stage, side, size.seconds)
+    if mode is Mode.TABLE_LIFE and isinstance(side, PenstockSide):
+        return table_life.measure(stage, side, size, order.waits, order.warm_up)
     if mode is Mode.OPEN:
         return open_transactions.measure(stage, side, size, order.waits)
     return steady.measure(stage, side, rate=size.rate, waits=order.waits, warm_up=order.warm_up, seconds=size.seconds)
@@ -270,6 +275,10 @@ def outline(side: Document) -> str:
     """One measurement of the modes that do not drain, for people."""
     if "waits" in side:
         waits = side["waits"]
+        if "p99_rise" in side:
+            quiet = side["waits_quiet"]
+            both = [f"{key} {quiet[f'{key}_ms']:.0f} to {waits[f'{key}_ms']:.0f} ms" for key in ("p50", "p95", "p99")]
+            return f"{side['rounds_of_life']} rounds of a table's life; waits of the others {', '.join(both)}"
         times = ", ".join(f"{name} {waits[f'{name}_ms']:.0f} ms" for name in ("p50", "p95", "p99", "max"))
         if "all_visible_s" in side:
             memory = f"{side['peak_pss_mb_total']:,.0f} MB, {side['memory_growth_while_open_mb']:+.0f} MB while open"

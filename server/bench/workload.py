@@ -30,6 +30,8 @@ class Mode(StrEnum):
     """Followed while it is written; the clock runs from the last commit."""
     OPEN = "open"
     """Very many transactions stay open, and are then decided, while small ones go on."""
+    TABLE_LIFE = "table-life"
+    """One table comes, is copied anew, breaks and goes, while others are written at a steady rate."""
     IDLE = "idle"
     """Nothing is written at all."""
     CAPTURE = "capture"

@@ -30,6 +30,11 @@ WHERE c.oid IN (SELECT p.relid FROM pg_partition_tree(%s::oid::regclass) AS p WH
 ORDER BY c.oid
 """
 _SAME_STORAGE = "SELECT relfilenode = pg_relation_filenode(oid) FROM pg_class WHERE oid = %s"
+_NAMES = """
+SELECT o.object_names FROM unnest(%s::int[]) WITH ORDINALITY AS a (attnum, place)
+CROSS JOIN LATERAL pg_identify_object_as_address('pg_class'::regclass, %s, a.attnum) AS o ORDER BY a.place
+"""
+"""Of this moment, as the query will find what it reads. The catalog's own rows would show what the snapshot saw."""
 _KINDS = {
     "22023": FaultKind.COPY_LOST,
     "42704": FaultKind.COPY_LOST,
@@ -46,13 +51,15 @@ def cut_table(connector: Connector, schema: TableSchema, chunk_bytes: int) -> li
         if not rows and connection.execute("SELECT FROM pg_class WHERE oid = %s", [schema.relation]).fetchone() is None:
             raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
         chunks: list[CopyChunk] = []
+        columns = tuple((int(column.attnum), column.name) for column in schema.columns)
         for oid, namespace, name, blocks, size, tuples, heap in rows:
             parts = max(1, min(blocks, -(-size // max(1, chunk_bytes)))) if heap else 1
             for part in range(parts):
                 select_rows = _select(schema, TableName(namespace, name), *_bounds(part, parts, blocks))
                 text = select_rows.as_string(connection)
                 storage = RelationId(oid)
-                chunks.append(CopyChunk(schema.relation, text, size // parts, tuples // parts, storage))
+                reads = TableName(namespace, name)
+                chunks.append(CopyChunk(schema.relation, text, size // parts, tuples // parts, storage, reads, columns))
         return chunks
 
 
@@ -111,6 +118,18 @@ def _begin(connection: PostgresConnection, chunk: CopyChunk, snapshot: str, subj
         raise EngineFault(
             FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table was rewritten or truncated after the snapshot"
         )
+    if not _named_alike(connection, chunk, storage):
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, subject, "the table or a column of it was renamed")
+
+
+def _named_alike(connection: PostgresConnection, chunk: CopyChunk, storage: RelationId) -> bool:
+    """Whether the names in its SQL still mean what they meant when it was made: they may have been exchanged since."""
+    if chunk.reads is None:
+        return True
+    table = connection.execute(_NAMES, [[0], storage]).fetchall()
+    names = connection.execute(_NAMES, [[number for number, _ in chunk.columns], chunk.relation]).fetchall()
+    found = [name[-1] if name else None for (name,) in names]
+    return table[0][0] == [chunk.reads.schema, chunk.reads.name] and found == [name for _, name in chunk.columns]
 
 
 def _copy_out(connector: Connector, connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:

@@ -287,6 +287,29 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
     assert members(db, slot_of(db)) == {"b"}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE a RENAME v TO x; ALTER TABLE a RENAME w TO v; ALTER TABLE a RENAME x TO w",
+        "ALTER TABLE a RENAME TO x; ALTER TABLE b RENAME TO a; ALTER TABLE x RENAME TO b",
+        "ALTER TABLE a DROP COLUMN v; ALTER TABLE a ADD COLUMN v int",
+    ],
+)
+def test_a_chunk_is_not_read_by_names_that_mean_something_else_by_now(
+    db: Database, source: PostgresSource, change: str
+) -> None:
+    for name in ("a", "b"):
+        db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int, w int)")
+        db.execute(f"INSERT INTO {name} VALUES (1, 2, 3)")
+    with source.snapshot(10.0) as snapshot:
+        (chunk,) = source.copy_chunks(described(source, "a"), spec("a"), 10**9)
+        assert b"".join(source.read_chunk(chunk, snapshot.name)) == b"1\t2\t3\n"
+        db.execute(f"BEGIN; {change}; COMMIT")
+        with pytest.raises(EngineFault) as refused:
+            list(source.read_chunk(chunk, snapshot.name))
+    assert refused.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
+
+
 def test_names_given_again_and_again_are_no_change_of_the_publication(db: Database, source: PostgresSource) -> None:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")

@@ -70,6 +70,10 @@ def test_copies_that_never_get_it_live_end() -> None:
         told.book.park(T, CODE, "it changed again")
         assert told.entry.shown is TableState.RELOADING
         told.book.move(T, TableEvent.RELOAD)
+        for _ in range(RENEWALS):
+            told.book.park(T, CODE, "and again before the copy began")
+            told.book.move(T, TableEvent.RELOAD)
+        told.book.copy_begins(T, A, Lsn(1))
     told.book.park(T, CODE, "it changed again")
     assert told.entry.shown is TableState.PARKED
     told.book.move(T, TableEvent.RELOAD)
