@@ -99,12 +99,12 @@ class Guard:
         """
         doubted = self._doubted(reading)
         live = [e for e in self._parts.book.in_state(TableState.LIVE) if e.spec.source not in doubted]
-        missing = [e for e in self._parts.book.in_state(TableState.PARKED) if _is_missing(e)]
-        described = self._parts.source.describe([entry.spec for entry in [*live, *missing]])
-        for entry in missing:
-            if entry.spec.source in described:
-                kind = FaultKind.TABLE_STRUCTURE_CHANGED
-                self._parts.book.park(entry.table, kind.value, "the table is there again", known=entry)
+        parked = self._parts.book.in_state(TableState.PARKED)
+        described = self._parts.source.describe([entry.spec for entry in [*live, *parked]])
+        for entry in parked:
+            found = _explained(entry, described.get(entry.spec.source))
+            if found is not None:
+                self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, found, known=entry)
         seen_by = self._parts.source.current()
         for entry in live:
             now = described.get(entry.spec.source)
@@ -222,8 +222,16 @@ class Guard:
             self._note(marks, captured)
 
 
-def _is_missing(entry: TableEntry) -> bool:
-    return entry.reason is not None and entry.reason.code == FaultKind.TABLE_MISSING
+def _explained(entry: TableEntry, now: TableSchema | None) -> str | None:
+    """Why a table that parked is one that a new copy puts right: it is there again, or what parked it comes from a new structure."""
+    if now is None or entry.reason is None:
+        return None
+    if entry.reason.code == FaultKind.TABLE_MISSING:
+        return "the table is there again"
+    if entry.reason.code != FaultKind.NET_CHANGE_ANOMALY or entry.schema is None:
+        return None
+    rewritten = now.relation == entry.schema.relation and now.relfilenode != entry.schema.relfilenode
+    return "the table was written anew, with other values than the log has of its rows" if rewritten else None
 
 
 def _kind(reading: GuardReading, name: TableName) -> FaultKind:

@@ -152,7 +152,7 @@ class Planner:
         span = [*self._span([*ready, *resuming]), current]
         live = [e for e in entries if e.table not in parked and (e.state is TableState.LIVE or e.table in self._joined)]
         parts = [self._part(e, span, batch.after, learnt.get(e.table)) for e in live]
-        parts += [self._part(e, span, e.after, e.schema) for e in resuming]
+        parts += [self._part(e, span, e.after, (self._book.get(e.table) or e).schema) for e in resuming]
         handover = self._hand_over(ready, span, parts, parked)
         resumed = frozenset(e.table for e in resuming)
         self._joined |= handover | resumed

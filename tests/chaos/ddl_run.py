@@ -184,6 +184,12 @@ class Run:
             self._standing.reports.until(
                 lambda: all(self._state(label) in {"live", "parked"} for label in self._specs), "all tables at rest"
             )
+            if any(self._code(label) == "net_change_anomaly" for label in self._specs):
+                # Where rows were written anew with other values, the next look at the catalog explains it.
+                self._standing.look()
+                self._standing.reports.until(
+                    lambda: all(self._state(label) in {"live", "parked"} for label in self._specs), "all tables at rest"
+                )
             parked = [label for label in self._specs if self._state(label) == "parked"]
             for label in parked:
                 self._judge_park(label)
@@ -361,6 +367,10 @@ class Run:
     def _state(self, label: str) -> str:
         report = self._standing.state(self._specs[label])
         return report.state if report is not None else "untold"
+
+    def _code(self, label: str) -> str | None:
+        report = self._standing.state(self._specs[label])
+        return report.code if report is not None else None
 
     # Comparison.
 

@@ -42,7 +42,7 @@ class PostgresSource:
         self._publishing = threading.Lock()
         self._published: dict[TableName, int] | None = None
         self._known_as: dict[TableName, int] = {}
-        """Every name under which a table was published, with its number."""
+        """Every name under which a table was published, or that it got since, with its number."""
         self._open_slots: set[str] = set()
         """Temporary slots of snapshots that are open now."""
 
@@ -77,6 +77,7 @@ class PostgresSource:
             self._known_as.update(after)
 
     def _rename_published(self, renamed: Mapping[TableName, TableName]) -> None:
+        self._known_as.update({new: self._known_as[old] for old, new in renamed.items() if old in self._known_as})
         if self._published is not None:
             self._published = {renamed.get(name, name): oid for name, oid in self._published.items()}
 

@@ -323,7 +323,12 @@ def test_names_given_again_and_again_are_no_change_of_the_publication(db: Databa
     reading = source.guard(tables, slot_of(db))
     assert (reading.renamed, reading.publication_faults) == ({tables[0].source: TableName("public", "d")}, ())
     tables = [spec("d"), spec("b")]
+    db.execute("ALTER TABLE d RENAME TO e")
+    # Nothing was published under the name that the guard told last.
     source.prepare(tables, slot_of(db))
+    assert members(db, slot_of(db)) == {"b", "e"}
+    db.execute("ALTER TABLE e RENAME TO d")
+    source.guard(tables, slot_of(db))
     db.execute("BEGIN; ALTER TABLE d RENAME TO x; ALTER TABLE b RENAME TO d; ALTER TABLE x RENAME TO b; COMMIT")
     reading = source.guard(tables, slot_of(db))
     assert (reading.renamed, reading.publication_faults) == ({}, ())

@@ -239,6 +239,14 @@ def test_a_paused_table_gets_what_was_kept_when_it_resumes() -> None:
     assert len(planned.ranges) == 2
 
 
+def test_a_structure_that_comes_with_the_batch_that_takes_a_table_in_again_is_the_last_one() -> None:
+    bench = Bench(live("a", A))
+    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.plan(b"A")
+    bench.book.resume(TableId("ta"))
+    assert versions(bench.plan(b"A+"), "a")[-1] == A_ADDED
+
+
 def test_kept_batches_go_when_nobody_needs_them() -> None:
     bench = Bench(live("a", A))
     bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
