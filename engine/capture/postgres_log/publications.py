@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import psycopg
 from psycopg import sql
 
 from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look
@@ -20,6 +21,7 @@ from engine.postgres.sessions import PostgresConnection
 _MOST_BYTES = 59
 _FULL = "insert, update, delete, truncate"
 _INSERTS = "insert, truncate"
+_OTHER_IDENTITY = "a table's replica identity changed meanwhile"
 
 _PUBLICATION = """
 SELECT p.oid, p.puballtables, p.pubviaroot,
@@ -90,18 +92,57 @@ def prepare(
 def _prepare(
     connector: Connector, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
 ) -> dict[TableName, int]:
-    with connector.session(slot) as connection, connection.transaction():
-        asked = {table.source for table in tables}
-        for wanted in _wanted(connection, tables, slot):
-            _bring_to(connection, _with_renamed(wanted, _read(connection, wanted.name), asked, ours))
-        published: dict[TableName, int] = {}
-        for wanted in _wanted(connection, tables, slot):
-            current = _read(connection, wanted.name)
-            if current is None or set(current.members) != _with_renamed(wanted, current, asked, ours).members:
-                detail = "a table's replica identity changed meanwhile"
-                raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, detail)
-            published.update(current.oids)
-        return published
+    with connector.session(slot) as connection:
+        try:
+            with connection.transaction():
+                return _bring_all(connection, tables, slot, ours)
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
+            _bring_one_by_one(connection, tables, slot, ours)
+            with connection.transaction():
+                return _bring_all(connection, tables, slot, ours)
+
+
+def _bring_all(
+    connection: PostgresConnection, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
+) -> dict[TableName, int]:
+    """Everything in one transaction. It never waits for a table while it holds others: that could end in a deadlock with the
+    tables' own users, and theirs might be the transaction that the source then gives up."""
+    asked = {table.source for table in tables}
+    for wanted in _wanted(connection, tables, slot):
+        current = _read(connection, wanted.name)
+        whole = _with_renamed(wanted, current, asked, ours)
+        steps = _steps(connection, whole, current)
+        touched = sorted({table for _, table in steps})
+        if touched:
+            listed = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(t.schema, t.name)) for t in touched)
+            connection.execute(sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT").format(listed))
+        for word in ("DROP", "ADD"):
+            _change(connection, wanted.name, word, [table for each, table in steps if each == word])
+    published: dict[TableName, int] = {}
+    for wanted in _wanted(connection, tables, slot):
+        current = _read(connection, wanted.name)
+        if current is None or set(current.members) != _with_renamed(wanted, current, asked, ours).members:
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, _OTHER_IDENTITY)
+        published.update(current.oids)
+    return published
+
+
+def _bring_one_by_one(
+    connection: PostgresConnection, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
+) -> None:
+    """Each table in a transaction of its own, which may wait for its lock, since it holds no other."""
+    asked = {table.source for table in tables}
+    for place, wanted in enumerate(_wanted(connection, tables, slot)):
+        current = _read(connection, wanted.name)
+        whole = _with_renamed(wanted, current, asked, ours)
+        with connection.transaction():
+            steps = _steps(connection, whole, current)
+        for word, table in steps:
+            with connection.transaction():
+                _change(connection, wanted.name, word, [table])
+                same = [spec for spec in tables if spec.source == table]
+                if word == "ADD" and table not in _wanted(connection, same, slot)[place].members:
+                    raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, _OTHER_IDENTITY)
 
 
 def faults(
@@ -238,12 +279,12 @@ def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
     return found
 
 
-def _bring_to(connection: PostgresConnection, wanted: Wanted) -> None:
+def _steps(connection: PostgresConnection, wanted: Wanted, current: Publication | None) -> list[tuple[str, TableName]]:
+    """Make the publication, or bring its options to what is wanted. Returns the tables to DROP from it and to ADD, in this order."""
     name = sql.Identifier(wanted.name)
     options = sql.SQL("(publish = {}, publish_via_partition_root = true)").format(sql.Literal(wanted.operations))
-    current = _read(connection, wanted.name)
     if current is not None and not _compare(wanted, current):
-        return
+        return []
     if current is not None and (current.every_table or current.schemas or current.generated != "n"):
         connection.execute(sql.SQL("DROP PUBLICATION {}").format(name))
         current = None
@@ -253,10 +294,13 @@ def _bring_to(connection: PostgresConnection, wanted: Wanted) -> None:
         connection.execute(sql.SQL("ALTER PUBLICATION {} SET {}").format(name, options))
     members = current.members if current is not None else {}
     limited = {t for t, is_limited in members.items() if is_limited}
-    for word, tables in (
-        ("DROP", (members.keys() - wanted.members) | limited),
-        ("ADD", (wanted.members - members.keys()) | (limited & wanted.members)),
-    ):
-        if tables:
-            listed = sql.SQL(", ").join(sql.Identifier(t.schema, t.name) for t in sorted(tables))
-            connection.execute(sql.SQL("ALTER PUBLICATION {} " + word + " TABLE {}").format(name, listed))
+    dropped = sorted((members.keys() - wanted.members) | limited)
+    added = sorted((wanted.members - members.keys()) | (limited & wanted.members))
+    return [*(("DROP", table) for table in dropped), *(("ADD", table) for table in added)]
+
+
+def _change(connection: PostgresConnection, publication: str, word: str, tables: Sequence[TableName]) -> None:
+    if tables:
+        name = sql.Identifier(publication)
+        listed = sql.SQL(", ").join(sql.Identifier(t.schema, t.name) for t in tables)
+        connection.execute(sql.SQL("ALTER PUBLICATION {} " + word + " TABLE {}").format(name, listed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -19,6 +20,7 @@ from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import Finding
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from server.demo.embedded import EmbeddedPostgres
+from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.pg
@@ -285,6 +287,24 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
         source.prepare(now, slot_of(db))
     source.prepare(tables[1:], slot_of(db))
     assert members(db, slot_of(db)) == {"b"}
+
+
+def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, source: PostgresSource) -> None:
+    """Its user holds one table and then wants another, while both are being published."""
+    names = [f"t{n}" for n in range(4)]
+    for name in names:
+        db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    tables = [spec(name) for name in names]
+    with db.connect() as user, ThreadPoolExecutor(1) as pool:
+        user.execute("BEGIN")
+        user.execute("ALTER TABLE t3 ADD COLUMN v int")
+        publishing = pool.submit(source.prepare, tables, slot_of(db))
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        until(lambda: db.execute(waits)[0][0] == 1)
+        user.execute("ALTER TABLE t0 ADD COLUMN v int")
+        user.execute("COMMIT")
+        publishing.result(30)
+    assert members(db, slot_of(db)) == set(names)
 
 
 @pytest.mark.parametrize(
