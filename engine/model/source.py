@@ -257,8 +257,13 @@ class Source(Protocol):
         """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat."""
         ...
 
-    def unpublished(self, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
-        """What of these tables the publications do not send, or not all of it, in words; what else they send does not matter."""
+    def unpublished(
+        self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
+    ) -> tuple[str, ...]:
+        """What of these tables the publications do not send, or not all of it, in words; what else they send does not matter.
+
+        `relations`: the numbers that tables had when they were described. One that was made again since does not matter either.
+        """
         ...
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:

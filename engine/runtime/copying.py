@@ -206,15 +206,13 @@ class CopyDesk:
         entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
         specs = [entry.spec for entry in entries]
         described = self._parts.source.describe(specs)
+        relations = {name: now.relation for name, now in described.items()}
         followed = [
             replace(e.spec, insert_only=e.schema.mode is KeyMode.APPEND)
             for e in entries
-            if e.schema is not None
-            and e.state in _FOLLOWED
-            and (now := described.get(e.spec.source)) is not None
-            and now.relation == e.schema.relation
+            if e.schema is not None and e.state in _FOLLOWED and relations.get(e.spec.source) == e.schema.relation
         ]
-        missing = self._parts.source.unpublished(followed, self._parts.spec.slot)
+        missing = self._parts.source.unpublished(followed, self._parts.spec.slot, relations)
         if missing:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, "; ".join(missing))
         self._parts.source.prepare(specs, self._parts.spec.slot)

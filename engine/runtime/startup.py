@@ -131,7 +131,7 @@ def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetPro
             continue
         if now is not None and now.relation == record.schema.relation:
             followed.append(replace(table, insert_only=record.schema.mode is KeyMode.APPEND))
-    missing = source.unpublished(followed, spec.slot)
+    missing = source.unpublished(followed, spec.slot, {name: now.relation for name, now in described.items()})
     return "; ".join(missing) or None
 
 

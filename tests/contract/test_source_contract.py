@@ -143,6 +143,18 @@ def test_preparing_again_changes_nothing_and_more_tables_join(origin: Origin) ->
     run(origin, "INSERT INTO notes VALUES (1, 'the application goes on')")
 
 
+def test_a_table_that_was_made_again_since_it_was_described_is_not_unpublished(origin: Origin) -> None:
+    run(origin, NOTES)
+    notes = origin.table("notes")
+    source, slot = origin.source, origin.slot
+    source.prepare([notes], slot)
+    relations = {notes.source: source.describe([notes])[notes.source].relation}
+    assert source.unpublished([notes], slot, relations) == ()
+    run(origin, "DROP TABLE notes", NOTES)
+    assert source.unpublished([notes], slot, relations) == ()
+    assert source.unpublished([notes], slot)
+
+
 def test_a_healthy_slot_and_what_is_left_when_it_goes(origin: Origin) -> None:
     run(origin, NOTES)
     source, slot, tables = origin.source, origin.slot, [origin.table("notes")]

@@ -81,8 +81,10 @@ class PostgresSource:
         if self._published is not None:
             self._published = {renamed.get(name, name): oid for name, oid in self._published.items()}
 
-    def unpublished(self, tables: Sequence[TableSpec], slot: str) -> tuple[str, ...]:
-        return publications.unpublished(self._connector, tables, slot)
+    def unpublished(
+        self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
+    ) -> tuple[str, ...]:
+        return publications.unpublished(self._connector, tables, slot, relations or {})
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
         """The current structures. A table whose changes cannot be followed is in no publication and not here; `preflight` says why."""
