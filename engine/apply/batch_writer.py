@@ -44,6 +44,14 @@ class Tables(Protocol):
         """Drop a table, where it is there."""
         ...
 
+    def drop_for_good(self, table: TableId, place: TableName) -> None:
+        """Drop a table that readers saw, where it is there. Raises EngineFault(TABLE_NOT_DROPPED) where others depend on it."""
+        ...
+
+    def stands(self, place: TableName) -> bool:
+        """Whether a table or view of this name is there."""
+        ...
+
     def faults_of(self, table: TableId) -> AbstractContextManager[None]:
         """What the driver raises in the block becomes a fault of this table, where it is one."""
         ...
@@ -189,3 +197,20 @@ class BatchWriter:
         self._records.mark_removed(batch.subscription, batch.removed)
         for table in batch.removed:
             self.drop_copies(self._records.copies(batch.subscription, table))
+        for reservation in self._records.reservations(batch.subscription, batch.dropped) if batch.dropped else ():
+            with self._tables.faults_of(reservation.table):
+                self._drop(batch, reservation)
+
+    def _drop(self, batch: BatchCommit, left: Reservation) -> None:
+        """Drop the table that readers saw. Raises EngineFault(TABLE_NOT_DROPPED) where it is not ours alone."""
+        if left.existing is not None:
+            detail = f"{left.target} on the target was made by its owner, and stays"
+            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
+        if left.applied > ZERO:
+            self._tables.drop_for_good(left.table, left.target)
+        elif self._tables.stands(left.target):
+            detail = (
+                f"what stands at {left.target} on the target is from before: no copy of the table took its place yet"
+            )
+            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
+        self._records.delete_table(batch.subscription, left.table)

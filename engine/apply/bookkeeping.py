@@ -93,6 +93,10 @@ class Records(Protocol):
 
     def mark_removed(self, subscription: SubscriptionName, tables: Sequence[TableId]) -> None: ...
 
+    def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
+        """Forget a table whose place on the target is empty now: what comes to stand there is not ours."""
+        ...
+
     def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
         """Note that these tables' rows are not complete any more; None = all of the subscription."""
         ...

@@ -39,7 +39,7 @@ from engine.model.subscription import (
     Visibility,
 )
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 _WIRE = {"wire": True}
@@ -279,6 +279,8 @@ class Assign(Message):
     batch: BatchPart = Field(default_factory=BatchPart)
     apply: ApplyPart = Field(default_factory=ApplyPart)
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
+    dropped: tuple[str, ...] = ()
+    """Tables that were removed, and whose tables on the target are to go too."""
 
     def to_spec(self) -> SubscriptionSpec:
         return SubscriptionSpec(
@@ -297,6 +299,7 @@ class Assign(Message):
             batch=BatchPolicy(**self.batch.model_dump()),
             apply=ApplyPolicy(**self.apply.model_dump()),
             schema_changes=self.schema_changes,
+            dropped=frozenset(TableId(table) for table in self.dropped),
         )
 
 
@@ -345,6 +348,8 @@ class Table(Message):
     table: str
     spec: TablePart | None = None
     removed: bool = False
+    drop: bool = False
+    """With `removed`: its table on the target goes too. Answered by `table_dropped`."""
 
 
 class Approve(Message):
@@ -502,6 +507,15 @@ class TableRenamed(SubscriptionReport):
     name: str
 
 
+class TableDropped(SubscriptionReport):
+    """What became of the table on the target of one that was removed with it: gone, or `left` for this reason."""
+
+    kind: Literal["table_dropped"] = "table_dropped"
+    table: str
+    left: str | None = None
+    remedy: str | None = None
+
+
 class CopyProgress(SubscriptionReport):
     kind: Literal["copy_progress"] = "copy_progress"
     table: str
@@ -641,6 +655,7 @@ Report = Annotated[
     Progress
     | SubscriptionStateReport
     | TableStateReport
+    | TableDropped
     | TableRenamed
     | CopyProgress
     | SchemaVersion

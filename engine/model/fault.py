@@ -43,6 +43,8 @@ class FaultKind(StrEnum):
     TABLE_PARTITIONS_CHANGED = "table_partitions_changed"
     SCHEMA_CHANGE_WAITING = "schema_change_waiting"
     """The target could follow a change of structure, and somebody has to approve of it first."""
+    TABLE_NOT_DROPPED = "table_not_dropped"
+    """A table that was removed was to go from the target too, and stays there."""
     VALUE_OUT_OF_DOMAIN = "value_out_of_domain"
     NET_CHANGE_ANOMALY = "net_change_anomaly"
     COPY_FAILED = "copy_failed"

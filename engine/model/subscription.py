@@ -166,3 +166,5 @@ class SubscriptionSpec:
     batch: BatchPolicy = field(default_factory=BatchPolicy)
     apply: ApplyPolicy = field(default_factory=ApplyPolicy)
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
+    dropped: frozenset[TableId] = frozenset()
+    """Tables that left and whose tables on the target are to go too. One that is gone already does no harm here."""

@@ -75,6 +75,8 @@ class BatchCommit:
     end: Lsn
     tables: tuple[TableCommit, ...] = ()
     removed: tuple[TableId, ...] = ()
+    dropped: tuple[TableId, ...] = ()
+    """Those of `removed` whose tables on the target go with them."""
     stale: tuple[TableId, ...] = ()
     """Tables whose changes are kept elsewhere from this batch on; recorded as not ready, so that a crash makes them copied anew."""
     marks: Mapping[TableId, str | None] = field(default_factory=dict)
@@ -271,7 +273,8 @@ class Target(Protocol):
     def commit(self, batch: BatchCommit) -> None:
         """Apply a batch and its progress in one durable transaction. Nothing of it stays when this raises.
 
-        Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, EPOCH_LOST); a fault of one table names it as `subject`.
+        Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, EPOCH_LOST); a fault of one table names it as `subject`, also
+        TABLE_NOT_DROPPED: the table is its owner's, or others depend on it, and the batch is to be committed without dropping it.
         """
         ...
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from engine.model.batch import TableChanges
-from engine.model.fault import EngineFault
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SubscriptionSpec
@@ -59,6 +59,10 @@ class CommitStage:
         self._position_write_ms = position_write_ms
         self._written_ms = clock.monotonic_ms()
         self._removed: list[TableId] = []
+        self._dropping = set(spec.dropped)
+        """Tables that left, or will, and whose tables on the target go with them."""
+        self._staying: dict[TableId, str] = {}
+        """Those of them that the target does not let go, with the reason."""
         self._stale: set[TableId] = set()
         self._number: BatchId | None = None
         self._complete: set[TableId] = set()
@@ -75,11 +79,9 @@ class CommitStage:
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
         members = {table.table for table in self._spec.tables}
-        gone = tuple(t for t in progress.tables if t not in members)
-        if gone:
-            self._target.commit(
-                BatchCommit(self._spec.name, self._spec.epoch, progress.batch, progress.end, removed=gone)
-            )
+        self._removed = [t for t in {**progress.tables, **dict.fromkeys(self._dropping)} if t not in members]
+        if self._removed:
+            self._put(progress.batch, progress.end, {})
         self._complete = {t for t, record in progress.tables.items() if record.ready}
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
         ready = {t: record.mark for t, record in progress.tables.items() if record.ready}
@@ -107,8 +109,10 @@ class CommitStage:
             self._put(self._number, self.applied.visible, parked)
             self.applied = Applied(self.applied.visible, self.applied.visible)
 
-    def remove(self, table: TableId) -> None:
-        """Forget a table's record with the next written batch; its rows stay."""
+    def remove(self, table: TableId, *, drop: bool) -> None:
+        """Forget a table's record with the next written batch; `drop`: and the table itself, else its rows stay."""
+        if drop:
+            self._dropping.add(table)
         self._removed.append(table)
 
     def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
@@ -239,7 +243,20 @@ class CommitStage:
         commits: dict[TableId, TableCommit],
         applying: Applying = AS_BATCH,
     ) -> int:
-        """One target transaction, or as `applying` says. Returns in how many parts it was written."""
+        """One target transaction, or as `applying` says. Returns in how many parts it was written.
+
+        A table that is to be dropped and that the target does not let go stays there, and is only forgotten.
+        """
+        while True:
+            try:
+                return self._put_once(number, end, commits, applying)
+            except EngineFault as fault:
+                if fault.kind is not FaultKind.TABLE_NOT_DROPPED or TableId(fault.subject) not in self._dropping:
+                    raise
+                self._dropping.remove(TableId(fault.subject))
+                self._staying[TableId(fault.subject)] = fault.detail
+
+    def _put_once(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit], applying: Applying) -> int:
         parts = 1
         removed = tuple(self._removed)
         marks = self._marks_with(commits, end)
@@ -250,6 +267,7 @@ class CommitStage:
             end=end,
             tables=tuple(commits.values()),
             removed=removed,
+            dropped=tuple(table for table in removed if table in self._dropping),
             stale=tuple(self._stale),
             marks=marks,
         )
@@ -266,6 +284,11 @@ class CommitStage:
         self._complete = (self._complete | whole) - self._stale
         self._known_parked = (self._known_parked - whole) | {t for t, c in commits.items() if c.parked is not None}
         self._removed = [table for table in self._removed if table not in removed]
+        for table in batch.dropped:
+            self._dropping.remove(table)
+            self._reporter.dropped(table)
+        for table in self._staying.keys() & set(removed):
+            self._reporter.dropped(table, self._staying.pop(table))
         self._stale.clear()
         self._written_ms = self._clock.monotonic_ms()
         return parts

@@ -187,4 +187,5 @@ def _pass_on(pipeline: Pipeline, command: Approve | Desire | Reload | Table) -> 
         spec = pipeline.spec
         others = tuple(t for t in spec.tables if t.table != command.table)
         changed = () if command.removed or command.spec is None else (command.spec.to_spec(),)
-        pipeline.update(replace(spec, tables=(*others, *changed)))
+        dropped = spec.dropped | {TableId(command.table)} if command.drop else spec.dropped
+        pipeline.update(replace(spec, tables=(*others, *changed), dropped=dropped))

@@ -13,6 +13,8 @@ class Action(StrEnum):
 
     RETRY = "retry"
     PARK_TABLE = "park_table"
+    TELL = "tell"
+    """An event says so; nothing else comes of it."""
     FAIL_SUBSCRIPTION = "fail_subscription"
     STOP_ENGINE = "stop_engine"
 
@@ -127,6 +129,10 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TABLE_STRUCTURE_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
+    FaultKind.TABLE_NOT_DROPPED: Policy(
+        Action.TELL,
+        "Drop the table on the target yourself, behind what depends on it; or leave it: nothing is written to it any more.",
+    ),
     FaultKind.SCHEMA_CHANGE_WAITING: Policy(
         Action.PARK_TABLE,
         "POST /subscriptions/{name}/tables/{table_id}/approvals runs the statements on the target and applies what was kept since.",

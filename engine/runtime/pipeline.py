@@ -199,7 +199,7 @@ class Pipeline:
         self._care.configure(spec)
         self._report_again()
         for table in before.keys() - after.keys():
-            self.remove(table)
+            self.remove(table, drop=table in spec.dropped)
         added = [after[t] for t in after.keys() - before.keys()]
         for spec_added in added:
             state = TableState.PAUSED if spec_added.paused else TableState.REGISTERED
@@ -220,9 +220,10 @@ class Pipeline:
             self._reporter.table(entry, None)
         self._reporter.state(state, reason if state is SubscriptionState.FAILED else None)
 
-    def remove(self, table: TableId) -> None:
+    def remove(self, table: TableId, *, drop: bool = False) -> None:
+        """The table left; `drop`: its table on the target goes too. Where nothing runs, the next start does it."""
         if self._run is not None:
-            self._run.remove(table)
+            self._run.remove(table, drop=drop)
         else:
             self._book.forget(table)
 

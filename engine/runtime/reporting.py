@@ -20,11 +20,13 @@ from engine.link.messages import (
     Report,
     SchemaVersion,
     SubscriptionStateReport,
+    TableDropped,
     TableRenamed,
     TableStateReport,
 )
 from engine.model.batch import TableChanges
 from engine.model.fault import FaultKind
+from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
@@ -111,6 +113,11 @@ class Reporter:
                 name=spec.source.name,
             )
         )
+
+    def dropped(self, table: TableId, left: str | None = None) -> None:
+        """A table that was removed is gone from the target too; `left`: why it is not."""
+        remedy = None if left is None else policy(FaultKind.TABLE_NOT_DROPPED).remedy
+        self._send(TableDropped(subscription=self._name, epoch=self._epoch, table=table, left=left, remedy=remedy))
 
     def schema(
         self, entry: TableEntry, schema: TableSchema, position: Lsn, learnt: Evidence, changes: tuple[str, ...] = ()

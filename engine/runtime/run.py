@@ -245,12 +245,12 @@ class ReplicationRun:
             if self._stop.is_set():
                 raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
 
-    def remove(self, table: TableId) -> None:
-        """A table leaves the subscription; its rows on the target stay."""
+    def remove(self, table: TableId, *, drop: bool = False) -> None:
+        """A table leaves the subscription; its rows on the target stay, unless it is to be dropped there."""
         self.copies.cancel(table)
         self._book.move(table, TableEvent.REMOVE)
         self._book.forget(table)
-        self._commits.remove(table)
+        self._commits.remove(table, drop=drop)
         self.flush(self._intake.captured)
 
     def pause(self, table: TableId) -> None:

@@ -1,4 +1,4 @@
-"""Commands about what is replicated: `status`, `tables`, `wait`, `query`, `verify`, `sequences`."""
+"""Commands about what is replicated: `status`, `wait`, `query`, `verify`, `sequences`."""
 
 from __future__ import annotations
 
@@ -62,29 +62,7 @@ def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> Non
         route = escape(f"{item['source']} → {item['target']}")
         rows.append([escape(item["name"]), route, state(item.get("state")), positions.get("applied"), behind])
     print_table(["subscription", "route", "state", "applied", "lag"], rows)
-    _explain(subscriptions)
-
-
-@reported
-def list_tables(
-    subscription: Subscription = None, url: Url = None, token: Token = None, as_json: AsJson = False
-) -> None:
-    """Tables of a subscription with their states and copy progress."""
-    with open_api(url, token) as api:
-        name = chosen_subscription(api, subscription)
-        found = list(api.items(f"/subscriptions/{segment(name)}/tables"))
-    if as_json:
-        print_json({"subscription": name, "tables": found})
-        return
-    rows = []
-    for item in found:
-        copied = item.get("copied") or {}
-        percent = copied.get("percent")
-        progress = f"{percent:.0f} %" if percent is not None else None
-        eta = seconds(copied.get("eta_seconds")) if copied.get("eta_seconds") else None
-        rows.append([_name(item), state(item.get("state")), copied.get("rows"), progress, eta, escape(item["id"])])
-    print_table(["table", "state", "rows copied", "copy", "left", "id"], rows)
-    _explain(found)
+    explain(subscriptions)
 
 
 @reported
@@ -214,7 +192,7 @@ def _show_verification(answer: Document) -> None:
     rows = []
     for item in answer.get("tables") or []:
         verdict = "[green]equal[/]" if item["equal"] else "[red]different[/]"
-        rows.append([_name(item), verdict, item.get("source_rows"), item.get("target_rows")])
+        rows.append([qualified_name(item), verdict, item.get("source_rows"), item.get("target_rows")])
     print_table(["table", "verdict", "source rows", "target rows"], rows)
     for item in answer.get("tables") or []:
         for difference in (item.get("differing") or [])[:100]:
@@ -222,7 +200,7 @@ def _show_verification(answer: Document) -> None:
                 escape(f"  {item.get('schema')}.{item.get('name')}: {difference.get('kind')} {difference.get('key')}")
             )
     out.print(f"Compared at {answer.get('position')}: {state(answer['state'])}")
-    _explain([answer])
+    explain([answer])
 
 
 @reported
@@ -254,8 +232,10 @@ def _show_sequences(found: list[Document]) -> None:
     for item in found:
         column = escape(f"{item['schema']}.{item['name']}.{item['column']}")
         values = [_stand(item[side]) for side in ("source_value", "value_before", "value_after")]
-        on_target = item["target_sequence"] and _name(item["target_sequence"])
-        rows.append([column, _name(item["source_sequence"]), values[0], on_target, *values[1:], item["outcome"]])
+        on_target = item["target_sequence"] and qualified_name(item["target_sequence"])
+        rows.append(
+            [column, qualified_name(item["source_sequence"]), values[0], on_target, *values[1:], item["outcome"]]
+        )
     print_table(["column", "source sequence", "stands", "target sequence", "before", "after", "outcome"], rows)
     for outcome, remedy in sorted({(item["outcome"], item["remedy"]) for item in found if item.get("remedy")}):
         err.print(f"[red]{escape(outcome)}[/]\n  [green]→[/] {escape(remedy)}")
@@ -268,7 +248,7 @@ def _stand(value: Document | None) -> str | None:
     return str(value["last_value"]) if value["is_called"] else f"{value['last_value']} to come"
 
 
-def _name(item: Document) -> str:
+def qualified_name(item: Document) -> str:
     return escape(f"{item.get('schema')}.{item.get('name')}")
 
 
@@ -276,7 +256,7 @@ def _escaped(row: list[object]) -> list[object]:
     return [escape(value) if isinstance(value, str) else value for value in row]
 
 
-def _explain(items: list[Document]) -> None:
+def explain(items: list[Document]) -> None:
     """The reason and remedy of everything that has one."""
     for item in items:
         if item.get("reason"):

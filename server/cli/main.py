@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from server.cli import apply_command, bench_commands, data_commands, demo_command, process_commands, token_commands
+from server.cli import (
+    apply_command,
+    bench_commands,
+    data_commands,
+    demo_command,
+    process_commands,
+    table_commands,
+    token_commands,
+)
 from server.cli.exit_codes import HELP
 
 app = typer.Typer(
@@ -25,11 +33,11 @@ app.command("engine")(process_commands.engine)
 app.command("demo")(demo_command.demo)
 app.command("apply")(apply_command.apply)
 app.command("status")(data_commands.status)
-app.command("tables")(data_commands.list_tables)
 app.command("wait")(data_commands.wait)
 app.command("query")(data_commands.query)
 app.command("verify")(data_commands.verify)
 app.command("sequences")(data_commands.sequences)
+app.add_typer(table_commands.tables, name="tables")
 app.add_typer(process_commands.database, name="db")
 app.add_typer(token_commands.tokens, name="token")
 app.add_typer(bench_commands.bench, name="bench")

@@ -32,6 +32,7 @@ from server.errors import Problem
 from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_assignment, build_table
 from server.subscriptions.reports import set_state
+from server.tables.schemas import TargetTable
 
 
 def greeting(session: WriteSession, box: SecretBox, mine: Mapping[str, int]) -> list[Command]:
@@ -122,7 +123,8 @@ def _assign(session: ReadSession, box: SecretBox, name: str) -> Assign:
 def _table(session: ReadSession, name: str, table_id: str) -> Command:
     row = session.get(TableRow, table_id)
     if row is None or row.state == "removed":
-        return Table(subscription=name, table=table_id, removed=True)
+        drop = row is not None and row.target_table == TargetTable.TO_BE_DROPPED
+        return Table(subscription=name, table=table_id, removed=True, drop=drop)
     return Table(subscription=name, table=table_id, spec=TablePart.model_validate(build_table(session, table_id)))
 
 

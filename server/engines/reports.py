@@ -17,6 +17,7 @@ from engine.link.messages import (
     SchemaVersion,
     SubscriptionReport,
     SubscriptionStateReport,
+    TableDropped,
     TableRenamed,
     TableStateReport,
     Verification,
@@ -99,6 +100,9 @@ def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionRepor
         case TableStateReport():
             if _has_table(session, row, report.table):
                 _table_state(session, report)
+        case TableDropped():
+            if _has_table(session, row, report.table):
+                tables.set_dropped(session, report.table, report.left, report.remedy)
         case CopyProgress():
             if _has_table(session, row, report.table):
                 _copy_progress(session, report)

@@ -34,6 +34,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "source": opened(ends[row.source_id], box),
         "target": opened(ends[row.target_id], box),
         "tables": [_part(table) for table in tables.present(session, row.id or 0)],
+        "dropped": tables.to_be_dropped(session, row.id or 0),
         "slot": row.slot,
         "desired": row.desired_state,
         "queue_mode": queue.mode.value,

@@ -23,8 +23,8 @@ from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import repository, service
 from server.tables.body import TableBody, require_supported
 from server.tables.declaration import IntoExistingUnsupported, declare
-from server.tables.schemas import TablePatch, TableView
-from server.tables.service import TableExists, TableRemoved, TransitionRefused
+from server.tables.schemas import OnRemoval, TablePatch, TableView
+from server.tables.service import TableExists, TableRemoved, TargetTableOfOwner, TransitionRefused
 
 router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
 TableIdPath = Annotated[str, Path(max_length=64, description="The table's id; names may hold any character.")]
@@ -135,11 +135,23 @@ def patch_table(
     summary="Remove a table",
     status_code=204,
     dependencies=[needs(Role.OPERATOR)],
-    responses=responses(NotFound, TableRemoved, SubscriptionDeleting, PreconditionFailed),
+    responses=responses(NotFound, TableRemoved, TargetTableOfOwner, SubscriptionDeleting, PreconditionFailed),
 )
-def remove_table(session: Writing, name: NamePath, table_id: TableIdPath, if_match: IfMatch = None) -> None:
-    """It is no longer replicated; its rows stay on the target, its history stays readable."""
-    service.remove(session, name, table_id, if_match)
+def remove_table(
+    session: Writing,
+    name: NamePath,
+    table_id: TableIdPath,
+    if_match: IfMatch = None,
+    target_table: Annotated[
+        OnRemoval,
+        Query(description="`drop`: the table on the target goes too, unless its owner made it or others depend on it."),
+    ] = OnRemoval.KEEP,
+) -> None:
+    """It is no longer replicated; its rows stay on the target or are dropped with their table, its history stays readable.
+
+    The engine drops; `target_table` of the removed table and an event tell what came of it.
+    """
+    service.remove(session, name, table_id, if_match, target_table)
 
 
 def _target_kind(session: ReadSession, name: str) -> Kind:

@@ -9,6 +9,7 @@ from server.db.models.table import TableRow
 from server.db.session import WriteSession
 from server.events.service import record_event
 from server.schema_versions import service as versions
+from server.tables.schemas import TargetTable
 
 
 def set_state(
@@ -65,6 +66,25 @@ def set_copy_progress(
     )
     session.add(row)
     _touch(session, row)
+
+
+def set_dropped(session: WriteSession, table_id: str, left: str | None, remedy: str | None) -> None:
+    """What became of the table on the target of one that was removed; `left`: why it stays. Told once, others are passed over."""
+    row = session.get(TableRow, table_id)
+    if row is None or row.target_table != TargetTable.TO_BE_DROPPED:
+        return
+    row.target_table = (TargetTable.DROPPED if left is None else TargetTable.NOT_DROPPED).value
+    session.add(row)
+    place = f"{row.target_schema}.{row.target_name}"
+    record_event(
+        session,
+        kind="table_dropped" if left is None else "table_not_dropped",
+        severity="info" if left is None else "warning",
+        subscription=_touch(session, row),
+        subject=f"{row.schema_name}.{row.name}",
+        detail=f"'{place}' was dropped on the target." if left is None else f"'{place}' stays on the target: {left}.",
+        remedy=remedy,
+    )
 
 
 def _touch(session: WriteSession, row: TableRow) -> str | None:

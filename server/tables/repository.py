@@ -11,6 +11,7 @@ from sqlmodel import and_, col, func, or_, select
 from engine.model.table_state import TableState
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.tables.schemas import TargetTable
 
 _REMOVED = TableState.REMOVED.value
 
@@ -29,6 +30,14 @@ def present_of_many(session: ReadSession, subscription_ids: Iterable[int]) -> di
     for row in session.exec(query.order_by(col(TableRow.schema_name), col(TableRow.name))):
         found[row.subscription_id].append(row)
     return found
+
+
+def to_be_dropped(session: ReadSession, subscription_id: int) -> list[str]:
+    """Ids of removed tables whose tables on the target are to go too, and of which no engine has told that yet."""
+    query = select(TableRow.id).where(
+        TableRow.subscription_id == subscription_id, TableRow.target_table == TargetTable.TO_BE_DROPPED.value
+    )
+    return list(session.exec(query.order_by(col(TableRow.id))))
 
 
 def find(session: ReadSession, subscription_id: int, table_id: str, *, for_update: bool = False) -> TableRow | None:

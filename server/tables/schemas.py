@@ -18,6 +18,22 @@ class TableDesiredState(StrEnum):
     PAUSED = "paused"
 
 
+class OnRemoval(StrEnum):
+    """What is to become of the table on the target."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+class TargetTable(StrEnum):
+    """What became of the table on the target of one that was removed."""
+
+    KEPT = "kept"
+    TO_BE_DROPPED = "to_be_dropped"
+    DROPPED = "dropped"
+    NOT_DROPPED = "not_dropped"
+
+
 class TablePatch(BaseModel):
     """What to change of a table; what is left out stays, null goes back to the default. `columns` is merged by name."""
 
@@ -100,5 +116,9 @@ class TableView(BaseModel):
     insert_only: bool
     columns: dict[str, ColumnOptions]
     into_existing: bool
+    target_table: TargetTable | None = Field(
+        default=None,
+        description="Of a removed table: what became of its table on the target. An event says why it was `not_dropped`.",
+    )
     from_pattern: bool = Field(default=False, description="A pattern of the subscription brought it in.")
     created_at: datetime

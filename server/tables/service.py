@@ -22,7 +22,15 @@ from server.subscriptions import lookup
 from server.tables import repository
 from server.tables.body import ColumnOptions, Operation, TableOptions, followed, require_supported
 from server.tables.declaration import Declaration, check_targets, refuse_existing
-from server.tables.schemas import Copied, TableDesiredState, TablePatch, TableTarget, TableView
+from server.tables.schemas import (
+    Copied,
+    OnRemoval,
+    TableDesiredState,
+    TablePatch,
+    TableTarget,
+    TableView,
+    TargetTable,
+)
 
 
 class TableExists(Conflict):
@@ -41,6 +49,12 @@ class TransitionRefused(Conflict):
     code = "transition_refused"
     title = "Not possible in this state"
     default_remedy = "Wait until it is in another state; GET shows it."
+
+
+class TargetTableOfOwner(Conflict):
+    code = "target_table_of_owner"
+    title = "The table on the target is its owner's"
+    default_remedy = "Remove the table with target_table=keep, and drop it on the target yourself."
 
 
 class TableRemoved(Conflict):
@@ -94,6 +108,7 @@ def view(row: TableRow) -> TableView:
         insert_only=row.insert_only,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
         into_existing=row.into_existing,
+        target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         from_pattern=row.from_pattern,
         created_at=row.created_at,
     )
@@ -180,12 +195,19 @@ def patch(
     return row
 
 
-def remove(session: WriteSession, name: str, table_id: str, if_match: str | None) -> None:
-    """Take the table out of the subscription; what it has on the target stays."""
+def remove(session: WriteSession, name: str, table_id: str, if_match: str | None, on_target: OnRemoval) -> None:
+    """Take the table out of the subscription; what it has on the target stays, or is dropped by the engine.
+
+    Raises:
+        TargetTableOfOwner: it is to be dropped, and its owner made it.
+    """
     subscription = lookup.get_changeable(session, name)
     row = get_present(session, subscription, table_id)
     check_if_match(if_match, row)
-    _remove(session, subscription, row)
+    if on_target is OnRemoval.DROP and row.into_existing:
+        detail = f"'{row.target_schema}.{row.target_name}' was made by its owner (into_existing), and Penstock does not drop it."
+        raise TargetTableOfOwner(detail)
+    _remove(session, subscription, row, on_target)
     enqueue(session, name, "table", {"table": row.id, "removed": True})
 
 
@@ -233,13 +255,23 @@ def _insert(session: WriteSession, subscription: SubscriptionRow, table: Declara
     return row
 
 
-def _remove(session: WriteSession, subscription: SubscriptionRow, row: TableRow) -> None:
+def _remove(
+    session: WriteSession, subscription: SubscriptionRow, row: TableRow, on_target: OnRemoval = OnRemoval.KEEP
+) -> None:
+    dropped = on_target is OnRemoval.DROP
+    row.target_table = (TargetTable.TO_BE_DROPPED if dropped else TargetTable.KEPT).value
     row.state = TableState.REMOVED.value
     row.state_at = session.now()
     row.code = row.reason = row.remedy = None
     _changed(session, row)
     versions.record_state(session, row.id, TableState.REMOVED)
-    _event(session, subscription, row, "table_removed", "was removed; its rows stay on the target")
+    _event(session, subscription, row, "table_removed", _REMOVED[on_target])
+
+
+_REMOVED = {
+    OnRemoval.KEEP: "was removed; its rows stay on the target",
+    OnRemoval.DROP: "was removed; its table on the target is dropped as soon as the subscription runs",
+}
 
 
 def _event(session: WriteSession, subscription: SubscriptionRow, row: TableRow, kind: str, what: str) -> None:

@@ -153,6 +153,7 @@ class Pipeline:
         self,
         *tables: TableCommit,
         removed: Sequence[TableId] = (),
+        dropped: Sequence[TableId] = (),
         stale: Sequence[TableId] = (),
         marks: Mapping[TableId, str | None] | None = None,
     ) -> Lsn:
@@ -160,7 +161,15 @@ class Pipeline:
         end = Lsn(self.end + 100)
         number = BatchId(self.batch + 1)
         batch = BatchCommit(
-            self.subscription, self.epoch, number, end, tables, tuple(removed), tuple(stale), marks or {}
+            self.subscription,
+            self.epoch,
+            number,
+            end,
+            tables,
+            removed=tuple(removed),
+            dropped=tuple(dropped),
+            stale=tuple(stale),
+            marks=marks or {},
         )
         self.write(batch)
         self.batch, self.end = number, end.value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from engine.apply.duckdb import DuckDbTarget
@@ -18,6 +19,8 @@ from tests.fixtures.postgres import Database, drop_database
 
 KINDS = ("duckdb", "postgres16", "postgres18")
 
+Build = Callable[[str], None]
+"""Runs a statement of somebody else's in the target's database."""
 OpenTarget = Callable[[], Target]
 """Opens one and the same target each time."""
 
@@ -38,3 +41,23 @@ def target_opener(
         yield lambda: PostgresTarget(spec, decode_copy_text, parts_from_rows=few or PARTS_FROM_ROWS, copy_above=few)
     finally:
         drop_database(database)
+
+
+def builder(target: Target) -> Build:
+    """For an open target. A DuckDB file is given up for as long as the statement takes."""
+    if isinstance(target, DuckDbTarget):
+
+        def in_file(sql: str) -> None:
+            target.close()
+            with duckdb.connect(str(target.path)) as connection:
+                connection.execute(sql)
+
+        return in_file
+
+    assert isinstance(target, PostgresTarget)
+
+    def in_database(sql: str) -> None:
+        with target._sessions.session() as connection:
+            connection.execute(sql.encode())
+
+    return in_database

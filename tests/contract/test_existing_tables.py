@@ -263,6 +263,15 @@ def test_a_table_taken_up_again_may_hold_its_rows(filled: Pipeline, mart: Databa
 
 
 @on_one_server
+def test_an_owners_table_is_never_dropped(filled: Pipeline, mart: Database) -> None:
+    fault = fault_of(lambda: filled.commit(removed=[ORDERS], dropped=[ORDERS]))
+    assert (fault.kind, fault.subject) == (FaultKind.TABLE_NOT_DROPPED, ORDERS)
+    assert "made by its owner" in fault.detail
+    filled.commit(removed=[ORDERS])
+    assert mart.execute("SELECT count(*) FROM orders") == [(4,)]
+
+
+@on_one_server
 def test_a_table_of_our_own_can_become_its_owners(pipeline: Pipeline, mart: Database) -> None:
     """What was added to it stays from then on; back again would take it away."""
     pipeline.load(ORDERS, plain, LOADED)

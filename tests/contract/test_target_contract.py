@@ -27,9 +27,10 @@ from tests.contract.target_material import (
     keys,
     partials,
     source_type,
+    sql_name,
     structure,
 )
-from tests.contract.targets import KINDS, OpenTarget, target_opener
+from tests.contract.targets import KINDS, Build, OpenTarget, builder, target_opener
 
 pytestmark = pytest.mark.pg
 
@@ -59,6 +60,11 @@ def target(opened: OpenTarget) -> Iterator[Target]:
 @pytest.fixture
 def pipeline(target: Target) -> Pipeline:
     return Pipeline(target).claim()
+
+
+@pytest.fixture
+def build(target: Target) -> Build:
+    return builder(target)
 
 
 def fault_of(call: Callable[[], object]) -> EngineFault:
@@ -536,6 +542,59 @@ def test_a_removed_table_stays_for_readers_and_may_come_back(pipeline: Pipeline)
     assert fault_of(lambda: pipeline.change(ORDERS, orders)).subject == ORDERS
     pipeline.load(TableId("t0ff"), orders, [(2, "x", None)])
     assert pipeline.rows(orders) == [(2, "x", None)]
+
+
+def test_a_removed_table_goes_with_the_batch_that_says_so(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.load(ITEMS, items, [])
+    pipeline.commit(removed=[ORDERS], dropped=[ORDERS])
+    assert dict(pipeline.target.progress(SUBSCRIPTION).tables).keys() == {ITEMS}  # type: ignore[union-attr]
+    with pytest.raises(QueryRefused):
+        pipeline.rows(orders)
+    assert pipeline.rows(items) == []
+    pipeline.commit(removed=[ORDERS], dropped=[ORDERS])
+    pipeline.load(TableId("t0ff"), orders, [(2, "x", None)])
+    pipeline.commit(removed=[ORDERS], dropped=[ORDERS])
+    assert pipeline.rows(orders) == [(2, "x", None)]
+
+
+def test_a_table_that_was_never_complete_has_nothing_to_drop(pipeline: Pipeline) -> None:
+    pipeline.target.adopt(SUBSCRIPTION, ORDERS, orders.name)
+    pipeline.target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders)
+    pipeline.commit(removed=[ORDERS], dropped=[ORDERS])
+    assert fault_of(lambda: pipeline.target.append_copy(ORDERS, inserts(orders, []))).kind is FaultKind.COPY_FAILED
+
+
+def test_what_an_earlier_one_left_behind_is_not_dropped_before_a_copy_took_its_place(pipeline: Pipeline) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.commit(removed=[ORDERS])
+    again = TableId("t0ff")
+    pipeline.target.adopt(SUBSCRIPTION, again, orders.name)
+    fault = fault_of(lambda: pipeline.commit(removed=[again], dropped=[again]))
+    assert (fault.kind, fault.subject) == (FaultKind.TABLE_NOT_DROPPED, again)
+    pipeline.commit(removed=[again])
+    assert pipeline.rows(orders) == [(1, "new", None)]
+
+
+def test_a_table_that_others_depend_on_is_not_dropped_and_nothing_of_the_batch_stays(
+    pipeline: Pipeline, build: Build
+) -> None:
+    pipeline.load(ORDERS, orders, [(1, "new", None)])
+    pipeline.load(ITEMS, items, [])
+    build(f"CREATE VIEW public.seen AS SELECT * FROM {sql_name(orders.name)}")
+    before = pipeline.target.progress(SUBSCRIPTION)
+    fault = fault_of(lambda: pipeline.commit(removed=[ORDERS, ITEMS], dropped=[ORDERS, ITEMS]))
+    assert (fault.kind, fault.subject) == (FaultKind.TABLE_NOT_DROPPED, ORDERS)
+    assert "seen" in fault.detail
+    assert pipeline.target.progress(SUBSCRIPTION) == before
+    pipeline.commit(removed=[ORDERS, ITEMS], dropped=[ITEMS])
+    assert pipeline.rows(orders) == [(1, "new", None)]
+    with pytest.raises(QueryRefused):
+        pipeline.rows(items)
+    build("DROP VIEW public.seen")
+    pipeline.commit(removed=[ORDERS], dropped=[ORDERS])
+    with pytest.raises(QueryRefused):
+        pipeline.rows(orders)
 
 
 def test_a_stale_table_is_complete_again_when_it_resumes(pipeline: Pipeline) -> None:

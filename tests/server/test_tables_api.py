@@ -13,8 +13,9 @@ from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.db.models.outbox import OutboxRow
 from server.db.models.schema_version import SchemaVersionRow
+from server.engines.greeting import outbox_commands
 from server.schema_versions.service import record_structure
-from server.subscriptions.assignment import build_table
+from server.subscriptions.assignment import build_assignment, build_table
 from server.tables import reports
 
 URL = "/api/v1/subscriptions/s/tables"
@@ -156,6 +157,70 @@ def test_remove_keeps_history_and_frees_the_name(client: TestClient, app: FastAP
     assert again.status_code == 201
     assert again.json()["id"] != table["id"]
     assert commands(app)[0] == ("s", {"table": table["id"], "removed": True})
+
+
+def told_of(app: FastAPI, table: str) -> tuple[bool, list[str]]:
+    """Whether an engine that hears of the removal now is to drop the table, and what a new one is told to drop."""
+    with app.state.database.write() as session:
+        rows = session.exec(select(OutboxRow).where(OutboxRow.kind == "table").order_by(OutboxRow.id))
+        removed = [c for _, c in outbox_commands(session, app.state.secret_box, rows) if c.table == table]
+        return removed[-1].drop, build_assignment(session, app.state.secret_box, "s")["dropped"]
+
+
+@pytest.mark.parametrize(
+    ("left", "fate", "event"),
+    [(None, "dropped", "table_dropped"), ("a view shows it", "not_dropped", "table_not_dropped")],
+)
+def test_remove_with_the_target_table(
+    client: TestClient, app: FastAPI, table: dict[str, Any], left: str | None, fate: str, event: str
+) -> None:
+    one = f"{URL}/{table['id']}"
+    assert client.delete(one, params={"target_table": "drop"}).status_code == 204
+    assert client.get(one).json()["target_table"] == "to_be_dropped"
+    assert told_of(app, table["id"]) == (True, [table["id"]])
+    for _ in range(2):
+        with app.state.database.write() as session:
+            reports.set_dropped(session, table["id"], left, left and "Drop it yourself.")
+    assert client.get(one).json()["target_table"] == fate
+    assert told_of(app, table["id"]) == (False, [])
+    (told,) = client.get("/api/v1/events", params={"kind": event}).json()["items"]
+    assert told["subject"] == "public.orders"
+    assert told["remedy"] == (left and "Drop it yourself.")
+    assert left is None or told["detail"] == "'public.orders' stays on the target: a view shows it."
+
+
+def test_the_target_table_stays_where_nothing_else_is_said(
+    client: TestClient, app: FastAPI, table: dict[str, Any]
+) -> None:
+    assert table["target_table"] is None
+    assert client.delete(f"{URL}/{table['id']}").status_code == 204
+    assert client.get(f"{URL}/{table['id']}").json()["target_table"] == "kept"
+    assert told_of(app, table["id"]) == (False, [])
+    more = client.post(URL, json={"schema": "public", "name": "more"}).json()
+    body = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
+    assert client.put("/api/v1/subscriptions/s", json=body).status_code == 200
+    assert client.get(f"{URL}/{more['id']}").json()["target_table"] == "kept"
+
+
+def test_what_cannot_be_said_of_the_target_table(client: TestClient, connections: None) -> None:
+    settings = {"host": "db", "database": "mart", "user": "penstock"}
+    client.put("/api/v1/connections/pg_mart", json={"kind": "postgres", "settings": settings})
+    made = client.put(
+        "/api/v1/subscriptions/s",
+        json={
+            "source": "shop",
+            "target": "pg_mart",
+            "tables": [{"schema": "public", "name": "orders", "into_existing": True}],
+        },
+    )
+    assert made.status_code == 201
+    one = f"{URL}/{client.get(URL).json()['items'][0]['id']}"
+    unknown = client.delete(one, params={"target_table": "maybe"})
+    assert unknown.status_code == 422
+    refused = client.delete(one, params={"target_table": "drop"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "target_table_of_owner")
+    assert "target_table=keep" in refused.json()["remedy"]
+    assert client.get(one).json()["state"] == "registered"
 
 
 def test_copy_progress_is_shown(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:

@@ -184,6 +184,11 @@ class DuckDbRecords:
             [subscription, list(tables)],
         )
 
+    def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
+        self._connection.execute(
+            f"DELETE FROM {self._own}.tables WHERE subscription = ? AND table_id = ?", [subscription, table]
+        )
+
     def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
         """Note that these tables' rows are not complete any more; None = all of the subscription."""
         statement = f"UPDATE {self._own}.tables SET ready = false, parked = NULL WHERE subscription = ?"

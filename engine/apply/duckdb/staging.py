@@ -44,6 +44,17 @@ class StagingConnection:
         finally:
             self._staged.rows = self._nothing
 
+    def tables_of(self, query: str) -> set[str]:
+        """The tables that a query reads, through views as well, as it names them: quoted where need be. Runs nothing.
+
+        Raises duckdb.Error where the query cannot be read.
+        """
+        cursor = self._connection.cursor()
+        try:
+            return set(cursor.get_table_names(query, qualified=True))
+        finally:
+            cursor.close()
+
     def interrupt(self) -> None:
         """Stop what runs here; it fails with an interrupt in its own thread. From any thread."""
         self._connection.interrupt()

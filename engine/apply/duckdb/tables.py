@@ -11,11 +11,13 @@ import duckdb
 from engine.apply.duckdb.changes import Place, apply_changes, check_key
 from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.apply.duckdb.identifiers import qualified, quoted
-from engine.apply.duckdb.preflight import folded_name
+from engine.apply.duckdb.preflight import folded_name, standing
 from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.structure import check_columns, evolve_statements
+from engine.apply.duckdb.views import views_upon
 from engine.apply.evolution import Evolution
 from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import TableSchema
 
@@ -48,6 +50,17 @@ class DuckDbTables:
 
     def drop(self, place: TableName) -> None:
         self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(place)}")
+
+    def drop_for_good(self, table: TableId, place: TableName) -> None:
+        """DuckDB itself would leave views without the table that they show."""
+        views = views_upon(self._connection, self._catalog, place)
+        if views:
+            detail = f"views show {place} on the target: {', '.join(views)}"
+            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, detail)
+        self.drop(place)
+
+    def stands(self, place: TableName) -> bool:
+        return folded_name(place) in map(folded_name, standing(self._connection))
 
     @contextmanager
     def faults_of(self, table: TableId) -> Iterator[None]:

@@ -214,6 +214,11 @@ class PostgresRecords:
             [subscription, list(tables)],
         )
 
+    def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
+        self._connection.execute(
+            f"DELETE FROM {OWN_SCHEMA}.tables WHERE subscription = %s AND table_id = %s", [subscription, table]
+        )
+
     def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
         self._connection.execute(
             f"UPDATE {OWN_SCHEMA}.tables SET ready = false, parked = NULL WHERE subscription = %s"

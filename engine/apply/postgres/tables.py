@@ -18,6 +18,7 @@ from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.structure import evolve_statements, key_statement
 from engine.apply.postgres.types import postgres_type
 from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import TableSchema
 from engine.postgres.sessions import PostgresConnection
@@ -26,6 +27,8 @@ TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
 """Tables up to this size are cleared row by row."""
 
 
+_NOT_OURS = (psycopg.errors.WrongObjectType, psycopg.errors.InsufficientPrivilege)
+"""What is said of a table that somebody has put into the place of ours, or taken over."""
 _BUILT_UPON = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_rewrite AS r ON r.oid = d.objid
                WHERE d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
@@ -91,6 +94,17 @@ class PostgresTables:
 
     def drop(self, place: TableName) -> None:
         self._execute(f"DROP TABLE IF EXISTS {qualified(place)}")
+
+    def drop_for_good(self, table: TableId, place: TableName) -> None:
+        try:
+            self.drop(place)
+        except (psycopg.errors.DependentObjectsStillExist, *_NOT_OURS) as error:
+            words = [error.diag.message_primary or "", *(error.diag.message_detail or "").splitlines()]
+            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, "; ".join(word for word in words if word)) from error
+
+    def stands(self, place: TableName) -> bool:
+        found = self._connection.execute("SELECT pg_catalog.to_regclass(%s) IS NOT NULL", [qualified(place)])
+        return bool(found.fetchall()[0][0])
 
     @contextmanager
     def faults_of(self, table: TableId) -> Iterator[None]:

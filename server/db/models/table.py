@@ -43,6 +43,8 @@ class TableRow(SQLModel, table=True):
     into_existing: bool = False
     from_pattern: bool = False
     desired_state: str = Field(max_length=16)
+    target_table: str | None = Field(default=None, max_length=16)
+    """Of a removed table: what becomes, or became, of its table on the target (TargetTable)."""
 
     state: str = Field(max_length=16)
     code: str | None = Field(default=None, max_length=64)

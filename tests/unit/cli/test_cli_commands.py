@@ -136,6 +136,38 @@ def test_problem_becomes_an_exit_code(stand_in: StandIn, run: Run, status: int, 
         assert text in result.stderr
 
 
+_TABLE = {"id": "t1", "schema": "public", "name": "orders", "target": {"schema": "p", "name": "o"}, "state": "live"}
+
+
+def test_tables_lists_what_there_is(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
+    shown = run("tables")
+    assert shown.exit_code == 0
+    assert "public.orders" in shown.stdout
+    assert json.loads(run("tables", "--json").stdout) == {"subscription": "mart", "tables": [_TABLE]}
+
+
+@pytest.mark.parametrize(("given", "wanted"), [([], "keep"), (["--drop-target"], "drop")])
+def test_tables_remove(stand_in: StandIn, run: Run, given: list[str], wanted: str) -> None:
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
+    stand_in.replies["GET", "/subscriptions/mart/tables/t1"] = (200, _TABLE)
+    stand_in.replies["DELETE", "/subscriptions/mart/tables/t1"] = (200, {})
+    for name in ("public.orders", "t1"):
+        result = run("tables", "remove", name, "-s", "mart", *given)
+        assert result.exit_code == 0, result.output
+        assert "Removed public.orders; p.o on the target" in result.stdout
+        deleted = [request for request in stand_in.requests if request[0] == "DELETE"]
+        assert deleted[-1][1].endswith(f"/t1?target_table={wanted}")
+
+
+def test_tables_remove_of_one_that_is_not_there(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": []})
+    result = run("tables", "remove", "public.nope", "-s", "mart")
+    assert result.exit_code != 0
+    assert "'mart' has no table 'public.nope'" in result.stderr
+
+
 def test_wait_sends_position_tables_and_timeout(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
     answer = {"id": "w1", "status": "satisfied", "position": "0/5", "applied": "0/9", "waited_ms": 12.0}

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.link.messages import Report
+from engine.link.messages import Report, TableDropped
 from engine.model.batch import SealedBatch, TableChanges, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
@@ -35,15 +35,18 @@ SCHEMAS = {KEYED: schema("keyed"), OTHER: schema("other")}
 
 
 class RefusingTarget:
-    """Refuses every copy whose declared key is to be checked."""
+    """Refuses every copy whose declared key is to be checked, and to drop what is `needed`."""
 
     def __init__(self) -> None:
         self.batches: list[BatchCommit] = []
+        self.needed: set[TableId] = set()
 
     def tuning(self) -> dict[str, float]:
         return {"copy_setup_ms": 1.5}
 
     def commit(self, batch: BatchCommit) -> None:
+        for dropped in set(batch.dropped) & self.needed:
+            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, dropped, "a view shows it")
         for table in batch.tables:
             if table.handover and table.check_key:
                 raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, table.table, "two rows have the same key")
@@ -53,7 +56,7 @@ class RefusingTarget:
 class Bench:
     """A commit stage over two tables, of which one has a declared key."""
 
-    def __init__(self) -> None:
+    def __init__(self, dropped: frozenset[TableId] = frozenset()) -> None:
         self.target = RefusingTarget()
         self.reports: list[Report] = []
         self.book = TableBook(lambda entry, position: None)
@@ -64,7 +67,7 @@ class Bench:
             state = TableState.CATCHING_UP if one.table == KEYED else TableState.LIVE
             self.book.put(TableEntry(one, state, SCHEMAS[one.table], copied=one.table == KEYED))
         connection = ConnectionSpec("c", "none", {})
-        spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, specs, "slot")
+        spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, specs, "slot", dropped=dropped)
         clock = SystemClock()
         reporter = Reporter(spec, self.reports.append, clock)
         target = cast("Target", self.target)
@@ -198,3 +201,43 @@ def test_a_mark_noted_last_is_written_when_the_run_ends() -> None:
     bench.stage.settle()
     bench.stage.settle()
     assert bench.marks() == [{}, {OTHER: "a"}]
+
+
+def told(bench: Bench) -> list[tuple[str, str | None]]:
+    return [(report.table, report.left) for report in bench.reports if isinstance(report, TableDropped)]
+
+
+def test_a_table_that_was_removed_is_dropped_with_the_batch_that_says_so() -> None:
+    bench = Bench()
+    bench.stage.remove(OTHER, drop=True)
+    bench.stage.remove(KEYED, drop=False)
+    assert told(bench) == []
+    bench.commit_nothing(1)
+    bench.stage.remove(TableId("tmore"), drop=False)
+    bench.commit_nothing(2)
+    assert [(batch.removed, batch.dropped) for batch in bench.target.batches] == [
+        ((OTHER, KEYED), (OTHER,)),
+        ((TableId("tmore"),), ()),
+    ]
+    assert told(bench) == [(OTHER, None)]
+
+
+def test_a_table_that_cannot_be_dropped_is_forgotten_and_told() -> None:
+    bench = Bench()
+    bench.target.needed = {OTHER}
+    bench.stage.remove(OTHER, drop=True)
+    bench.stage.remove(KEYED, drop=True)
+    bench.commit_nothing(1)
+    assert [(batch.removed, batch.dropped) for batch in bench.target.batches] == [((OTHER, KEYED), (KEYED,))]
+    assert sorted(told(bench)) == [(KEYED, None), (OTHER, "a view shows it")]
+    assert not bench.stage.removals_pending
+
+
+def test_what_was_to_be_dropped_while_nothing_ran_is_dropped_at_the_start() -> None:
+    gone = TableId("tgone")
+    bench = Bench(frozenset({gone}))
+    bench.stage.begin(recorded("a"))
+    assert [(batch.removed, batch.dropped, batch.end) for batch in bench.target.batches] == [
+        ((gone,), (gone,), recorded("a").end)
+    ]
+    assert told(bench) == [(gone, None)]

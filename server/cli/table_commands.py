@@ -1,0 +1,89 @@
+"""`tables`: those of a subscription with their states, and what is done to one of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from server.cli import options
+from server.cli.client import Api, Document, segment
+from server.cli.data_commands import explain, qualified_name
+from server.cli.manifest import ManifestError
+from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, open_api
+from server.cli.output import out, print_json, reported, seconds, state
+from server.cli.output import table as print_table
+
+tables = typer.Typer(help="Tables of a subscription with their states and copy progress.", invoke_without_command=True)
+
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.name on the source, or the table's id.")]
+
+
+@tables.callback()
+@reported
+def list_tables(
+    context: typer.Context,
+    subscription: Subscription = None,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tables of a subscription with their states and copy progress."""
+    if context.invoked_subcommand is not None:
+        return
+    with open_api(url, token) as api:
+        name = chosen_subscription(api, subscription)
+        found = list(api.items(f"/subscriptions/{segment(name)}/tables"))
+    if as_json:
+        print_json({"subscription": name, "tables": found})
+        return
+    rows = []
+    for item in found:
+        copied = item.get("copied") or {}
+        percent = copied.get("percent")
+        progress = f"{percent:.0f} %" if percent is not None else None
+        eta = seconds(copied.get("eta_seconds")) if copied.get("eta_seconds") else None
+        rows.append(
+            [qualified_name(item), state(item.get("state")), copied.get("rows"), progress, eta, escape(item["id"])]
+        )
+    print_table(["table", "state", "rows copied", "copy", "left", "id"], rows)
+    explain(found)
+
+
+@tables.command("remove")
+@reported
+def remove(
+    table: TableName,
+    drop_target: Annotated[
+        bool, typer.Option("--drop-target", help="Drop its table on the target too; else its rows stay there.")
+    ] = False,
+    subscription: Subscription = None,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replicate a table no longer."""
+    with open_api(url, token) as api:
+        path = _path(api, subscription, table)
+        api.delete(path, target_table="drop" if drop_target else "keep")
+        answer = api.get(path)
+    if as_json:
+        print_json(answer)
+        return
+    fate = "is dropped as soon as the subscription runs" if drop_target else "stays"
+    target = escape(f"{answer['target']['schema']}.{answer['target']['name']}")
+    out.print(f"Removed {qualified_name(answer)}; {target} on the target {fate}.")
+
+
+def _path(api: Api, subscription: str | None, table: str) -> str:
+    """Of the one table of this name, or of this id. Raises ManifestError where there is none."""
+    name = chosen_subscription(api, subscription)
+    path = f"/subscriptions/{segment(name)}/tables"
+    if "." not in table:
+        return f"{path}/{segment(table)}"
+    wanted = options.tables([table])[0]
+    found: list[Document] = list(api.items(path, **wanted))
+    if not found:
+        raise ManifestError(f"'{name}' has no table '{table}'; 'penstock tables' lists those that it has")
+    return f"{path}/{segment(str(found[0]['id']))}"
