@@ -18,6 +18,7 @@ from server.health.endpoints import router as health
 from server.metrics.endpoints import router as metrics
 from server.queries.endpoints import router as queries
 from server.reloads.endpoints import router as reloads
+from server.retries.endpoints import router as retries
 from server.schema_versions.endpoints import router as schema_versions
 from server.security.endpoints import router as tokens
 from server.sequences.endpoints import router as sequences
@@ -34,6 +35,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     schema_versions,
     approvals,
     reloads,
+    retries,
     freshness,
     queries,
     batches,

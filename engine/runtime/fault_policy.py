@@ -31,6 +31,10 @@ _RELOAD_ALL = (
     "POST /subscriptions/{name}/reloads makes a new slot and copies all tables; old rows stay readable until the swap."
 )
 _RELOAD_TABLE = "POST /subscriptions/{name}/tables/{table_id}/reloads copies the table again; the other tables go on."
+_RETRY_TABLE = (
+    "POST /subscriptions/{name}/tables/{table_id}/retries then looks whether that is mended, and copies the table again; the other"
+    " tables go on."
+)
 
 POLICIES: dict[FaultKind, Policy] = {
     FaultKind.SOURCE_UNREACHABLE: Policy(
@@ -109,23 +113,24 @@ POLICIES: dict[FaultKind, Policy] = {
         "Use another target file, or DELETE the subscription that filled this one. " + _RELOAD_ALL,
     ),
     FaultKind.TABLE_MISSING: Policy(
-        Action.PARK_TABLE, "Create the table on the source and reload it, or remove it from the subscription."
+        Action.PARK_TABLE, "Create the table on the source, or remove it from the subscription. " + _RETRY_TABLE
     ),
     FaultKind.TABLE_NO_IDENTITY: Policy(
         Action.PARK_TABLE,
-        'Add a primary key or set a REPLICA IDENTITY on the source, or give "insert_only": true; then reload the table.',
+        'Add a primary key or set a REPLICA IDENTITY on the source, or give "insert_only": true. ' + _RETRY_TABLE,
     ),
     FaultKind.TABLE_NAME_COLLISION: Policy(
         Action.PARK_TABLE,
-        'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target.',
+        'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target. '
+        + _RETRY_TABLE,
     ),
     FaultKind.TABLE_UNFIT: Policy(
-        Action.PARK_TABLE, "Change the table on the target as the reason says. " + _RELOAD_TABLE
+        Action.PARK_TABLE, "Change the table on the target as the reason says. " + _RETRY_TABLE
     ),
     FaultKind.TABLE_KEY_NOT_UNIQUE: Policy(
         Action.PARK_TABLE,
         'Make the declared "key" unique and not null on the source, or declare another in the subscription. '
-        + _RELOAD_TABLE,
+        + _RETRY_TABLE,
     ),
     FaultKind.TABLE_STRUCTURE_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
@@ -138,7 +143,7 @@ POLICIES: dict[FaultKind, Policy] = {
         "POST /subscriptions/{name}/tables/{table_id}/approvals runs the statements on the target and applies what was kept since.",
     ),
     FaultKind.VALUE_OUT_OF_DOMAIN: Policy(
-        Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, then reload the table.'
+        Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, or mend the value. ' + _RETRY_TABLE
     ),
     FaultKind.NET_CHANGE_ANOMALY: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.COPY_LOST: Policy(Action.RETRY, "None needed: the copy starts again under a new snapshot."),

@@ -17,6 +17,8 @@ from server.cli.output import table as print_table
 
 tables = typer.Typer(help="Tables of a subscription with their states and copy progress.", invoke_without_command=True)
 
+_ASKED_S = 60.0
+"""The engine looks at source and target first."""
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="schema.name on the source, or the table's id.")]
 
 
@@ -74,6 +76,20 @@ def remove(
     fate = "is dropped as soon as the subscription runs" if drop_target else "stays"
     target = escape(f"{answer['target']['schema']}.{answer['target']['name']}")
     out.print(f"Removed {qualified_name(answer)}; {target} on the target {fate}.")
+
+
+@tables.command("retry")
+@reported
+def retry(
+    table: TableName, subscription: Subscription = None, url: Url = None, token: Token = None, as_json: AsJson = False
+) -> None:
+    """Try a parked table again, behind its remedy. Where what parked it is still there, that is said and nothing done."""
+    with open_api(url, token) as api:
+        answer = api.post(f"{_path(api, subscription, table)}/retries", timeout_s=_ASKED_S)
+    if as_json:
+        print_json(answer)
+        return
+    out.print(f"{escape(table)} is copied anew (reload {answer['id']}); its old rows stay readable until then.")
 
 
 def _path(api: Api, subscription: str | None, table: str) -> str:

@@ -47,7 +47,8 @@ def begin(session: WriteSession, name: str, table_id: str | None) -> ReloadRow:
         NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable.
     """
     subscription = lookup.get(session, name)
-    _require_state(subscription, table_id)
+    if table_id is not None or subscription.state != SubscriptionState.FAILED:
+        require_running(subscription)
     for running in session.exec(_unended(subscription)):
         if table_id is None or running.table_id in {None, table_id}:
             what = "all tables" if running.table_id is None else f"table '{running.table_id}'"
@@ -71,11 +72,12 @@ def begin(session: WriteSession, name: str, table_id: str | None) -> ReloadRow:
     return row
 
 
-def _require_state(subscription: SubscriptionRow, table_id: str | None) -> None:
-    state = SubscriptionState(subscription.state)
-    remedies_failure = state is SubscriptionState.FAILED and table_id is None
-    if state in STANDING_STILL and not remedies_failure:
-        raise SubscriptionNotRunning(f"Subscription '{subscription.name}' is {state.value}.", subscription.remedy)
+def require_running(subscription: SubscriptionRow) -> None:
+    """Raises SubscriptionNotRunning where nothing would be done about a table now."""
+    if SubscriptionState(subscription.state) in STANDING_STILL:
+        raise SubscriptionNotRunning(
+            f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
+        )
 
 
 def _unended(subscription: SubscriptionRow) -> SelectOfScalar[ReloadRow]:

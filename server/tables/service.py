@@ -219,11 +219,16 @@ def get_present(session: WriteSession, subscription: SubscriptionRow, table_id: 
         TableRemoved: it had.
     """
     row = _found(session, subscription, table_id, for_update=True)
+    refuse_removed(subscription, row)
+    return row
+
+
+def refuse_removed(subscription: SubscriptionRow, row: TableRow) -> None:
+    """Raises TableRemoved where the subscription has the table no more."""
     if row.state == TableState.REMOVED:
         raise TableRemoved(
             f"'{row.schema_name}.{row.name}' with the id {row.id} was removed from '{subscription.name}'."
         )
-    return row
 
 
 def _insert(session: WriteSession, subscription: SubscriptionRow, table: Declaration) -> TableRow:

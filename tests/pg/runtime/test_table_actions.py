@@ -1,4 +1,4 @@
-"""What is done to one table while the subscription goes on: removed with its table on the target."""
+"""What is done to one table while the subscription goes on: removed with its table on the target, or tried again when parked."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.link.messages import TableDropped
+from engine.link.messages import ConnectionPart, Preflight, TableDropped, TableNamePart, TablePart
 from engine.model.identity import TableId
 from engine.model.subscription import TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.target import QueryRefused
+from engine.runtime.requests import RequestDesk
+from engine.runtime.settings import EngineSettings
 from tests.contract.targets import builder
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -35,7 +37,7 @@ def shop(database: Database) -> Database:
 
 
 def remove(replica: Replica, gone: TableSpec) -> None:
-    """As the engine hears of a table that is removed with its table on the target."""
+    """As the engine hears of a table that is removed with its table on the target, or tried again when parked."""
     spec = replica.pipeline.spec
     tables = tuple(t for t in spec.tables if t.table != gone.table)
     replica.spec = replace(replica.spec, tables=tables, dropped=frozenset({gone.table}))
@@ -98,3 +100,32 @@ def test_a_target_table_that_a_view_shows_stays_and_the_others_go_on(shop: Datab
     shop.execute("DELETE FROM orders; UPDATE lines SET note = 'y'")
     replica.assert_equal()
     assert replica.query("SELECT count(*) FROM public.seen") == [(100,)]
+
+
+def in_the_way(replica: Replica, of: TableSpec) -> list[str]:
+    """Codes of what an engine finds against a table when it is to be tried again: of the source, then of the target."""
+    desk = RequestDesk(EngineSettings(home=replica.folder), lambda _: None)
+    name = TableNamePart(schema=of.source.schema, name=of.source.name)
+    part = TablePart(table=of.table, source=name, target=name)
+    found = []
+    for role, spec in (("source", replica.spec.source), ("target", replica.spec.target)):
+        connection = ConnectionPart(name=spec.name, kind=spec.kind, settings=dict(spec.settings))
+        command = Preflight(request_id="r", connection=connection, role=role, tables=(part,))
+        found += [one.code for one in desk._preflight(connection.to_spec(), command) if one.severity == "error"]
+    desk.close()
+    return found
+
+
+def test_a_parked_table_is_tried_again_when_its_cause_is_mended(shop: Database, replicate: Replicate) -> None:
+    shop.execute("CREATE TABLE bare (a int); INSERT INTO bare SELECT generate_series(1, 10)")
+    bare, lines = table("bare"), table("lines")
+    replica = replicate(shop, [bare, lines], live=False)
+    assert replica.wait_table("bare", "parked").code == "table_no_identity"
+    replica.wait_live("lines")
+    assert in_the_way(replica, bare) == ["table_no_identity"]
+    shop.execute("UPDATE bare SET a = a + 1; ALTER TABLE bare REPLICA IDENTITY FULL")
+    assert in_the_way(replica, bare) == []
+    replica.pipeline.reload("r1", [bare.table])
+    replica.wait_live()
+    shop.execute("UPDATE bare SET a = a + 1 WHERE a < 5")
+    replica.assert_equal()

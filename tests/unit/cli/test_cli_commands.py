@@ -161,6 +161,18 @@ def test_tables_remove(stand_in: StandIn, run: Run, given: list[str], wanted: st
         assert deleted[-1][1].endswith(f"/t1?target_table={wanted}")
 
 
+def test_tables_retry(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
+    stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (202, {"id": "l1", "state": "queued"})
+    assert "public.orders is copied anew (reload l1)" in run("tables", "retry", "public.orders", "-s", "mart").stdout
+    problem = _problem(409, "cause_remains")
+    stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (409, problem)
+    refused = run("tables", "retry", "t1", "-s", "mart")
+    assert refused.exit_code == ExitCode.REFUSED
+    assert "What happened [here]." in refused.stderr
+    assert "Do this." in refused.stderr
+
+
 def test_tables_remove_of_one_that_is_not_there(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": []})
     result = run("tables", "remove", "public.nope", "-s", "mart")

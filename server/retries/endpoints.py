@@ -1,0 +1,73 @@
+"""Trying parked tables again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response, status
+from fastapi.concurrency import run_in_threadpool
+
+from server.connections.schemas import FindingView
+from server.db.dependencies import Writing, database_of
+from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.errors import NotFound, responses
+from server.naming import NamePath
+from server.reloads import service as reloads
+from server.reloads.schemas import ReloadView
+from server.reloads.service import ReloadRunning
+from server.retries import service
+from server.retries.service import CauseRemains, NothingToRetry
+from server.security.box import Box
+from server.security.principal import Role
+from server.security.require import needs
+from server.security.secret_box import SecretsUnreadable
+from server.subscriptions.lookup import SubscriptionDeleting
+from server.tables.endpoints import TableIdPath
+from server.tables.service import TableRemoved
+from server.verifications.service import SubscriptionNotRunning
+
+router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
+
+
+@router.post(
+    "/{table_id}/retries",
+    operation_id="table_retries_create",
+    summary="Try a parked table again",
+    status_code=status.HTTP_202_ACCEPTED,
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(
+        NotFound,
+        NothingToRetry,
+        CauseRemains,
+        ReloadRunning,
+        TableRemoved,
+        SubscriptionDeleting,
+        SubscriptionNotRunning,
+        SecretsUnreadable,
+        EngineUnavailable,
+        EngineTimeout,
+    ),
+)
+async def create_retry(
+    request: Request, response: Response, session: Writing, box: Box, name: NamePath, table_id: TableIdPath
+) -> ReloadView:
+    """Behind the remedy of a parked table: where the engine finds what would park it again, the answer is `cause_remains` and says so.
+    Else the table is copied anew, since a parked table holds no log; its old rows stay readable meanwhile. The answer is that reload."""
+
+    def ask() -> list[dict[str, Any]]:
+        with database_of(request).read() as reading:
+            return service.questions(reading, box, name, table_id)
+
+    timeout = request.app.state.settings.engine_request_timeout_s
+    findings: list[FindingView] = []
+    for payload in await run_in_threadpool(ask):
+        answer = await gateway_of(request).request("preflight", payload, timeout)
+        findings += [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
+
+    def work() -> ReloadView:
+        row = service.begin(session, name, table_id, findings)
+        session.flush()
+        response.headers["Location"] = f"/api/v1/subscriptions/{name}/tables/{table_id}/reloads/{row.id}"
+        return reloads.view(row)
+
+    return await run_in_threadpool(work)

@@ -1,0 +1,112 @@
+"""Retries: a table whose cause of trouble was mended is taken up again.
+
+A parked table holds no log, so what changed since is nowhere but in the source's rows: whatever it was, the table is copied anew, and its
+old rows stay readable until then. What a copy would only meet again is looked for first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.model.fault import FaultKind
+from engine.model.table_state import TableState
+from server.approvals.service import waits
+from server.connections import repository as connections
+from server.connections.schemas import FindingView
+from server.connections.service import opened
+from server.db.models.reload import ReloadRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.db.session import ReadSession, WriteSession
+from server.errors import Conflict
+from server.events.service import record_event
+from server.reloads import service as reloads
+from server.security.secret_box import SecretBox
+from server.subscriptions import lookup
+from server.subscriptions.assignment import build_table
+from server.tables import service as tables
+
+IN_THE_WAY: frozenset[str] = frozenset(
+    {
+        FaultKind.TABLE_MISSING.value,
+        FaultKind.TABLE_NO_IDENTITY.value,
+        FaultKind.TABLE_NAME_COLLISION.value,
+        FaultKind.TABLE_UNFIT.value,
+        "table_not_logged",
+    }
+)
+"""Findings that end any copy of a table. Another one counts where it is what the table was parked with: a missing right, for instance."""
+
+
+class NothingToRetry(Conflict):
+    code = "nothing_to_retry"
+    title = "The table is not parked"
+    default_remedy = "Only a parked table is tried again; a reload copies any other anew."
+
+
+class CauseRemains(Conflict):
+    code = "cause_remains"
+    title = "What parked the table is still there"
+    default_remedy = "Mend what the findings name, then try again."
+
+
+def questions(session: ReadSession, box: SecretBox, name: str, table_id: str) -> list[dict[str, Any]]:
+    """What is to be asked of an engine before the table is tried again: its `preflight` of source and target, for this table.
+
+    Raises:
+        NotFound, TableRemoved, NothingToRetry, SubscriptionNotRunning, SecretsUnreadable.
+    """
+    subscription = lookup.get(session, name)
+    row = tables.get(session, name, table_id)
+    tables.refuse_removed(subscription, row)
+    _require_parked(row, name)
+    reloads.require_running(subscription)
+    ends = connections.by_ids(session, [subscription.source_id, subscription.target_id])
+    return [
+        {"connection": opened(ends[end], box), "role": role, "tables": [build_table(session, table_id)]}
+        for role, end in (("source", subscription.source_id), ("target", subscription.target_id))
+    ]
+
+
+def begin(session: WriteSession, name: str, table_id: str, findings: Sequence[FindingView]) -> ReloadRow:
+    """Copy the table anew, unless the findings say that this would lead to nothing.
+
+    Raises:
+        NothingToRetry: it is not parked any more.
+        CauseRemains: see above.
+        NotFound, SubscriptionDeleting, TableRemoved, SubscriptionNotRunning, ReloadRunning.
+    """
+    subscription = lookup.get_changeable(session, name)
+    row = tables.get_present(session, subscription, table_id)
+    _require_parked(row, name)
+    still = [f for f in findings if f.severity == "error" and f.code in IN_THE_WAY | {row.code}]
+    if still:
+        raise CauseRemains(
+            f"'{row.schema_name}.{row.name}' would be parked again: {'; '.join(finding.what for finding in still)}.",
+            " ".join(dict.fromkeys(finding.remedy for finding in still)),
+            extra={"findings": [finding.model_dump() for finding in still]},
+        )
+    reload = reloads.begin(session, name, table_id)
+    _tell(session, subscription, row)
+    return reload
+
+
+def _require_parked(row: TableRow, subscription: str) -> None:
+    subject = f"'{row.schema_name}.{row.name}'"
+    if waits(row):
+        detail = f"{subject} waits for somebody to approve of a change: {row.reason}"
+        raise NothingToRetry(detail, row.remedy or f"POST /subscriptions/{subscription}/tables/{row.id}/approvals.")
+    if row.state != TableState.PARKED:
+        raise NothingToRetry(f"{subject} is {row.state}.")
+
+
+def _tell(session: WriteSession, subscription: SubscriptionRow, row: TableRow) -> None:
+    subject = f"{row.schema_name}.{row.name}"
+    record_event(
+        session,
+        kind="table_retried",
+        subscription=subscription.name,
+        subject=subject,
+        detail=f"The table '{subject}' is tried again; it was parked with '{row.code}': {row.reason}",
+    )
