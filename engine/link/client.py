@@ -15,6 +15,7 @@ import httpx
 import structlog
 from pydantic import ValidationError
 
+from engine.link.message import encode
 from engine.link.messages import (
     COMMANDS,
     Answer,
@@ -28,7 +29,6 @@ from engine.link.messages import (
     Report,
     ReportBundle,
     Sync,
-    encode,
 )
 from engine.link.outgoing import Outgoing
 from engine.model.position import ZERO, Lsn

@@ -11,18 +11,14 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
-    PlainSerializer,
-    SecretStr,
-    SerializationInfo,
     TypeAdapter,
 )
 
+from engine.link.message import Message, Position, Secret
+from engine.link.policy_parts import ApplyPart, BatchPart, GuardPart, PatternPart
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
-from engine.model.position import Lsn
+from engine.model.patterns import TablePattern
 from engine.model.sequences import SequenceOutcome
 from engine.model.subscription import (
     ApplyMode,
@@ -30,45 +26,15 @@ from engine.model.subscription import (
     BatchPolicy,
     ConnectionSpec,
     GuardPolicy,
-    LanePolicy,
     OriginFilter,
     QueueMode,
     SchemaPolicy,
     SubscriptionSpec,
     TableSpec,
-    Visibility,
 )
 
 PROTOCOL = 7
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
-
-_WIRE = {"wire": True}
-
-
-def _parse_position(value: object) -> object:
-    return Lsn.parse(value) if isinstance(value, str) else value
-
-
-def _write_secret(value: SecretStr, info: SerializationInfo) -> str:
-    return value.get_secret_value() if info.context == _WIRE else str(value)
-
-
-Position = Annotated[Lsn, BeforeValidator(_parse_position), PlainSerializer(str, return_type=str)]
-Secret = Annotated[SecretStr, PlainSerializer(_write_secret, return_type=str)]
-
-
-class Message(BaseModel):
-    """Base of everything that travels."""
-
-    model_config = ConfigDict(
-        extra="ignore", frozen=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
-    )
-
-
-def encode(message: Message) -> bytes:
-    """One message as one line of JSON without its line end, secrets included: for the wire only."""
-    return message.model_dump_json(context=_WIRE).encode()
-
 
 # Parts of messages
 
@@ -123,37 +89,6 @@ class TablePart(Message):
             paused=self.paused,
             into_existing=self.into_existing,
         )
-
-
-class BatchPart(Message):
-    """When a batch is sealed; fields and defaults as `engine.model.subscription.BatchPolicy`."""
-
-    max_transactions: int = 200_000
-    max_bytes: int = 128 * 1024 * 1024
-    max_age_ms: int = 200
-    small_rows: int | None = None
-    tasks: int | None = None
-
-
-class ApplyPart(Message):
-    """How batches are written to the target; fields and defaults as `engine.model.subscription.ApplyPolicy`."""
-
-    mode: ApplyMode = ApplyMode.AUTO
-    policy: LanePolicy = LanePolicy.PESSIMISTIC
-    lanes: int | None = None
-    group_size: int | None = None
-    visibility: Visibility = Visibility.ATOMIC
-
-
-class GuardPart(Message):
-    """Rungs of the guard's ladder; fields and defaults as `engine.model.subscription.GuardPolicy`."""
-
-    warn_share: float = 0.5
-    persist_share: float = 0.6
-    stop_copies_share: float = 0.7
-    name_transaction_share: float = 0.8
-    drop_slot_share: float = 0.95
-    drop_slot: bool = True
 
 
 class Problem(Message):
@@ -279,6 +214,8 @@ class Assign(Message):
     batch: BatchPart = Field(default_factory=BatchPart)
     apply: ApplyPart = Field(default_factory=ApplyPart)
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
+    patterns: tuple[PatternPart, ...] = ()
+    """Tables that match one, and appear on the source, are to be reported."""
     dropped: tuple[str, ...] = ()
     """Tables that were removed, and whose tables on the target are to go too."""
 
@@ -299,6 +236,7 @@ class Assign(Message):
             batch=BatchPolicy(**self.batch.model_dump()),
             apply=ApplyPolicy(**self.apply.model_dump()),
             schema_changes=self.schema_changes,
+            patterns=tuple(TablePattern(one.schema_name, one.name, one.exclude) for one in self.patterns),
             dropped=frozenset(TableId(table) for table in self.dropped),
         )
 
@@ -507,6 +445,21 @@ class TableRenamed(SubscriptionReport):
     name: str
 
 
+class FoundTable(Message):
+    """A table on the source. `identity`: its updates and deletes can be followed as it is."""
+
+    schema_name: str = Field(alias="schema")
+    name: str
+    identity: bool
+
+
+class TablesFound(SubscriptionReport):
+    """Tables on the source that a pattern takes and the engine was not told of."""
+
+    kind: Literal["tables_found"] = "tables_found"
+    tables: tuple[FoundTable, ...]
+
+
 class TableDropped(SubscriptionReport):
     """What became of the table on the target of one that was removed with it: gone, or `left` for this reason."""
 
@@ -655,6 +608,7 @@ Report = Annotated[
     Progress
     | SubscriptionStateReport
     | TableStateReport
+    | TablesFound
     | TableDropped
     | TableRenamed
     | CopyProgress

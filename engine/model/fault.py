@@ -34,6 +34,8 @@ class FaultKind(StrEnum):
     """The target holds progress of another source or subscription under this name."""
     TABLE_MISSING = "table_missing"
     TABLE_NO_IDENTITY = "table_no_identity"
+    TABLE_IS_PARTITION = "table_is_partition"
+    """A table of the subscription became a partition of another one, and its changes come under that one's name."""
     TABLE_NAME_COLLISION = "table_name_collision"
     TABLE_UNFIT = "table_unfit"
     """The table that its owner made on the target cannot take this one's rows as it stands."""

@@ -274,6 +274,14 @@ class Source(Protocol):
         """Under which names these tables stand now; those that are gone are left out."""
         ...
 
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
+        """The tables of these schemas that a pattern may take: their changes are logged, and they are no partitions."""
+        ...
+
+    def roots(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        """Those of these tables that are partitions, each with the table at the top."""
+        ...
+
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
         """The structure that a relation record announces, completed from the catalog.
 

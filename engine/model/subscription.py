@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.model.patterns import TablePattern
 
 
 class QueueMode(StrEnum):
@@ -166,5 +167,7 @@ class SubscriptionSpec:
     batch: BatchPolicy = field(default_factory=BatchPolicy)
     apply: ApplyPolicy = field(default_factory=ApplyPolicy)
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
+    patterns: tuple[TablePattern, ...] = ()
+    """Tables that match one, and appear on the source, are reported."""
     dropped: frozenset[TableId] = frozenset()
     """Tables that left and whose tables on the target are to go too. One that is gone already does no harm here."""

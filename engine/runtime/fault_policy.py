@@ -119,6 +119,11 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.PARK_TABLE,
         'Add a primary key or set a REPLICA IDENTITY on the source, or give "insert_only": true. ' + _RETRY_TABLE,
     ),
+    FaultKind.TABLE_IS_PARTITION: Policy(
+        Action.PARK_TABLE,
+        "Remove the table from the subscription: its rows come with the table that it is a partition of. Or detach it on the source. "
+        + _RETRY_TABLE,
+    ),
     FaultKind.TABLE_NAME_COLLISION: Policy(
         Action.PARK_TABLE,
         'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target. '

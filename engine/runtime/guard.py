@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
+from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import GuardReading, PartitionRewrite
@@ -21,6 +22,8 @@ from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
 from engine.runtime.structure import Same, judge
 from engine.runtime.table_book import TableEntry
+
+_WITH_ROWS = (TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP)
 
 Care = Callable[[GuardReading], Orders]
 
@@ -87,6 +90,9 @@ class Guard:
         self._undecided: list[_Undecided] = []
         self._roots: dict[TableId, TableSchema] = {}
         """Partitioned tables as the last look described them."""
+        self._patterns = parts.spec.patterns
+        self._found: frozenset[tuple[RelationId, TableName]] = frozenset()
+        """What was reported for these patterns."""
         self._looking = threading.Lock()
         self.checked = ZERO
         self.source_end: Lsn | None = None
@@ -120,6 +126,42 @@ class Guard:
                 moved = replace(entry.schema, relfilenode=now.relfilenode)
                 self._learnt(Learnt(entry.table, entry.schema, moved, seen_by))
 
+    def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
+        """From the next look on tables that match these are reported. From any thread."""
+        self._patterns, self._found = patterns, frozenset()
+
+    def _find(self) -> None:
+        """Report tables that appeared and that a pattern takes, each once. A table that is only being renamed is none."""
+        patterns, told = self._patterns, self._found
+        if not patterns:
+            return
+        standing = self._parts.source.standing({pattern.schema for pattern in patterns})
+        entries = self._parts.book.all()
+        names = {entry.spec.source for entry in entries}
+        relations = {s.relation for entry in entries for s in (entry.schema, entry.copy_schema) if s is not None}
+        new = {
+            relation: name
+            for relation, name in standing.items()
+            if (relation, name) not in told
+            and name not in names
+            and relation not in relations
+            and any(pattern.takes(name) for pattern in patterns)
+        }
+        if new:
+            specs = [TableSpec(TableId(""), name, name) for name in new.values()]
+            followed = self._parts.source.describe(specs)
+            self._parts.reporter.found({name: name in followed for name in new.values()})
+            self._found = frozenset(told | new.items())
+
+    def _part_from_roots(self) -> None:
+        """Park tables that became partitions of others that are followed: the log names only those from then on."""
+        live = {e.schema.relation: e for e in self._parts.book.in_state(*_WITH_ROWS) if e.schema is not None}
+        roots = self._parts.source.roots(live.keys()) if live else {}
+        for relation, root in roots.items():
+            if self._parts.book.by_name(root) is not None:
+                detail = f"it is a partition of {root} now, and its rows come with that table"
+                self._parts.book.park(live[relation].table, FaultKind.TABLE_IS_PARTITION.value, detail)
+
     def _tables(self) -> tuple[TableSpec, ...]:
         """The tables that are expected in the publications, under the names that they go by now."""
         return tuple(e.spec for e in self._parts.book.all() if e.state is not TableState.REMOVED)
@@ -148,6 +190,8 @@ class Guard:
         self._judge_partitions(reading)
         self._note_marks(reading, captured)
         self._learn(reading)
+        self._part_from_roots()
+        self._find()
         self.source_end = self._parts.source.current()
         self.retained_bytes = reading.slot.retained_bytes
         orders = self._care(reading)

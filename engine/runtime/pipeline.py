@@ -193,6 +193,7 @@ class Pipeline:
         spec = as_held(spec)
         with self._changed:
             before = {t.table: t for t in self._spec.tables}
+            patterns = self._spec.patterns
             after = {t.table: t for t in spec.tables}
             self._spec = spec
             run = self._run
@@ -206,6 +207,8 @@ class Pipeline:
             self._book.put(TableEntry(spec_added, state))
         if run is not None:
             run.keep_queue(spec.queue_mode)
+            if spec.patterns != patterns:
+                run.look_for(spec.patterns)
             for known in before.keys() & after.keys():
                 self._pause_or_resume(run, before[known], after[known])
             if added:

@@ -14,6 +14,7 @@ from engine.link.messages import (
     ColumnPart,
     CopyProgress,
     EventReport,
+    FoundTable,
     Problem,
     Progress,
     ReloadReport,
@@ -22,11 +23,12 @@ from engine.link.messages import (
     SubscriptionStateReport,
     TableDropped,
     TableRenamed,
+    TablesFound,
     TableStateReport,
 )
 from engine.model.batch import TableChanges
 from engine.model.fault import FaultKind
-from engine.model.identity import TableId
+from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
@@ -113,6 +115,11 @@ class Reporter:
                 name=spec.source.name,
             )
         )
+
+    def found(self, tables: Mapping[TableName, bool]) -> None:
+        """Tables that appeared on the source, and whether their updates and deletes can be followed."""
+        found = tuple(FoundTable(schema=t.schema, name=t.name, identity=known) for t, known in tables.items())
+        self._send(TablesFound(subscription=self._name, epoch=self._epoch, tables=found))
 
     def dropped(self, table: TableId, left: str | None = None) -> None:
         """A table that was removed is gone from the target too; `left`: why it is not."""

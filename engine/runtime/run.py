@@ -16,6 +16,7 @@ import structlog
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
+from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import GuardReading
@@ -291,6 +292,10 @@ class ReplicationRun:
     def respec(self) -> None:
         """Tables were added to the book: publish and copy them. Those known already keep what they have."""
         self.copies.begin_missing()
+
+    def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
+        """The user changed what tables are taken in as they appear on the source."""
+        self._guard.look_for(patterns)
 
     def keep_queue(self, mode: QueueMode) -> None:
         """The user changed the queue's mode; it takes hold while the run goes on."""

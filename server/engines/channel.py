@@ -13,6 +13,7 @@ from functools import partial
 from fastapi import FastAPI
 from sqlmodel import col, select
 
+from engine.link.message import encode
 from engine.link.messages import (
     Answer,
     BatchReport,
@@ -25,7 +26,6 @@ from engine.link.messages import (
     SubscriptionStateReport,
     Sync,
     TableStateReport,
-    encode,
 )
 from server.db.database import Database
 from server.db.models.outbox import OutboxRow

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from engine.link.messages import Answer, Cancel, Command, Problem, encode
+from engine.link.message import encode
+from engine.link.messages import Answer, Cancel, Command, Problem
 from engine.model.position import Lsn
 
 log = structlog.get_logger(__name__)

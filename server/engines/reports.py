@@ -19,6 +19,7 @@ from engine.link.messages import (
     SubscriptionStateReport,
     TableDropped,
     TableRenamed,
+    TablesFound,
     TableStateReport,
     Verification,
 )
@@ -36,6 +37,7 @@ from server.events.service import record_event
 from server.logs import get_logger
 from server.schema_versions.service import record_structure
 from server.subscriptions import reports as subscriptions
+from server.tables import appearing
 from server.tables import reports as tables
 from server.tables.renaming import SourceName, rename
 
@@ -64,6 +66,7 @@ def take_in(session: WriteSession, engine_id: str, sequence: int, reports: Seque
     }
     counted = []
     renamed: dict[str, dict[str, SourceName]] = {}
+    found: list[TablesFound] = []
     for report in reports:
         if isinstance(report, SubscriptionReport):
             row = owned.get(report.subscription)
@@ -72,6 +75,8 @@ def take_in(session: WriteSession, engine_id: str, sequence: int, reports: Seque
                 continue
             if isinstance(report, TableRenamed):
                 renamed.setdefault(report.subscription, {})[report.table] = report.schema_name, report.name
+            elif isinstance(report, TablesFound):
+                found.append(report)
             else:
                 _take(session, row, report)
         elif isinstance(report, Forgotten):
@@ -81,6 +86,10 @@ def take_in(session: WriteSession, engine_id: str, sequence: int, reports: Seque
     for name, names in renamed.items():
         if name in owned:
             rename(session, owned[name], names)
+    # Behind that, since a table that has another name now is none that appeared.
+    for report in found:
+        if report.subscription in owned:
+            appearing.take_in(session, owned[report.subscription], report.tables)
     return counted
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine.link.messages import COMMANDS, Answer, DiscoverBody, Message, NowBody, PreflightBody, SequencesBody
+from engine.link.message import Message
+from engine.link.messages import COMMANDS, Answer, DiscoverBody, NowBody, PreflightBody, SequencesBody
 from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.errors import ReportedProblem

@@ -35,6 +35,9 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "target": opened(ends[row.target_id], box),
         "tables": [_part(table) for table in tables.present(session, row.id or 0)],
         "dropped": tables.to_be_dropped(session, row.id or 0),
+        "patterns": [
+            {"schema": one["schema"], "name": one["name"], "exclude": one.get("exclude") or []} for one in row.patterns
+        ],
         "slot": row.slot,
         "desired": row.desired_state,
         "queue_mode": queue.mode.value,

@@ -33,7 +33,8 @@ class SubscriptionPut(BaseModel):
     source: Name = Field(description="Name of a connection whose kind can be a source.")
     target: Name = Field(description="Name of a connection whose kind can be a target.")
     tables: list[TableBody] = Field(
-        max_length=_LARGEST_LIST, description="Tables and patterns; a pattern stands for the tables that are there now."
+        max_length=_LARGEST_LIST,
+        description="Tables and patterns; a pattern stands for the tables that are there and for those that appear later.",
     )
     desired_state: DesiredState = DesiredState.RUNNING
     capture: CapturePolicy = Field(default_factory=CapturePolicy)

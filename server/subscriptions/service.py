@@ -23,6 +23,7 @@ from server.subscriptions import lookup, repository
 from server.subscriptions.desire import declare_desired, slot_name
 from server.subscriptions.policies import POLICIES, ApplyBody
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
+from server.tables import repository as repository_of_tables
 from server.tables import service as tables
 from server.tables.body import TableBody, require_all_supported
 from server.tables.declaration import refuse_existing_bodies, resolve
@@ -233,7 +234,8 @@ def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | Non
 def _set_tables(
     session: WriteSession, row: SubscriptionRow, bodies: Sequence[TableBody], discovered: Discovered, target: Kind
 ) -> bool:
-    changed = tables.reconcile(session, row, resolve(bodies, discovered, target), target)
+    meant = resolve(bodies, discovered, target, repository_of_tables.kept_out(session, row.id or 0))
+    changed = tables.reconcile(session, row, meant, target)
     patterns = [
         body.model_dump(by_alias=True, exclude_defaults=True, mode="json") for body in bodies if body.is_pattern
     ]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from engine.model.patterns import ANY
 from engine.model.position import Lsn
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
@@ -76,6 +77,7 @@ def _declared(row: TableRow) -> TableBody:
         target=TargetName(schema_name=row.target_schema, name=row.target_name) if elsewhere else None,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
         into_existing=row.into_existing,
+        exact=ANY in row.name,
     )
 
 

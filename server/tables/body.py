@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from engine.model.identity import TableName
+from engine.model.patterns import ANY, TablePattern
 from server.errors import FieldError, NotSupportedYet
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
-EVERY = "*"
 
 
 class Operation(StrEnum):
@@ -94,19 +95,39 @@ class TableOptions(_Body):
 
 
 class TableBody(TableOptions):
-    """A table to be replicated; with the name `*`, every table of the schema."""
+    """A table to be replicated; with a `*` in its name, every table of the schema whose name matches, also those that are yet to come:
+    `*` stands for any characters."""
 
     schema_name: Identifier = Field(validation_alias="schema", serialization_alias="schema")
     name: Identifier
     target: TargetName | None = None
 
+    exclude: list[Identifier] | None = Field(
+        default=None,
+        max_length=1000,
+        description="Of a pattern: names, or patterns of names, of tables that it does not take.",
+    )
+    exact: bool = Field(
+        default=False, description="The table's name is meant as it is written, although there is a `*` in it."
+    )
+
     @property
     def is_pattern(self) -> bool:
-        return self.name == EVERY
+        return ANY in self.name and not self.exact
+
+    @property
+    def pattern(self) -> TablePattern:
+        return TablePattern(self.schema_name, self.name, tuple(self.exclude or ()))
+
+    def takes(self, schema: str, name: str) -> bool:
+        """Whether this is a pattern that stands for the table, too."""
+        return self.is_pattern and self.pattern.takes(TableName(schema, name))
 
     @model_validator(mode="after")
     def _pattern_is_plain(self) -> TableBody:
         if not self.is_pattern:
+            if self.exclude is not None:
+                raise ValueError("only a pattern, whose name has a `*` in it, takes 'exclude'")
             return self
         for field in ("key", "where", "columns"):
             if getattr(self, field):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,14 +81,20 @@ def refuse_existing_bodies(bodies: Sequence[TableBody], target: Kind) -> None:
     refuse_existing([(f"/tables/{number}", body.into_existing) for number, body in enumerate(bodies)], target)
 
 
-def resolve(bodies: Sequence[TableBody], discovered: Sequence[Mapping[str, Any]], target: Kind) -> list[Declaration]:
+def resolve(
+    bodies: Sequence[TableBody],
+    discovered: Sequence[Mapping[str, Any]],
+    target: Kind,
+    kept_out: Collection[tuple[str, str]] = (),
+) -> list[Declaration]:
     """The tables that `bodies` mean; those declared by name take precedence over patterns.
 
-    `discovered`: the source's tables, as its discovery answers; looked at only where there are patterns.
+    `discovered`: the source's tables, as its discovery answers; looked at only where there are patterns. `kept_out`: schemas and names
+    of tables that no pattern brings in.
 
     Raises:
         InvalidRequest: a table is named twice, or two would be one on the target; `errors` point at the places.
-        PatternMatchesNothing: a pattern finds no table.
+        PatternMatchesNothing: there is no table in a pattern's schema.
         NotSupportedYet: see `require_all_supported`.
         IntoExistingUnsupported: see `refuse_existing`.
     """
@@ -109,7 +115,8 @@ def resolve(bodies: Sequence[TableBody], discovered: Sequence[Mapping[str, Any]]
     for number, body in enumerate(bodies):
         if body.is_pattern:
             for table in _expand(body, f"/tables/{number}", discovered):
-                named.setdefault(table.source, table)
+                if table.source not in kept_out:
+                    named.setdefault(table.source, table)
     tables = list(named.values())
     check_targets(tables, target, {})
     return tables
@@ -146,17 +153,18 @@ def _expand(body: TableBody, pointer: str, discovered: Sequence[Mapping[str, Any
     if not found:
         detail = f"The source has no table in the schema '{body.schema_name}'."
         raise PatternMatchesNothing(detail, errors=[FieldError(pointer=pointer, detail=detail)])
-    pattern = declare(body, pointer)
     return [
-        replace(
-            pattern,
-            name=table["name"],
-            target_name=table["name"],
-            insert_only=pattern.insert_only and not _has_identity(table),
-            from_pattern=True,
-        )
+        by_pattern(body, str(table["name"]), has_identity=_has_identity(table), pointer=pointer)
         for table in sorted(found, key=lambda table: str(table["name"]))
+        if body.takes(body.schema_name, str(table["name"]))
     ]
+
+
+def by_pattern(body: TableBody, name: str, *, has_identity: bool, pointer: str = "") -> Declaration:
+    """A table as the pattern `body`, which takes it, declares it. Consent to follow inserts only counts where it has no identity."""
+    pattern = declare(body, pointer)
+    only = pattern.insert_only and not has_identity
+    return replace(pattern, name=name, target_name=name, insert_only=only, from_pattern=True)
 
 
 def _has_identity(table: Mapping[str, Any]) -> bool:

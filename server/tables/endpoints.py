@@ -81,7 +81,8 @@ def add_table(
 ) -> TableView:
     """It is copied while the others go on. Patterns belong into the subscription itself."""
     if body.is_pattern:
-        raise InvalidRequest.at("/name", "A pattern cannot be added.", "PUT the subscription with the pattern.")
+        remedy = 'PATCH the subscription\'s tables with the pattern; or give "exact": true where a table has this name.'
+        raise InvalidRequest.at("/name", "A pattern cannot be added.", remedy)
     require_supported(body)
     row = service.add(session, name, declare(body, ""), _target_kind(session, name))
     answer = service.view(row)
@@ -149,7 +150,8 @@ def remove_table(
 ) -> None:
     """It is no longer replicated; its rows stay on the target or are dropped with their table, its history stays readable.
 
-    The engine drops; `target_table` of the removed table and an event tell what came of it.
+    No pattern brings it back; adding it by its name does. The engine drops; `target_table` of the removed table and an event tell what
+    came of it.
     """
     service.remove(session, name, table_id, if_match, target_table)
 

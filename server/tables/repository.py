@@ -10,7 +10,7 @@ from sqlmodel import and_, col, func, or_, select
 
 from engine.model.table_state import TableState
 from server.db.models.table import TableRow
-from server.db.session import ReadSession
+from server.db.session import ReadSession, WriteSession
 from server.tables.schemas import TargetTable
 
 _REMOVED = TableState.REMOVED.value
@@ -38,6 +38,25 @@ def to_be_dropped(session: ReadSession, subscription_id: int) -> list[str]:
         TableRow.subscription_id == subscription_id, TableRow.target_table == TargetTable.TO_BE_DROPPED.value
     )
     return list(session.exec(query.order_by(col(TableRow.id))))
+
+
+def kept_out(session: ReadSession, subscription_id: int) -> set[tuple[str, str]]:
+    """Schemas and names of tables that their user removed, and that no pattern brings back."""
+    query = select(TableRow.schema_name, TableRow.name)
+    return set(session.exec(query.where(TableRow.subscription_id == subscription_id, col(TableRow.kept_out))))
+
+
+def let_in(session: WriteSession, subscription_id: int, schema: str, name: str) -> None:
+    """A table of this name was declared by its name: it is kept out no longer."""
+    rows = select(TableRow).where(
+        TableRow.subscription_id == subscription_id,
+        TableRow.schema_name == schema,
+        TableRow.name == name,
+        col(TableRow.kept_out),
+    )
+    for row in session.exec(rows):
+        row.kept_out = False
+        session.add(row)
 
 
 def find(session: ReadSession, subscription_id: int, table_id: str, *, for_update: bool = False) -> TableRow | None:

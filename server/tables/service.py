@@ -133,6 +133,17 @@ def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> T
     return row
 
 
+def take_in(session: WriteSession, subscription: SubscriptionRow, table: Declaration, target: Kind) -> None:
+    """Add a table that appeared on the source and that a pattern takes; its copy begins when the engine hears of it.
+
+    Raises:
+        InvalidRequest: it cannot stand beside the others on the target.
+    """
+    check_targets([table], target, _taken(repository.present(session, subscription.id or 0), target))
+    row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
+    enqueue(session, subscription.name, "table", {"table": row.id, "removed": False})
+
+
 def _taken(present: Sequence[TableRow], target: Kind) -> dict[tuple[str, str], str]:
     return {
         (target.fold(row.target_schema), target.fold(row.target_name)): f"{row.schema_name}.{row.name}"
@@ -207,6 +218,7 @@ def remove(session: WriteSession, name: str, table_id: str, if_match: str | None
     if on_target is OnRemoval.DROP and row.into_existing:
         detail = f"'{row.target_schema}.{row.target_name}' was made by its owner (into_existing), and Penstock does not drop it."
         raise TargetTableOfOwner(detail)
+    row.kept_out = True
     _remove(session, subscription, row, on_target)
     enqueue(session, name, "table", {"table": row.id, "removed": True})
 
@@ -231,8 +243,12 @@ def refuse_removed(subscription: SubscriptionRow, row: TableRow) -> None:
         )
 
 
-def _insert(session: WriteSession, subscription: SubscriptionRow, table: Declaration) -> TableRow:
+def _insert(
+    session: WriteSession, subscription: SubscriptionRow, table: Declaration, what: str = "was added"
+) -> TableRow:
     now = session.now()
+    if not table.from_pattern:
+        repository.let_in(session, subscription.id or 0, table.schema, table.name)
     row = TableRow(
         id="t" + secrets.token_hex(6),
         subscription_id=subscription.id or 0,
@@ -256,7 +272,7 @@ def _insert(session: WriteSession, subscription: SubscriptionRow, table: Declara
     session.add(row)
     session.flush()
     versions.record_state(session, row.id, TableState.REGISTERED)
-    _event(session, subscription, row, "table_added", "was added")
+    _event(session, subscription, row, "table_added", what)
     return row
 
 

@@ -19,7 +19,7 @@ from server.subscriptions.assignment import build_assignment, build_table
 from server.tables import reports
 
 URL = "/api/v1/subscriptions/s/tables"
-ODD = {"schema": "ünï/code", "name": 'a."b"/c*%'}
+ODD = {"schema": "ünï/code", "name": 'a."b"/c*%', "exact": True}
 
 
 @pytest.fixture
@@ -58,7 +58,11 @@ def test_what_cannot_be_added(client: TestClient, table: dict[str, Any]) -> None
     assert (twice.status_code, twice.json()["code"]) == (409, "table_exists")
     assert table["id"] in twice.json()["detail"]
     assert client.post(URL, json={"schema": "public", "name": "ORDERS"}).status_code == 422
-    assert client.post(URL, json={"schema": "public", "name": "*"}).status_code == 422
+    for pattern in ("*", "order_*"):
+        refused = client.post(URL, json={"schema": "public", "name": pattern})
+        assert refused.status_code == 422
+        assert '"exact": true' in refused.json()["remedy"]
+    assert client.post(URL, json={"schema": "public", "name": "a", "exclude": ["b"]}).status_code == 422
     assert client.post("/api/v1/subscriptions/nope/tables", json=ODD).status_code == 404
 
 

@@ -47,6 +47,16 @@ ORDER BY i.indrelid, i.indexrelid
 _NAMES = """
 SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::oid[])
 """
+_STANDING = r"""
+SELECT c.oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY(%s) AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+  AND c.relname NOT LIKE '\_\_penstock\_%%' ORDER BY n.nspname, c.relname
+"""
+_ROOTS = """
+SELECT c.oid, n.nspname, r.relname FROM pg_class c
+JOIN pg_class r ON r.oid = pg_partition_root(c.oid) JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE c.oid = ANY(%s::oid[]) AND c.relispartition
+"""
 _LEAVES = """
 SELECT r.root, p.relid::oid
 FROM unnest(%s::oid[]) AS r(root) CROSS JOIN LATERAL pg_partition_tree(r.root::regclass) AS p
@@ -159,6 +169,18 @@ def load_numbered(connection: PostgresConnection, oids: Iterable[int]) -> dict[i
 def names_of(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TableName]:
     """Under which names these tables stand now; those that are gone are left out."""
     rows = connection.execute(_NAMES, [list(oids)]).fetchall()
+    return {oid: TableName(schema, name) for oid, schema, name in rows}
+
+
+def standing(connection: PostgresConnection, schemas: Iterable[str]) -> dict[int, TableName]:
+    """Logged tables of these schemas, without partitions and without copies that another Penstock loads there."""
+    rows = connection.execute(_STANDING, [list(schemas)]).fetchall()
+    return {oid: TableName(schema, name) for oid, schema, name in rows}
+
+
+def roots_of(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TableName]:
+    """Those of these tables that are partitions, each with the table at the top."""
+    rows = connection.execute(_ROOTS, [list(oids)]).fetchall()
     return {oid: TableName(schema, name) for oid, schema, name in rows}
 
 

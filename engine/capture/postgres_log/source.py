@@ -8,7 +8,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from engine.capture.postgres_log import chunks, position, preflight, publications, sequences, slots
-from engine.capture.postgres_log.catalog import load_numbered, load_tables, names_of, one_look, schema_of
+from engine.capture.postgres_log.catalog import (
+    load_numbered,
+    load_tables,
+    names_of,
+    one_look,
+    roots_of,
+    schema_of,
+    standing,
+)
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.guard import TableWatch
 from engine.capture.postgres_log.relation import complete, parse_relation
@@ -96,6 +104,14 @@ class PostgresSource:
     def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
         with self._connector.session() as connection:
             return {RelationId(oid): name for oid, name in names_of(connection, relations).items()}
+
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in standing(connection, schemas).items()}
+
+    def roots(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in roots_of(connection, relations).items()}
 
     def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
         """The structure that a relation record announces. `payload` without a transaction id, as in RelationSeen."""

@@ -42,6 +42,8 @@ class TableRow(SQLModel, table=True):
     map_as: dict[str, str] = document(default_factory=dict)
     into_existing: bool = False
     from_pattern: bool = False
+    kept_out: bool = False
+    """Of a removed table: its user removed it, and no pattern brings back what has its name."""
     desired_state: str = Field(max_length=16)
     target_table: str | None = Field(default=None, max_length=16)
     """Of a removed table: what becomes, or became, of its table on the target (TargetTable)."""

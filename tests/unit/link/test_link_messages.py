@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from engine.link.messages import COMMANDS, REPORTS, Assign, Demand, Progress, ReportBundle, TableStateReport, encode
+from engine.link.message import encode
+from engine.link.messages import COMMANDS, REPORTS, Assign, Demand, Progress, ReportBundle, TableStateReport
 from engine.model.identity import TableName
 from engine.model.position import Lsn
 from engine.model.subscription import (

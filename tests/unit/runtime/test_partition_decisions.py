@@ -108,7 +108,7 @@ class Watched:
         self.schema = SimpleNamespace(relation=RelationId(30))
         self.reading = self._reading()
         parts = SimpleNamespace(
-            spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000),
+            spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000, patterns=()),
             source=SimpleNamespace(
                 guard=lambda *_: self.reading,
                 current=lambda: Lsn(99),

@@ -20,7 +20,7 @@ from server.tables.declaration import check_targets, declare, resolve
 
 DUCK = KINDS["duckdb"]
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
-    lambda name: name != "*"
+    lambda name: "*" not in name
 )
 
 
@@ -49,6 +49,34 @@ def test_a_pattern_means_the_tables_of_its_schema(schema: str, found: set[str]) 
     tables = resolve([body(schema=schema, name="*")], discovered, DUCK)
     assert {table.name for table in tables} == found
     assert all(table.from_pattern and table.schema == schema for table in tables)
+
+
+def test_a_pattern_takes_what_its_name_says_but_for_what_it_leaves_out_and_for_what_was_removed() -> None:
+    found = ["order", "order_1", "order_2", "order_2_old", "orders", "x_order_1"]
+    discovered = [{"schema": "public", "name": name, "key": ["id"]} for name in found]
+
+    def meant(name: str, *, kept_out: tuple[str, ...] = (), **more: Any) -> list[str]:
+        out = [("public", each) for each in kept_out]
+        return [t.name for t in resolve([body(name=name, **more)], discovered, DUCK, out)]
+
+    assert meant("order_*") == ["order_1", "order_2", "order_2_old"]
+    assert meant("*order*1") == ["order_1", "x_order_1"]
+    assert meant("order_*", exclude=["*_old", "order_1"]) == ["order_2"]
+    assert meant("order_*", kept_out=("order_2",)) == ["order_1", "order_2_old"]
+    assert meant("nothing_*") == []
+    named = body(name="order_1", key=["id"])
+    assert [t.key for t in resolve([named, body(name="order_*")], discovered, DUCK, [("public", "order_1")])] == [
+        ("id",),
+        (),
+        (),
+    ]
+
+
+def test_a_name_with_an_asterisk_in_it_can_be_declared_exactly() -> None:
+    (table,) = resolve([body(name="a*", exact=True)], [{"schema": "public", "name": "ab", "key": []}], DUCK)
+    assert (table.name, table.from_pattern) == ("a*", False)
+    with pytest.raises(ValidationError, match="only a pattern"):
+        body(name="a*", exact=True, exclude=["b"])
 
 
 def test_two_patterns_may_not_put_one_name_twice_into_one_schema() -> None:

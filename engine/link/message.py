@@ -1,0 +1,36 @@
+"""What every message of the control channel is, and how positions and secrets travel in it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SecretStr, SerializationInfo
+
+from engine.model.position import Lsn
+
+_WIRE = {"wire": True}
+
+
+def _parse_position(value: object) -> object:
+    return Lsn.parse(value) if isinstance(value, str) else value
+
+
+def _write_secret(value: SecretStr, info: SerializationInfo) -> str:
+    return value.get_secret_value() if info.context == _WIRE else str(value)
+
+
+Position = Annotated[Lsn, BeforeValidator(_parse_position), PlainSerializer(str, return_type=str)]
+Secret = Annotated[SecretStr, PlainSerializer(_write_secret, return_type=str)]
+
+
+class Message(BaseModel):
+    """Base of everything that travels."""
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+
+def encode(message: Message) -> bytes:
+    """One message as one line of JSON without its line end, secrets included: for the wire only."""
+    return message.model_dump_json(context=_WIRE).encode()

@@ -1,0 +1,53 @@
+"""Tables that appeared on the source while a subscription runs, as an engine reports them: its patterns take them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.link.messages import FoundTable
+from server.connections import repository as connections
+from server.connections.kinds import KINDS
+from server.db.models.subscription import SubscriptionRow
+from server.db.session import WriteSession
+from server.errors import InvalidRequest
+from server.events.service import record_event
+from server.tables import repository, service
+from server.tables.body import TableBody
+from server.tables.declaration import Declaration, by_pattern
+
+
+def take_in(session: WriteSession, subscription: SubscriptionRow, found: Iterable[FoundTable]) -> None:
+    """Declare what a pattern takes and the subscription has not got. Safe to repeat.
+
+    What its user removed stays out. A table that has no place on the target is left out too, which an event tells with its remedy.
+    """
+    if subscription.deleting:
+        return
+    target = KINDS[connections.by_ids(session, [subscription.target_id])[subscription.target_id].kind]
+    patterns = [TableBody.model_validate(pattern) for pattern in subscription.patterns]
+    kept_out = repository.kept_out(session, subscription.id or 0)
+    for table in found:
+        name = (table.schema_name, table.name)
+        declared = _declared(patterns, table)
+        if declared is None or name in kept_out:
+            continue
+        if repository.find_by_name(session, subscription.id or 0, *name) is not None:
+            continue
+        try:
+            service.take_in(session, subscription, declared, target)
+        except InvalidRequest as refused:
+            record_event(
+                session,
+                kind="table_not_taken_in",
+                severity="warning",
+                subscription=subscription.name,
+                subject=".".join(name),
+                detail=f"The table '{'.'.join(name)}' appeared on the source and has no place on the target: {refused.detail}",
+                remedy="Declare it by its name with another target, or leave it out with the pattern's 'exclude'.",
+            )
+
+
+def _declared(patterns: Iterable[TableBody], table: FoundTable) -> Declaration | None:
+    """As the first pattern that takes it declares the table."""
+    pattern = next((each for each in patterns if each.takes(table.schema_name, table.name)), None)
+    return by_pattern(pattern, table.name, has_identity=table.identity) if pattern is not None else None
