@@ -56,7 +56,10 @@ class CopyDesk:
         end: Callable[[EngineFault], None],
         removals_written: Callable[[], bool],
         look: Callable[[], None],
+        give_up: Callable[[TableId], None],
     ) -> None:
+        """`give_up`: what the target keeps for a table that has left is to go."""
+        self._give_up = give_up
         self._look = look
         self._parts = parts
         self._defer = defer
@@ -243,6 +246,10 @@ class CopyDesk:
             if policy(fault.kind).action is not Action.PARK_TABLE:
                 raise
             self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
+            return False
+        if self._parts.book.get(entry.table) is None:
+            # It was removed meanwhile, maybe before its name was taken here.
+            self._give_up(entry.table)
             return False
         return True
 

@@ -155,7 +155,14 @@ class ReplicationRun:
         )
         self.cuts = CutDesk(parts, self._intake, self._staging)
         self.copies = CopyDesk(
-            parts, self.defer, self.flush, self._staging, self._end, self._removals_written, self._guard.look
+            parts,
+            self.defer,
+            self.flush,
+            self._staging,
+            self._end,
+            self._removals_written,
+            self._guard.look,
+            self._give_up,
         )
         parts.book.watch(self._table_ended)
 
@@ -251,6 +258,9 @@ class ReplicationRun:
         self.copies.cancel(table)
         self._book.move(table, TableEvent.REMOVE)
         self._book.forget(table)
+        self._give_up(table, drop=drop)
+
+    def _give_up(self, table: TableId, *, drop: bool = False) -> None:
         self._commits.remove(table, drop=drop)
         self.flush(self._intake.captured)
 

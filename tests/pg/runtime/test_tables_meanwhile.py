@@ -218,6 +218,33 @@ def test_a_table_removed_before_its_copy_begins_leaves_copies_working(shop: Data
     assert replica.pipeline.book.get(orders.table) is None
 
 
+def test_a_table_removed_while_its_name_is_taken_leaves_the_name_to_the_next(
+    shop: Database, replicate: Replicate
+) -> None:
+    lines, orders = table("lines"), table("orders")
+    replica = replicate(shop, [lines])
+    target = replica.pipeline.target
+    assert target is not None
+    real = target.adopt
+    adopted = threading.Event()
+
+    def late(subscription: Any, one: TableId, *rest: Any, **options: Any) -> None:
+        if one == orders.table:
+            update(replica, lines)
+            shop.execute("UPDATE lines SET note = 'so that the removal is written'")
+            passed(replica)
+        real(subscription, one, *rest, **options)
+        if one == orders.table:
+            adopted.set()
+
+    target.adopt = late  # type: ignore[method-assign]
+    update(replica, lines, orders)
+    assert adopted.wait(20)
+    other = replace(orders, table=TableId("tanother"))
+    update(replica, lines, other)
+    replica.wait_live("orders", timeout_s=20)
+
+
 def test_a_table_replaced_by_one_of_the_same_name_is_taken_up(shop: Database, replicate: Replicate) -> None:
     lines, orders = table("lines"), table("orders")
     replica = replicate(shop, [lines, orders])
