@@ -257,6 +257,11 @@ class Source(Protocol):
         """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat."""
         ...
 
+    def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
+        """Take those of these tables out of the publications that have no replica identity any more: in them, their owner's own
+        updates and deletes fail. Their changes are lost from then on."""
+        ...
+
     def unpublished(
         self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:

@@ -6,20 +6,21 @@ How much log the slot holds back is for `slot_care` to judge; what follows from 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping, Set
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
-from engine.model.schema import TableSchema
+from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
+from engine.runtime.startup import why_not_described
 from engine.runtime.structure import Same, judge
 from engine.runtime.table_book import TableEntry
 
@@ -93,6 +94,8 @@ class Guard:
         self._patterns = parts.spec.patterns
         self._found: frozenset[tuple[RelationId, TableName]] = frozenset()
         """What was reported for these patterns."""
+        self._withdrawn: frozenset[TableId] = frozenset()
+        """Parked for want of a replica identity, and looked at since."""
         self._looking = threading.Lock()
         self.checked = ZERO
         self.source_end: Lsn | None = None
@@ -108,9 +111,10 @@ class Guard:
         parked = self._parts.book.in_state(TableState.PARKED)
         described = self._parts.source.describe([entry.spec for entry in [*live, *parked]])
         for entry in parked:
-            found = _explained(entry, described.get(entry.spec.source))
+            found = self._explained(entry, described.get(entry.spec.source))
             if found is not None:
                 self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, found, known=entry)
+        self._withdraw([entry for entry in live if entry.spec.source not in described])
         seen_by = self._parts.source.current()
         for entry in live:
             now = described.get(entry.spec.source)
@@ -161,6 +165,34 @@ class Guard:
             if self._parts.book.by_name(root) is not None:
                 detail = f"it is a partition of {root} now, and its rows come with that table"
                 self._parts.book.park(live[relation].table, FaultKind.TABLE_IS_PARTITION.value, detail)
+
+    def _explained(self, entry: TableEntry, now: TableSchema | None) -> str | None:
+        """Why a new copy puts a parked table right: what parked it is over, or comes from a new structure."""
+        if now is None or entry.reason is None:
+            return None
+        if entry.reason.code == FaultKind.TABLE_MISSING:
+            return "the table is there again"
+        if entry.reason.code == FaultKind.TABLE_NO_IDENTITY:
+            again = self._parts.book.renews(FaultKind.TABLE_STRUCTURE_CHANGED) and now.mode is not KeyMode.APPEND
+            return "it has a replica identity again" if again else None
+        if entry.reason.code != FaultKind.NET_CHANGE_ANOMALY or entry.schema is None:
+            return None
+        rewritten = now.relation == entry.schema.relation and now.relfilenode != entry.schema.relfilenode
+        return "the table was written anew, with other values than the log has of its rows" if rewritten else None
+
+    def _withdraw(self, unfit: Sequence[TableEntry]) -> None:
+        """Tables that lost their replica identity are published no more: their owners could not change rows of them.
+
+        `unfit`: live ones that the source does not describe.
+        """
+        for entry in unfit:
+            fault = why_not_described(self._parts.source, entry.spec)
+            if fault.kind is FaultKind.TABLE_NO_IDENTITY:
+                self._parts.book.park(entry.table, fault.kind.value, fault.detail, known=entry)
+        lost = [e for e in self._parts.book.in_state(TableState.PARKED) if _lost_identity(e)]
+        if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:
+            self._parts.source.withdraw(fresh, self._parts.spec.slot)
+        self._withdrawn = frozenset(e.table for e in lost)
 
     def _tables(self) -> tuple[TableSpec, ...]:
         """The tables that are expected in the publications, under the names that they go by now."""
@@ -266,16 +298,8 @@ class Guard:
             self._note(marks, captured)
 
 
-def _explained(entry: TableEntry, now: TableSchema | None) -> str | None:
-    """Why a table that parked is one that a new copy puts right: it is there again, or what parked it comes from a new structure."""
-    if now is None or entry.reason is None:
-        return None
-    if entry.reason.code == FaultKind.TABLE_MISSING:
-        return "the table is there again"
-    if entry.reason.code != FaultKind.NET_CHANGE_ANOMALY or entry.schema is None:
-        return None
-    rewritten = now.relation == entry.schema.relation and now.relfilenode != entry.schema.relfilenode
-    return "the table was written anew, with other values than the log has of its rows" if rewritten else None
+def _lost_identity(entry: TableEntry) -> bool:
+    return entry.reason is not None and entry.reason.code == FaultKind.TABLE_NO_IDENTITY
 
 
 def _kind(reading: GuardReading, name: TableName) -> FaultKind:

@@ -145,6 +145,18 @@ def _bring_one_by_one(
                     raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, _OTHER_IDENTITY)
 
 
+def withdraw(connector: Connector, tables: Sequence[TableSpec], slot: str) -> frozenset[TableName]:
+    """Take tables out that have no replica identity any more. Returns those."""
+    with connector.session(slot) as connection:
+        main, _ = _wanted(connection, tables, slot)
+        current = _read(connection, main.name)
+        members = set(current.members) if current is not None else set()
+        left = frozenset(t.source for t in tables if t.source in members - main.members)
+        for table in left:
+            _change(connection, main.name, "DROP", [table])
+        return left
+
+
 def faults(
     connector: Connector,
     tables: Sequence[TableSpec],

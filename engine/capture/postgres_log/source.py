@@ -89,6 +89,12 @@ class PostgresSource:
         if self._published is not None:
             self._published = {renamed.get(name, name): oid for name, oid in self._published.items()}
 
+    def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
+        with self._publishing:
+            left = publications.withdraw(self._connector, tables, slot)
+            if self._published is not None:
+                self._published = {name: oid for name, oid in self._published.items() if name not in left}
+
     def unpublished(
         self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import psycopg
 import pytest
 
 from engine.link.messages import EventReport, Report, SchemaVersion, TableRenamed, TableStateReport
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
+from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -125,6 +127,31 @@ def test_a_dropped_table_parks_and_one_of_its_name_is_copied(shop: Database, rep
         shop.execute("CREATE TABLE lines (n int PRIMARY KEY); INSERT INTO lines VALUES (1), (2)")
     replica.wait_table("lines", "live")
     replica.assert_equal()
+
+
+def test_a_table_that_loses_its_key_stays_usable_and_is_copied_when_it_has_one(
+    shop: Database, replicate: Replicate
+) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")])
+    shop.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
+
+    def usable() -> bool:
+        try:
+            shop.execute("UPDATE orders SET note = 'still mine' WHERE id = 1")
+        except psycopg.errors.ObjectNotInPrerequisiteState:
+            return False
+        return True
+
+    until(usable)
+    parked = replica.wait_table("orders", "parked")
+    assert parked.code == "table_no_identity"
+    shop.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")
+    replica.wait_table("orders", "reloading")
+    replica.wait_live()
+    shop.execute("UPDATE orders SET note = 'followed' WHERE id = 2")
+    replica.catch_up()
+    replica.assert_equal()
+    assert {state for state, _ in states(replica, "lines")} == {"registered", "copying", "catching_up", "live"}
 
 
 @pytest.mark.parametrize("when", ["running", "stopped"])
