@@ -94,8 +94,10 @@ class Table:
 
     @property
     def followed(self) -> bool:
-        """Whether its updates and deletes can be followed."""
-        if self.identity in (Identity.FULL, Identity.INDEX):
+        """Whether its updates and deletes can be followed; not where PostgreSQL 18 would let nobody change rows meanwhile."""
+        if self.identity is Identity.FULL:
+            return all(c.base is None for c in self.columns)
+        if self.identity is Identity.INDEX:
             return True
         return self.identity is Identity.DEFAULT and bool(self.key)
 

@@ -114,6 +114,8 @@ class CatalogTable:
     generated: list[str] = field(default_factory=list)
     unsent: list[int] = field(default_factory=list)
     """Attribute numbers of generated columns."""
+    strict: bool = False
+    """Whether the server lets nobody change rows whose replica identity has columns that are not published (PostgreSQL 18)."""
     indexes: list[UniqueIndex] = field(default_factory=list)
     leaves: list[CatalogTable] = field(default_factory=list)
 
@@ -137,6 +139,13 @@ class CatalogTable:
             if index.primary and index.immediate and self.identity is ReplicaIdentity.DEFAULT:
                 return index.columns
         return ()
+
+    @property
+    def unsent_identity(self) -> list[str]:
+        """Generated columns that keep its updates and deletes from being followed, since its replica identity has them."""
+        if self.identity is ReplicaIdentity.FULL:
+            return self.generated if self.strict else []
+        return [name for name in self.identity_columns if name in self.generated]
 
     @property
     def fallback_key(self) -> tuple[str, ...]:
@@ -222,6 +231,8 @@ def _tables(rows: Sequence[tuple[object, ...]]) -> list[CatalogTable]:
 
 def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]) -> None:
     by_oid = {t.oid: t for t in tables}
+    for table in tables:
+        table.strict = connection.info.server_version >= 180000
     rows = connection.execute(_COLUMNS, [list(by_oid)]).fetchall()
     types = load_types(connection, {row[3] for row in rows})
     for (
@@ -306,6 +317,10 @@ def key_of(table: CatalogTable, spec: TableSpec) -> KeyChoice:
     choice = choose_key(spec, table.identity, table.column_names, table.identity_columns, table.fallback_key)
     if choice.problem is not None or spec.insert_only:
         return choice
+    for one in (table, *table.leaves):
+        if one.unsent_identity:
+            detail = f"generated columns are in the replica identity of {one.name}: {', '.join(one.unsent_identity)}"
+            return KeyChoice((), KeyMode.APPEND, detail)
     for leaf in table.leaves:
         enough = leaf.identity is ReplicaIdentity.FULL
         if choice.mode is KeyMode.KEYED:

@@ -22,13 +22,14 @@ _READ_TIMEOUT_MS = 3_600_000
 _SILENCE_S = 600.0
 
 _STORAGE = """
-SELECT c.oid, n.nspname, c.relname, pg_relation_size(c.oid) / current_setting('block_size')::bigint, pg_table_size(c.oid),
-       greatest(c.reltuples, 0)::bigint, coalesce(a.amname = 'heap', false)
+SELECT c.oid, n.nspname, c.relname, coalesce(pg_relation_size(c.oid), 0) / current_setting('block_size')::bigint,
+       coalesce(pg_table_size(c.oid), 0), greatest(c.reltuples, 0)::bigint, coalesce(a.amname = 'heap', false)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_am a ON a.oid = c.relam
 WHERE c.oid IN (SELECT p.relid FROM pg_partition_tree(%s::oid::regclass) AS p WHERE p.isleaf UNION ALL SELECT %s::oid)
   AND c.relkind <> 'p'
 ORDER BY c.oid
 """
+"""Sizes are NULL of a table that was dropped this moment; reading it tells of that."""
 _SAME_STORAGE = "SELECT relfilenode = pg_relation_filenode(oid) FROM pg_class WHERE oid = %s"
 _NAMES = """
 SELECT o.object_names FROM unnest(%s::int[]) WITH ORDINALITY AS a (attnum, place)

@@ -36,7 +36,7 @@ JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid
 """
 _DISCOVER = """
 SELECT n.nspname, c.relname,
-       (SELECT coalesce(sum(pg_table_size(p.relid)), 0) FROM pg_partition_tree(c.oid) AS p)::bigint + pg_table_size(c.oid),
+       (SELECT coalesce(sum(pg_table_size(p.relid)), 0) FROM pg_partition_tree(c.oid) AS p)::bigint + coalesce(pg_table_size(c.oid), 0),
        (SELECT array_agg(ARRAY[a.attname::text, format_type(a.atttypid, a.atttypmod)] ORDER BY a.attnum)
         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -236,6 +236,10 @@ def _storage(table: CatalogTable) -> Finding | None:
     return None
 
 
+_GENERATED_REMEDY = (
+    "Set REPLICA IDENTITY DEFAULT or USING INDEX with a key that has no generated columns: the source would let nobody update or delete"
+    ' rows while the table is published. Or give "insert_only": true in the subscription, where rows are only ever inserted.'
+)
 _IDENTITY_REMEDY = (
     'Add a primary key, or set REPLICA IDENTITY, or give "insert_only": true and updates and deletes are not followed.'
 )
@@ -261,6 +265,8 @@ def _identity(table: CatalogTable, spec: TableSpec) -> list[Finding]:
     problem = key_of(table, spec).problem
     if problem is not None:
         remedy = _declared_key_remedy(table, spec) if spec.key else _IDENTITY_REMEDY
+        if any(one.unsent_identity for one in (table, *table.leaves)):
+            remedy = _GENERATED_REMEDY
         return [Finding(_E, code, f"{table.name}: {problem}", remedy)]
     if spec.key and not any(set(i.columns) <= set(spec.key) for i in table.indexes):
         what = f"no unique index of {table.name} covers the declared key: rows with equal keys would be a fault"

@@ -17,7 +17,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
-from engine.model.source import Finding
+from engine.model.source import Finding, Severity
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import until
@@ -287,6 +287,30 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
         source.prepare(now, slot_of(db))
     source.prepare(tables[1:], slot_of(db))
     assert members(db, slot_of(db)) == {"b"}
+
+
+def test_generated_columns_never_keep_an_owner_from_changing_rows(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE whole (id int PRIMARY KEY, n int, g int GENERATED ALWAYS AS (n * 2) STORED)")
+    db.execute("ALTER TABLE whole REPLICA IDENTITY FULL")
+    db.execute("CREATE TABLE keyed (id int PRIMARY KEY, n int, g int GENERATED ALWAYS AS (n * 2) STORED)")
+    tables = [spec("whole"), spec("keyed")]
+    source.prepare(tables, slot_of(db))
+    for name in ("whole", "keyed"):
+        db.execute(f"INSERT INTO {name} VALUES (1, 1)")
+        db.execute(f"UPDATE {name} SET n = 2")
+        db.execute(f"DELETE FROM {name}")
+    strict = int(str(db.execute("SHOW server_version_num")[0][0])) >= 180000
+    assert members(db, slot_of(db)) == ({"keyed"} if strict else {"whole", "keyed"})
+    errors = [f for f in source.preflight([tables[0]], None) if f.severity is Severity.ERROR]
+    assert [(f.code, "generated" in f.what, "REPLICA IDENTITY" in f.remedy) for f in errors] == (
+        [("table_no_identity", True, True)] if strict else []
+    )
+    # What is published already is taken out when it gets such a column.
+    db.execute("ALTER TABLE keyed REPLICA IDENTITY FULL")
+    source.withdraw([tables[1]], slot_of(db))
+    db.execute("INSERT INTO keyed VALUES (1, 1)")
+    db.execute("UPDATE keyed SET n = 2")
+    assert members(db, slot_of(db)) == (set() if strict else {"whole", "keyed"})
 
 
 def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, source: PostgresSource) -> None:
