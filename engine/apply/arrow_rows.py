@@ -34,7 +34,7 @@ _FORMS: dict[Kind, tuple[Any, ...]] = {
 
 def joined(tables: Sequence[Any | None]) -> Any | None:
     """All buckets' rows as one table, without copying them; None where there are none. Missing `u` columns become NULL."""
-    filled = [rows for table in tables if table is not None and (rows := _rows(table)).num_rows > 0]
+    filled = [rows for table in tables if table is not None and (rows := rows_of(table)).num_rows > 0]
     if not filled:
         return None
     return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
@@ -45,9 +45,9 @@ def split(changes: Sequence[TableChanges]) -> tuple[Any | None, Any | None, Any 
     deletes, updates, inserts = [], [], []
     for one in changes:
         if one.deletes is not None:
-            deletes.append(_rows(one.deletes).slice(one.paired))
+            deletes.append(rows_of(one.deletes).slice(one.paired))
         if one.inserts is not None:
-            rows = _rows(one.inserts)
+            rows = rows_of(one.inserts)
             updates.append(rows.slice(0, one.paired))
             inserts.append(rows.slice(one.paired))
     return joined(deletes), joined(updates), joined(inserts)
@@ -84,7 +84,7 @@ def require_form(table: TableId, rows: Any, names: Sequence[str], values: Sequen
             raise EngineFault(FaultKind.INTERNAL, table, f"column {name} {found}, where {value.kind} is expected")
 
 
-def _rows(table: Any) -> Any:
+def rows_of(table: Any) -> Any:
     """Rows as they are, or mapped from the file that they lie in: its pages are held only for as long as the rows are."""
     if not isinstance(table, StagedRows):
         return table

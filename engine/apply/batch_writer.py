@@ -10,6 +10,7 @@ from typing import Protocol
 from engine.apply.bookkeeping import CopyRecord, Position, Records, Reservation, refuse_batch
 from engine.apply.evolution import Evolution, evolution
 from engine.model.batch import TableChanges
+from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import ZERO, Lsn
@@ -87,7 +88,7 @@ class BatchWriter:
                 before = known.get(commit.table)
                 if commit.parked is not None:
                     self._park(batch, commit, before)
-                elif before is None or not before.ready or before.removed or commit.handover or commit.resumed:
+                elif before is None or not before.ready or before.removed or not commit.ordinary:
                     detail = "changes in order for a table that is not complete on the target"
                     raise EngineFault(FaultKind.INTERNAL, commit.table, detail)
                 elif before.schema != commit.schema:
@@ -118,6 +119,9 @@ class BatchWriter:
             self._records.write_marks(batch.subscription, batch.marks)
         if batch.stale:
             self._records.mark_unready(batch.subscription, batch.stale)
+        for table in batch.left:
+            for copy in self._records.copies(batch.subscription, table):
+                self._records.amend_copy(replace(copy, standing=None))
         if batch.removed:
             self._remove(batch)
 
@@ -133,6 +137,9 @@ class BatchWriter:
             return False
         if commit.handover:
             self._hand_over(batch, commit, known.get(commit.table))
+            return False
+        if commit.copy is not None:
+            self._change_copy(batch, commit, commit.copy)
             return False
         reservation = known.get(commit.table)
         ready = reservation is not None and (reservation.ready or commit.resumed)
@@ -179,6 +186,18 @@ class BatchWriter:
         self._records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
         self._records.write_table(batch.subscription, record)
+
+    def _change_copy(self, batch: BatchCommit, commit: TableCommit, standing: StandingCopy) -> None:
+        """Apply to a copy that is not complete yet. The first time it has no rows but those of its first stretch."""
+        copies = self._records.copies(batch.subscription, commit.table)
+        if not copies or (copies[0].standing is None and standing.stretches != 1):
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "not the copy that the batch was made for")
+        copy = copies[0]
+        self._evolve(commit, copy.place, copy)
+        self._change(commit, copy.place)
+        after = replace(copy, schema=commit.schema, standing=standing)
+        if after != copy:
+            self._records.amend_copy(after)
 
     def _park(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
         """The rows stay as they are, and so does the structure that describes them."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
+from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
@@ -64,6 +66,37 @@ class CopyRecord:
     table: TableId
     place: TableName
     schema: TableSchema
+    standing: StandingCopy | None = None
+    """How far it is, where it can go on after a crash."""
+
+
+def standing_text(standing: StandingCopy | None) -> str | None:
+    """How far a copy is, as it is recorded beside the copy's structure."""
+    if standing is None:
+        return None
+    fields = {
+        "upto": standing.upto.values,
+        "rows": standing.rows,
+        "bytes": standing.bytes,
+        "stretches": standing.stretches,
+    }
+    return json.dumps(fields)
+
+
+def standing_from(text: str | None, table: TableId, schema: TableSchema) -> StandingCopy | None:
+    if text is None:
+        return None
+    fields = json.loads(text)
+    upto = KeyBound(tuple(fields["upto"]))
+    return StandingCopy(table, schema, upto, fields["rows"], fields["bytes"], fields["stretches"])
+
+
+def behind(pairs: Sequence[tuple[str, str]]) -> str:
+    """SQL: whether a row lies behind another in the order of the key; `pairs` are their columns, the first one first."""
+    (left, right), rest = pairs[0], pairs[1:]
+    if not rest:
+        return f"{left} > {right}"
+    return f"({left} > {right} OR ({left} = {right} AND {behind(rest)}))"
 
 
 class Records(Protocol):
@@ -105,21 +138,35 @@ class Records(Protocol):
 
     def delete_copy(self, table: TableId) -> None: ...
 
+    def amend_copy(self, copy: CopyRecord) -> None:
+        """Replace what is recorded of a copy: its structure, and how far it is."""
+        ...
+
 
 def hidden_name(table: TableId, target: TableName) -> TableName:
     """Where a copy of the table is loaded until it takes the table's place."""
     return TableName(target.schema, HIDDEN_PREFIX + table)
 
 
-def progress_of(position: Position, reservations: Sequence[Reservation]) -> TargetProgress:
+def progress_of(
+    position: Position, reservations: Sequence[Reservation], copies: Sequence[CopyRecord]
+) -> TargetProgress:
     """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
     tables = {
         r.table: TableRecord(r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark)
         for r in reservations
         if r.schema is not None and not r.removed
     }
+    standing = {copy.table: copy.standing for copy in copies if copy.standing is not None}
     return TargetProgress(
-        position.epoch, position.batch, position.end, position.system_id, position.timeline, position.slot, tables
+        position.epoch,
+        position.batch,
+        position.end,
+        position.system_id,
+        position.timeline,
+        position.slot,
+        tables,
+        standing,
     )
 
 

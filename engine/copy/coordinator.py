@@ -115,9 +115,7 @@ class CopyCoordinator:
             if not self._is_open(copy):
                 continue
             try:
-                chunks = self._tools.source.copy_chunks(
-                    copy.table.schema, copy.table.spec, self._job.settings.chunk_bytes
-                )
+                chunks = self._chunks_of(copy.table)
                 copy.left = len(chunks)
                 self._meter.expect(table, sum(chunk.bytes_estimate for chunk in chunks), len(chunks))
                 if not chunks:
@@ -130,6 +128,11 @@ class CopyCoordinator:
             else:
                 self._finish(copy)
         return [(table, chunks) for table, chunks in planned if self._is_open(self._copies[table])]
+
+    def _chunks_of(self, table: CopyTable) -> list[CopyChunk]:
+        if table.stretch is not None:
+            return list(table.stretch)
+        return self._tools.source.copy_chunks(table.schema, table.spec, self._job.settings.chunk_bytes)
 
     def _take_in(self, wave: Wave, lanes: Lanes) -> list[PlannedChunk]:
         """Put a wave's rows into the target; returns the chunks that have to be read again."""
@@ -181,9 +184,12 @@ class CopyCoordinator:
     def _begin(self, copy: _Copy) -> None:
         if copy.begun:
             return
-        spec = copy.table.spec
-        with self._tools.writing():
-            self._tools.target.begin_copy(self._job.subscription, spec.table, spec.target, copy.table.schema)
+        spec, keyed = copy.table.spec, copy.table.stretch is not None
+        if copy.table.begin:
+            with self._tools.writing():
+                self._tools.target.begin_copy(
+                    self._job.subscription, spec.table, spec.target, copy.table.schema, keyed=keyed
+                )
         copy.begun = True
         self._meter.started(spec.table)
 
@@ -223,7 +229,7 @@ class CopyCoordinator:
 
     def _discard(self, copy: _Copy, state: _State) -> None:
         copy.state = state
-        if copy.begun:
+        if copy.begun and copy.table.begin:
             copy.begun = False
             with self._tools.writing():
                 self._tools.target.discard_copy(copy.table.spec.table)

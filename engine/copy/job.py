@@ -14,7 +14,7 @@ from engine.model.batch import TableFault
 from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.source import ExportedSnapshot, Source
+from engine.model.source import CopyChunk, ExportedSnapshot, Source
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
@@ -22,10 +22,16 @@ from engine.model.tasks import TaskRunner
 
 @dataclass(frozen=True, slots=True)
 class CopyTable:
-    """A table to copy. `schema` is its structure at the snapshot."""
+    """A table to copy. `schema` is its structure at the snapshot.
+
+    `stretch`: only these chunks, since it is copied stretch by stretch; None = all of it. `begin`: into a new hidden table; else into
+    the one that stands, which is never discarded.
+    """
 
     spec: TableSpec
     schema: TableSchema
+    stretch: tuple[CopyChunk, ...] | None = None
+    begin: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from engine.model.batch import BlockRef, LogRange, TablePart
+from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
@@ -192,6 +193,22 @@ class CopyChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedChunk:
+    """A chunk that holds the rows behind the chunk before it, up to and with the key `upto`; None = all that follow."""
+
+    chunk: CopyChunk
+    upto: KeyBound | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWalk:
+    """The next chunks along a table's key, and about how large the whole table is."""
+
+    chunks: tuple[KeyedChunk, ...]
+    table_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRewrite:
     """Partitions of a root got new storage and nothing else changed: fine iff each writer's truncate of the root is in the log.
 
@@ -351,6 +368,15 @@ class Source(Protocol):
 
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
+        ...
+
+    def walk_key(
+        self, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+    ) -> KeyWalk | None:
+        """At most so many chunks of about `chunk_bytes` along a table's key, behind the place `after`; they serve under any snapshot.
+
+        None where the table has no key whose order is the same here and there, or none to go along cheaply.
+        """
         ...
 
     def open_stream(

@@ -106,6 +106,8 @@ class TableSpec:
     paused: bool = False
     into_existing: bool = False
     """Its rows go into a table that its owner made on the target, and that stays what it is."""
+    priority: int = 0
+    """Tables with a higher one are copied before those with a lower one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.model.batch import TableChanges
+from engine.model.copies import StandingCopy
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
@@ -43,6 +44,8 @@ class TargetProgress:
     timeline: int
     slot: str
     tables: Mapping[TableId, TableRecord] = field(default_factory=dict)
+    copies: Mapping[TableId, StandingCopy] = field(default_factory=dict)
+    """Copies that are not complete and can go on: every batch up to `end` is in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,13 @@ class TableCommit:
     """The changes include everything since the table became stale: it counts as complete again."""
     check_key: bool = False
     """With `handover`: refuse the copy with TABLE_KEY_NOT_UNIQUE where two rows have the same `schema.key`, or one has a NULL in it."""
+    copy: StandingCopy | None = None
+    """Apply to the copy that is being loaded, which goes on being that; this is recorded of it behind the batch."""
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether nothing but rows, and maybe the structure, of the table that readers see is changed."""
+        return not (self.handover or self.resumed or self.parked is not None or self.copy is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,8 @@ class BatchCommit:
     """Tables whose changes are kept elsewhere from this batch on; recorded as not ready, so that a crash makes them copied anew."""
     marks: Mapping[TableId, str | None] = field(default_factory=dict)
     """New marks of tables. Others keep theirs, but a table that is parked or handed over loses it where none is given here."""
+    left: tuple[TableId, ...] = ()
+    """Tables whose unfinished copies later batches leave out; recorded, so that after a crash they do not go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +235,7 @@ class Target(Protocol):
     def claim(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
     ) -> None:
-        """Create or take over the progress record and sweep leftovers of older epochs.
+        """Create or take over the progress record and sweep leftovers of older epochs, but for copies that can go on.
 
         Raises EngineFault(EPOCH_LOST) where a higher epoch is recorded, TARGET_FOREIGN where the record is of another source.
         """
@@ -256,9 +268,15 @@ class Target(Protocol):
         ...
 
     def begin_copy(
-        self, subscription: SubscriptionName, table: TableId, target: TableName, schema: TableSchema
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        schema: TableSchema,
+        *,
+        keyed: bool = False,
     ) -> None:
-        """Make an empty hidden table for a copy, in place of any unfinished one.
+        """Make an empty hidden table for a copy, in place of any unfinished one. `keyed`: batches will change its rows by their key.
 
         Raises EngineFault(TABLE_UNFIT) where the table was adopted as one of its owner's, and its structure does not take the rows.
         """
@@ -266,6 +284,13 @@ class Target(Protocol):
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         """Append rows (pyarrow.Table, columns c0 … cn) to the hidden table, in a transaction of its own. Returns the count."""
+        ...
+
+    def trim_copy(self, table: TableId, above: Any) -> int:
+        """Delete the rows of the hidden table behind a place of its key, in a transaction of its own. Returns the count.
+
+        `above`: pyarrow.Table of one row with columns k0 … km, the first columns of the key.
+        """
         ...
 
     def discard_copy(self, table: TableId) -> None: ...

@@ -147,6 +147,8 @@ def _only_as_batch(planned: PlannedBatch) -> str | None:
     """Why a batch's changes cannot be written as they are, None where they can."""
     if planned.handover or planned.resumed:
         return "a table is taken in, with all that it missed"
+    if planned.followed or planned.stretches:
+        return "a table is being copied, and takes only a part of its changes"
     if planned.restructured:
         return "a table's structure changes in it"
     return None

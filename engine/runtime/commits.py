@@ -20,6 +20,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.early import rest_of
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
+from engine.runtime.following import CopyFollower
 from engine.runtime.jobs import Computed
 from engine.runtime.planner import PlannedBatch
 from engine.runtime.reporting import BatchTimes, Evidence, Reporter
@@ -75,13 +76,19 @@ class CommitStage:
         self._unmarked: dict[TableId, Lsn] = {}
         """End of the last batch that took a table's mark away: a look that began before it may show the table as it was."""
         self.applied = Applied(start, start)
+        self.copies = CopyFollower(book, self._copy_begins_anew)
+        self.handed_over: frozenset[TableId] = frozenset()
+        """Tables that the last batch put into place."""
 
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
         members = {table.table for table in self._spec.tables}
-        self._removed = [t for t in {**progress.tables, **dict.fromkeys(self._dropping)} if t not in members]
+        self._removed = [
+            t for t in {**progress.tables, **progress.copies, **dict.fromkeys(self._dropping)} if t not in members
+        ]
         if self._removed:
             self._put(progress.batch, progress.end, {})
+        self.copies.take_up(progress)
         self._complete = {t for t, record in progress.tables.items() if record.ready}
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
         ready = {t: record.mark for t, record in progress.tables.items() if record.ready}
@@ -122,7 +129,7 @@ class CommitStage:
         self._number = computed.planned.number
         self._stale |= computed.planned.stale
         self._stale -= commits.keys()
-        changed = bool(commits or self._removed or self._stale or self._noted)
+        changed = bool(commits or self._removed or self._stale or self._noted or self.copies.left)
         due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
         end = computed.planned.batch.end
         written = changed or must_write or (due and end > self.applied.written)
@@ -135,6 +142,7 @@ class CommitStage:
         elif computed.early is not None:
             computed.early.roll_back()
         self.applied = Applied(end, end if written else self.applied.written)
+        self.handed_over = frozenset(t for t, commit in commits.items() if commit.handover) - faults.keys()
         times = self._times(computed, parts)
         self._announce(computed, faults, end)
         if computed.planned.batch.transactions:
@@ -147,6 +155,7 @@ class CommitStage:
         """One TableCommit per table that has something to write, and the tables that park with their fault."""
         planned = computed.planned
         faults = dict(planned.parked)
+        self.copies.begin()
         by_table: dict[TableId, list[TableChanges]] = {}
         for change in computed.changes:
             if change.fault is not None:
@@ -154,6 +163,8 @@ class CommitStage:
             by_table.setdefault(change.table, []).append(change)
         commits: dict[TableId, TableCommit] = {}
         for part in planned.parts:
+            if self.copies.concerns(planned, part.table):
+                continue
             changes = [c for c in by_table.get(part.table, []) if _has_rows(c)]
             table = part.table
             entry = self._book.get(table)
@@ -173,11 +184,36 @@ class CommitStage:
                 resumed=table in planned.resumed,
                 check_key=bool(entry.spec.key),
             )
+        commits |= self._copies(computed, by_table, faults)
         for table, (code, _) in faults.items():
             parked = self._parked(table, code)
             if parked is not None:
                 commits[table] = parked
         return commits, faults
+
+    def _copies(
+        self, computed: Computed, by_table: Mapping[TableId, list[TableChanges]], faults: dict[TableId, tuple[str, str]]
+    ) -> dict[TableId, TableCommit]:
+        """What the batch does to copies that are not complete."""
+        planned = computed.planned
+        commits: dict[TableId, TableCommit] = {}
+        for table in dict.fromkeys([*(part.table for part in planned.parts), *planned.stretches]):
+            if not self.copies.concerns(planned, table) or table in faults:
+                continue
+            missed = [change for change in computed.missed if change.table == table]
+            try:
+                commit = self.copies.commit_of(planned, table, by_table.get(table, []), missed, planned.restructured)
+            except EngineFault as fault:
+                if policy(fault.kind).action is not Action.PARK_TABLE:
+                    raise
+                faults[table] = (fault.kind.value, fault.detail)
+                continue
+            if commit is not None:
+                commits[table] = commit
+        return commits
+
+    def _copy_begins_anew(self, table: TableId, detail: str) -> None:
+        self._reporter.event("warning", "copy_begins_anew", str(table), detail)
 
     def _parked(self, table: TableId, code: str) -> TableCommit | None:
         entry = self._book.get(table)
@@ -202,17 +238,20 @@ class CommitStage:
         refused: dict[TableId, tuple[str, str]] = {}
         while True:
             try:
-                parts = self._put(computed.planned.number, computed.planned.batch.end, commits, computed.applying)
+                number, end = computed.planned.number, computed.planned.batch.end
+                parts = self._put(number, end, commits, computed.applying, self.copies.left)
             except EngineFault as fault:
                 table = TableId(fault.subject)
                 if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
                     raise
                 refused[table] = (fault.kind.value, fault.detail)
+                self.copies.refused(table)
                 parked = self._parked(table, fault.kind.value)
                 commits = {k: v for k, v in commits.items() if k != table}
                 if parked is not None:
                     commits[table] = parked
                 continue
+            self.copies.written(commits)
             return refused, parts
 
     def _commit_early(self, computed: Computed, commits: Mapping[TableId, TableCommit]) -> bool:
@@ -224,7 +263,7 @@ class CommitStage:
         if early is None:
             return False
         planned = computed.planned
-        more = self._removed or self._stale or planned.restructured
+        more = self._removed or self._stale or planned.restructured or self.copies.left
         rest = None if more else rest_of(commits, early.close())
         if rest is not None:
             hit(Failpoint.EARLY_COMMIT)
@@ -242,6 +281,7 @@ class CommitStage:
         end: Lsn,
         commits: dict[TableId, TableCommit],
         applying: Applying = AS_BATCH,
+        left: tuple[TableId, ...] = (),
     ) -> int:
         """One target transaction, or as `applying` says. Returns in how many parts it was written.
 
@@ -249,14 +289,21 @@ class CommitStage:
         """
         while True:
             try:
-                return self._put_once(number, end, commits, applying)
+                return self._put_once(number, end, commits, applying, left)
             except EngineFault as fault:
                 if fault.kind is not FaultKind.TABLE_NOT_DROPPED or TableId(fault.subject) not in self._dropping:
                     raise
                 self._dropping.remove(TableId(fault.subject))
                 self._staying[TableId(fault.subject)] = fault.detail
 
-    def _put_once(self, number: BatchId, end: Lsn, commits: dict[TableId, TableCommit], applying: Applying) -> int:
+    def _put_once(
+        self,
+        number: BatchId,
+        end: Lsn,
+        commits: dict[TableId, TableCommit],
+        applying: Applying,
+        left: tuple[TableId, ...],
+    ) -> int:
         parts = 1
         removed = tuple(self._removed)
         marks = self._marks_with(commits, end)
@@ -270,6 +317,7 @@ class CommitStage:
             dropped=tuple(table for table in removed if table in self._dropping),
             stale=tuple(self._stale),
             marks=marks,
+            left=left,
         )
         in_order = self._target.in_order() if applying.way is not None else None
         in_parts = self._target.in_parts() if applying.parts > 1 else None
@@ -329,7 +377,7 @@ class CommitStage:
         planned = computed.planned
         for table, (code, detail) in faults.items():
             self._book.park(table, code, detail, planned.batch.after)
-        for table in planned.handover - faults.keys():
+        for table in self.handed_over:
             hit(Failpoint.HANDOVER_AFTER)
             self._book.move(table, TableEvent.CAUGHT_UP, position=end)
         for table in planned.resumed - faults.keys():
@@ -341,9 +389,9 @@ class CommitStage:
         self._tell_structures(planned, faults.keys(), end)
 
     def _tell_structures(self, planned: PlannedBatch, parked: Container[TableId], end: Lsn) -> None:
-        for table in planned.handover:
+        for table in self.handed_over:
             entry, part = self._book.get(table), planned.part(table)
-            if entry is not None and part is not None and table not in parked:
+            if entry is not None and part is not None:
                 self._reporter.schema(entry, part.versions[-1], end, Evidence.COPIED)
         for table, schemas in planned.announced.items():
             entry = self._book.get(table)

@@ -1,6 +1,7 @@
-"""Copies of one run: which tables need one, under which snapshot they are made, and what becomes of them.
+"""Copies of one run: which tables need one, under which snapshots they are made, and what becomes of them.
 
-A copy that does not reach its hand-over starts again from nothing, whatever ended it; so nothing about it has to survive.
+A copy under one snapshot that does not reach its hand-over starts again from nothing, whatever ended it. Large tables are copied
+stretch by stretch, each under a snapshot of its own (`stretches.py`); what is in stays in.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from engine.copy.coordinator import CopyCoordinator
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
 from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
+from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
-from engine.model.schema import KeyMode
+from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import ExportedSnapshot
 from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
@@ -29,6 +31,7 @@ from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.parts import RunParts
 from engine.runtime.startup import why_not_described
+from engine.runtime.stretches import Next, Stretches
 from engine.runtime.table_book import TableEntry
 
 SPARK_START_S = 120.0
@@ -57,10 +60,13 @@ class CopyDesk:
         removals_written: Callable[[], bool],
         look: Callable[[], None],
         give_up: Callable[[TableId], None],
+        standing: Callable[[TableId], StandingCopy | None] | None = None,
     ) -> None:
-        """`give_up`: what the target keeps for a table that has left is to go."""
+        """`give_up`: what the target keeps for a table that has left is to go. `standing`: how far copies are that are made stretch by
+        stretch; None where none is to be."""
         self._give_up = give_up
         self._look = look
+        self._stretches = Stretches(parts, standing)
         self._parts = parts
         self._defer = defer
         self._flush = flush
@@ -104,7 +110,8 @@ class CopyDesk:
     @property
     def wanted(self) -> bool:
         """Whether tables are being copied, or wait for it."""
-        return bool(self._missing())
+        waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
+        return any(not entry.copied and not entry.spec.paused for entry in waiting)
 
     def hold(self) -> None:
         """End the copy under way and begin no other until `release`: its snapshot and slot hold the source's log. Safe to repeat."""
@@ -120,6 +127,15 @@ class CopyDesk:
         if self._held.is_set():
             self._held.clear()
             self._wake.set()
+
+    def look_again(self) -> None:
+        """In the commit thread: a stretch is in, or void, and the next one may begin."""
+        self._wake.set()
+
+    def stretch_void(self, table: TableId) -> None:
+        """What is being read of a table does not count any more."""
+        self.cancel(table)
+        self._wake.set()
 
     def committed(self, tables: Iterable[TableId], position: Lsn) -> None:
         """In the commit thread: these tables were handed over."""
@@ -171,20 +187,27 @@ class CopyDesk:
     def _put_back(self, entries: list[TableEntry]) -> None:
         """What the guard ended waits again, and what was kept for it up to now is of no use to a copy that begins later."""
         open_still = {TableState.COPYING, TableState.RELOADING}
+        for entry in entries:
+            if (stretch := self._stretches.under_way(entry.table)) is not None and not stretch.read:
+                self._parts.book.stretch_void(entry.table)
+        entries = [e for e in entries if (now := self._parts.book.get(e.table)) and now.copy_life is None]
         waiting = [e.table for e in entries if (now := self._parts.book.get(e.table)) and now.state in open_still]
         if waiting and not self._stopped.is_set():
             self._defer(TableEvent.COPY_LOST, waiting)
 
     def _missing(self) -> list[TableEntry]:
+        """Tables whose rows are to be read next. One whose stretch waits for its batch holds up those of a lower priority too."""
         waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
-        return [entry for entry in waiting if not entry.copied and not entry.spec.paused]
+        waiting = [entry for entry in waiting if not entry.copied and not entry.spec.paused]
+        first = max((entry.spec.priority for entry in waiting), default=0)
+        return [entry for entry in waiting if entry.stretch is None and entry.spec.priority == first]
 
     def _copy(self, missing: list[TableEntry]) -> None:
         while not self._removals_written():
             # A table that left may have had the name that one of these gets.
             if self._stopped.wait(0.05):
                 return
-        adopted = [entry for entry in missing if self._adopt(entry)]
+        adopted = [entry for entry in missing if entry.copy_life is not None or self._adopt(entry)]
         if not adopted:
             return
         self._defer(TableEvent.COPY_STARTED, [entry.table for entry in adopted])
@@ -202,6 +225,10 @@ class CopyDesk:
             self._stopped.wait(RETRY_S)
         if self._held.is_set():
             self._put_back(adopted)
+        for entry in adopted:
+            now = self._parts.book.get(entry.table)
+            if now is not None and now.copy_life is not None and now.stretch is None:
+                self._parts.book.keep_from(entry.table, None)
 
     def _publish(self) -> None:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
@@ -213,7 +240,9 @@ class CopyDesk:
         followed = [
             replace(e.spec, insert_only=e.schema.mode is KeyMode.APPEND)
             for e in entries
-            if e.schema is not None and e.state in _FOLLOWED and relations.get(e.spec.source) == e.schema.relation
+            if e.schema is not None
+            and (e.state in _FOLLOWED or e.copy_life is not None)
+            and relations.get(e.spec.source) == e.schema.relation
         ]
         missing = self._parts.source.unpublished(followed, self._parts.spec.slot, relations)
         if missing:
@@ -266,9 +295,11 @@ class CopyDesk:
                 detail = f"{entry.spec.source} has no replica identity: updates and deletes could not be followed"
                 self.on_table_failed(entry.table, TableFault(FaultKind.TABLE_NO_IDENTITY.value, detail))
                 continue
-            if not self._stopped.is_set() and self._parts.book.copy_begins(entry.table, schema, snapshot.position):
-                tables.append(CopyTable(entry.spec, schema))
+            copied = self._copy_of(entry, schema, snapshot.position)
+            if copied is not None:
+                tables.append(copied)
         if not tables:
+            self._stopped.wait(RETRY_S)
             return
         self._coordinator = CopyCoordinator(self._job(snapshot, tables), self._tools(), self)
         try:
@@ -276,6 +307,29 @@ class CopyDesk:
                 self._coordinator.run()
         finally:
             self._coordinator = None
+            for table in tables:
+                stretch = self._stretches.under_way(table.spec.table)
+                if stretch is not None and not stretch.read:
+                    self._parts.book.stretch_void(table.spec.table)
+
+    def _copy_of(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | None:
+        """What to read of a table under the snapshot of `position`; None = nothing."""
+        if self._stopped.is_set():
+            return None
+        try:
+            now = self._parts.book.get(entry.table)
+            found = self._stretches.next(now or entry, schema, position)
+        except EngineFault as fault:
+            if policy(fault.kind).action is not Action.PARK_TABLE:
+                raise
+            self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
+            return None
+        if isinstance(found, CopyTable):
+            return found
+        self._stretches.end(entry.table)
+        if found is Next.LATER or not self._parts.book.copy_begins(entry.table, schema, position):
+            return None
+        return CopyTable(entry.spec, schema)
 
     def _job(self, snapshot: ExportedSnapshot, tables: list[CopyTable]) -> CopyJob:
         spec = self._parts.spec
@@ -296,22 +350,39 @@ class CopyDesk:
     # What the coordinator tells, from the copy thread.
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
-        """The next batch at or behind `position` hands the table over."""
+        """The next batch at or behind `position` hands the table over, or takes its stretch in."""
+        if self._stretches.is_one(table):
+            hit(Failpoint.STRETCH_READ)
+            stretch = self._stretches.under_way(table)
+            if not self._stopped.is_set() and stretch is not None and self._stretches.read(table, rows):
+                if stretch.upto is None:
+                    self._tell_copied(table, self._stretches.rows(table, rows), position)
+                self._flush(position)
+            return
         if self._stopped.is_set() or not self._parts.book.copy_ends(table):
             self._parts.target.discard_copy(table)
             return
-        self._parts.reporter.event("info", "table_copied", str(table), f"{rows} rows as of {position}")
+        self._tell_copied(table, rows, position)
         self._flush(position)
 
+    def _tell_copied(self, table: TableId, rows: int, position: Lsn) -> None:
+        self._parts.reporter.event("info", "table_copied", str(table), f"{rows} rows as of {position}")
+
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
+        if self._stretches.is_one(table) and self._stretches.under_way(table) is None:
+            return  # What was being read did not count any more.
         self._parts.book.park(table, fault.code, fault.detail)
 
     def on_table_lost(self, table: TableId, detail: str) -> None:
-        self._parts.book.move(table, TableEvent.COPY_LOST)
+        if self._stretches.is_one(table):
+            self._stretches.lost(table)
+        else:
+            self._parts.book.move(table, TableEvent.COPY_LOST)
         self._parts.reporter.event("warning", FaultKind.COPY_LOST.value, str(table), detail)
 
     def on_progress(self, progress: CopyProgress) -> None:
         hit(Failpoint.COPY_RUNNING)
+        progress = self._stretches.progress(progress)
         self._parts.reporter.copy(
             progress.table,
             {

@@ -241,7 +241,7 @@ def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]
     found: set[StagedRows] = set()
     rest = []
     for commit in commits.values():
-        if commit.handover or commit.resumed or commit.parked is not None or not only_inserts(commit.changes):
+        if not commit.ordinary or not only_inserts(commit.changes):
             return None
         done = [
             change for change in commit.changes if isinstance(change.inserts, StagedRows) and change.inserts in early

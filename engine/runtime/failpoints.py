@@ -52,6 +52,9 @@ class Failpoint(StrEnum):
     CONFIRM_BEFORE = "confirm.before"
     REPORT_BEFORE = "report.before"
     COPY_RUNNING = "copy.running"
+    STRETCH_READ = "copy.stretch_read"
+    """The rows of a stretch are in the hidden table; no batch has taken them in."""
+    STRETCH_TAKEN = "copy.stretch_taken"
     HANDOVER_BEFORE = "handover.before"
     HANDOVER_AFTER = "handover.after"
 

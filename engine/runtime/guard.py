@@ -107,7 +107,8 @@ class Guard:
         Not of roots whose partitions may have been written anew: what became of them is decided first.
         """
         doubted = self._doubted(reading)
-        live = [e for e in self._parts.book.in_state(TableState.LIVE) if e.spec.source not in doubted]
+        rows = [e for e in self._parts.book.all() if e.state is TableState.LIVE or e.copy_life is not None]
+        live = [e for e in rows if e.spec.source not in doubted]
         parked = self._parts.book.in_state(TableState.PARKED)
         described = self._parts.source.describe([entry.spec for entry in [*live, *parked]])
         for entry in parked:

@@ -41,6 +41,12 @@ class Computed:
     early: EarlyRows | None = None
     """What of it is in the target already."""
     applying: Applying = AS_BATCH
+    missed: tuple[TableChanges, ...] = ()
+    """What came since their snapshots to the stretches that the batch takes in."""
+
+
+MISSED_ATTEMPT = 100
+"""Attempts at what stretches have missed count from here: their files lie beside those of the batch's own parts."""
 
 
 class JobStage:
@@ -91,6 +97,7 @@ class JobStage:
         applying = AS_BATCH if ahead.staged or ahead.early is not None else self._chooser.choose(planned)
         in_order = applying.way is not None
         changes = self._run(planned, way, ahead.staged, in_order=in_order) if blocks and planned.records else ()
+        missed = self._run_missed(planned)
         ended = self._clock.monotonic_ms()
         if changes and not ahead.staged and log_bytes <= self._piece_bytes:
             self._tuner.learn(way, planned.records, ended - began)
@@ -104,24 +111,35 @@ class JobStage:
             sealed.sealed_us,
             ended,
             (
-                *(self._files(planned) if way.path == "spark" else ()),
+                *(self._files(planned) if way.path == "spark" or missed else ()),
                 *(file for staged in ahead.staged for file in files_of(staged)),
             ),
             {**self._tuning(way), **applying.tuning},
             ahead.early,
             applying,
+            missed,
         )
+
+    def _run_missed(self, planned: PlannedBatch) -> tuple[TableChanges, ...]:
+        """What the batch's stretches have missed. Beside the batch's own parts, since it begins at other positions."""
+        missed = planned.missed
+        if missed is None or not missed.parts or not missed.ranges:
+            return ()
+        kept = replace(planned, ranges=missed.ranges, relations=missed.relations, parts=missed.parts)
+        spark = self._runner.parallelism if self._runner.ready else 0
+        way = self._tuner.choose(kept.records, self._commit_ms, spark)
+        return self._run(kept, way, (), in_order=False, attempt=MISSED_ATTEMPT)
 
     def _tuning(self, way: Way) -> dict[str, float]:
         setup = {f"{path}_setup_ms": round(ms, 2) for path, ms in self._tuner.setup_ms.items()}
         return {"tasks": way.tasks, **setup}
 
     def _run(
-        self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged], *, in_order: bool
+        self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged], *, in_order: bool, attempt: int = 0
     ) -> tuple[TableChanges, ...]:
-        def run(found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
+        def run(found: Sequence[tuple[int, Piece]], buckets: int, turn: int) -> tuple[TableChanges, ...]:
             descriptors = [
-                replace(self._descriptor(planned, number, piece, (bucket, buckets), attempt), in_order=in_order)
+                replace(self._descriptor(planned, number, piece, (bucket, buckets), attempt + turn), in_order=in_order)
                 for number, piece in found
                 for bucket in range(buckets)
             ]

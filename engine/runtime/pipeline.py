@@ -41,7 +41,7 @@ from engine.runtime.settings import EngineSettings
 from engine.runtime.slot_care import SlotCare
 from engine.runtime.slot_mark import SlotMark
 from engine.runtime.startup import StartPoint, known_marks, reset_point, start_point, why_not_described
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.runtime.table_book import RESUMED, TableBook, TableEntry
 from engine.runtime.targets import TargetRegistry
 
 log = structlog.get_logger(__name__)
@@ -453,7 +453,9 @@ class Pipeline:
         if progress is None or progress.slot != spec.slot:
             return spec
         described = source.describe(spec.tables)
-        away = {t.table: progress.tables[t.table].schema for t in spec.tables if t.table in progress.tables}
+        known = {table: copy.schema for table, copy in progress.copies.items()}
+        known |= {table: record.schema for table, record in progress.tables.items()}
+        away = {t.table: known[t.table] for t in spec.tables if t.table in known}
         away = {t.table: away[t.table] for t in spec.tables if t.table in away and t.source not in described}
         names = source.names([schema.relation for schema in away.values()]) if away else {}
         renamed = []
@@ -564,6 +566,10 @@ def _reason(fault: EngineFault) -> Reason:
 def _entry(spec: TableSpec, point: StartPoint) -> TableEntry:
     progress = point.progress
     record = progress.tables.get(spec.table)
+    standing = progress.copies.get(spec.table)
+    if standing is not None and spec.table in point.resumable and (record is None or record.parked is None):
+        state = TableState.REGISTERED if record is None else TableState.RELOADING
+        return TableEntry(spec, state, standing.schema, copy_schema=standing.schema, copy_life=RESUMED)
     if record is None:
         return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.REGISTERED)
     if record.parked is not None:

@@ -14,8 +14,8 @@ from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableState
-from engine.runtime.structure import Anew, Followed, differences, filled_unseen, held, judge, newer
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.runtime.structure import Anew, Followed, Same, differences, filled_unseen, held, judge, newer
+from engine.runtime.table_book import Stretch, TableBook, TableEntry
 
 _STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
 """Of these the target has rows, and their structure is known."""
@@ -50,6 +50,15 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """What came since their snapshots to stretches that a batch takes in: kept ranges, and one part for each table."""
+
+    ranges: tuple[LogRange, ...]
+    relations: tuple[RelationSeen, ...]
+    parts: tuple[TablePart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedBatch:
     """A batch ready to run."""
 
@@ -70,9 +79,16 @@ class PlannedBatch:
     """Tables whose last structure comes from the source's catalog, since the log has not told of it."""
     relations: tuple[RelationSeen, ...] = ()
     """All relation records in `ranges`, in scan order."""
+    followed: Mapping[TableId, int] = field(default_factory=dict)
+    """Tables of whose parts only that counts which concerns rows that their unfinished copies hold; which copies, as in Stretch.life."""
+    stretches: Mapping[TableId, Stretch] = field(default_factory=dict)
+    """What this batch adds to unfinished copies."""
+    missed: Missed | None = None
+    """With `stretches`."""
 
     def part(self, table: TableId) -> TablePart | None:
-        return next((part for part in self.parts if part.table == table), None)
+        missed = self.missed.parts if self.missed is not None else ()
+        return next((part for part in (*self.parts, *missed) if part.table == table), None)
 
     @property
     def records(self) -> int:
@@ -151,10 +167,17 @@ class Planner:
         resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED and e.schema is not None]
         span = [*self._span([*ready, *resuming]), current]
         live = [e for e in entries if e.table not in parked and (e.state is TableState.LIVE or e.table in self._joined)]
+        followed = {e.table: e.copy_life for e in rest if e.copy_life is not None}
+        live += [e for e in rest if e.table in followed]
+        restructured = {t for t in resolved if _is_followed(schemas.get(t), resolved[t])} | learnt.keys()
+        for table in followed.keys() & restructured:
+            self._book.stretch_void(table)
         parts = [self._part(e, span, batch.after, learnt.get(e.table)) for e in live]
         parts += [self._part(e, span, e.after, (self._book.get(e.table) or e).schema) for e in resuming]
         handover = self._hand_over(ready, span, parts, parked)
         resumed = frozenset(e.table for e in resuming)
+        stretches, missed = self._take_stretches(current, {e.table for e in rest})
+        handover |= {table for table, stretch in stretches.items() if stretch.upto is None}
         self._joined |= handover | resumed
         self._next = BatchId(number + 1)
         if any(e.deferred_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
@@ -169,14 +192,56 @@ class Planner:
             ranges=tuple(r for kept in span for r in kept.batch.ranges),
             relations=tuple(seen for kept in span for seen in kept.batch.relations),
             parts=tuple(part for part in parts if part is not None),
-            restructured=frozenset(t for t in resolved if _is_followed(schemas.get(t), resolved[t])) | learnt.keys(),
+            restructured=frozenset(restructured),
             handover=handover,
             resumed=resumed,
             stale=frozenset(e.table for e in entries if e.deferred_from == number and e.state in _KEPT_FOR_LATER),
             parked=parked,
             announced=_announced(schemas, resolved, learnt, parked),
             learnt=frozenset(learnt),
+            followed=followed,
+            stretches=stretches,
+            missed=missed,
         )
+
+    def _take_stretches(
+        self, current: History, tables: Collection[TableId]
+    ) -> tuple[dict[TableId, Stretch], Missed | None]:
+        """Stretches that were read and that this batch reaches. One whose table has another structure by now is void."""
+        taken: dict[TableId, Stretch] = {}
+        arriving = [
+            (entry, stretch)
+            for entry in self._book.all()
+            if (stretch := entry.stretch) is not None and entry.table in tables
+            if stretch.read and not stretch.taken and stretch.after <= current.batch.end
+        ]
+        if not arriving:
+            return taken, None
+        oldest = min(stretch.after for _, stretch in arriving)
+        span = [*(kept for kept in self._history if kept.batch.end > oldest), current]
+        parts = []
+        for entry, stretch in arriving:
+            part = self._missed_part(entry, stretch, span)
+            if part is None:
+                self._book.stretch_void(entry.table)
+                continue
+            parts.append(part)
+            taken[entry.table] = stretch
+            self._book.stretch_taken(entry.table)
+        ranges = tuple(r for kept in span for r in kept.batch.ranges)
+        relations = tuple(seen for kept in span for seen in kept.batch.relations)
+        return taken, Missed(ranges, relations, tuple(parts))
+
+    def _missed_part(self, entry: TableEntry, stretch: Stretch, span: list[History]) -> TablePart | None:
+        versions = [stretch.schema]
+        for kept in span:
+            late = kept.batch.end > stretch.after
+            versions += [schema if late else stretch.schema for schema in kept.resolved.get(entry.table, ())]
+        if not all(isinstance(judge(stretch.schema, version), Same) for version in versions):
+            return None
+        if stretch.first:
+            self._book.amend(entry.table, schema=versions[-1])
+        return TablePart(entry.table, tuple(versions), stretch.after)
 
     def _hand_over(
         self,
@@ -229,13 +294,13 @@ class Planner:
         """The structure to count for one record; where nobody will use it, any: a scan over the batch meets the record all the same."""
         if entry.state is TableState.PARKED and not entry.waiting:
             return entry.schema
-        judged = entry.state in _STRUCTURED
+        judged = entry.state in _STRUCTURED or entry.copy_life is not None
         try:
             schema = look()(seen.payload, entry.spec, entry.schema if judged else None)
         except EngineFault as fault:
             if fault.kind not in _OF_A_TABLE:
                 raise
-            if entry.state in _COPIED_YET and (entry.copy_schema is None or end <= entry.after):
+            if not judged and entry.state in _COPIED_YET and (entry.copy_schema is None or end <= entry.after):
                 return entry.schema
             parked.setdefault(entry.table, (fault.kind.value, fault.detail))
             return entry.schema
@@ -249,6 +314,8 @@ class Planner:
         if isinstance(verdict, Anew):
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
+        if entry.copy_life is not None:
+            return self._amended(entry, schema)  # Nobody has seen its copy yet.
         base = entry.kept or entry.schema
         if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, Followed):
             self._hold(entry, base, schema, parked)
@@ -279,7 +346,8 @@ class Planner:
         self._learnt = [learnt for learnt in self._learnt if learnt.seen_by > end]
         for learnt in due:
             entry = self._book.get(learnt.table)
-            if entry is None or entry.state is not TableState.LIVE or entry.schema is not learnt.before:
+            followed = entry is not None and (entry.state is TableState.LIVE or entry.copy_life is not None)
+            if entry is None or not followed or entry.schema is not learnt.before:
                 continue
             if learnt.table not in resolved and learnt.table not in parked:
                 unseen = filled_unseen(learnt.before, learnt.schema)

@@ -154,8 +154,12 @@ class ReplicationRun:
             self._rename,
         )
         self.cuts = CutDesk(parts, self._intake, self._staging)
-        self.copies = CopyDesk(
-            parts,
+        self.copies = self._make_copies()
+        parts.book.watch(self._table_ended, self.copies.stretch_void)
+
+    def _make_copies(self) -> CopyDesk:
+        return CopyDesk(
+            self._parts,
             self.defer,
             self.flush,
             self._staging,
@@ -163,8 +167,8 @@ class ReplicationRun:
             self._removals_written,
             self._guard.look,
             self._give_up,
+            None if self._chooser.keeps_transactions else self._commits.copies.standing,
         )
-        parts.book.watch(self._table_ended)
 
     def _make_planner(self) -> Planner:
         parts = self._parts
@@ -246,6 +250,8 @@ class ReplicationRun:
                 moved = self._book.move(table, event, position=after, deferred_from=number)
                 if not isinstance(moved, Refused):
                     self._planner.leave(table)
+                elif event is TableEvent.COPY_STARTED:
+                    self._book.keep_from(table, number)
             held.set()
 
         self._between.put(move)
@@ -425,12 +431,15 @@ class ReplicationRun:
         times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
-        self.copies.committed(planned.handover, planned.batch.end)
+        self.copies.committed(self._commits.handed_over, planned.batch.end)
+        if planned.stretches:
+            hit(Failpoint.STRETCH_TAKEN)
+            self.copies.look_again()
         applied = self._commits.applied
         written = applied.written >= planned.batch.end
         self._jobs.committed(computed, times.committed_ms - began)
         self._intake.put(Done(planned.batch, self._planner.oldest_kept, written))
-        for table in planned.handover | planned.resumed:
+        for table in self._commits.handed_over | planned.resumed:
             entry = self._book.get(table)
             if entry is not None and entry.spec.paused:
                 self.pause(table)

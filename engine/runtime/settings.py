@@ -46,6 +46,11 @@ class EngineSettings(BaseSettings):
     copy_chunk_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1 << 20, description="Bytes of table one copy task reads."
     )
+    copy_stretch_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1 << 16,
+        description="Larger tables are copied so many bytes at a time, along their key, and go on there after a crash.",
+    )
     snapshot_timeout_s: float = Field(
         default=60.0, gt=0, description="How long a copy or cut waits for open transactions."
     )

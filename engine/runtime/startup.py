@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableName
+from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, SlotStatus, Source, SourceIdentity
@@ -26,6 +26,8 @@ class StartPoint:
     progress: TargetProgress
     fresh: bool
     """True where the slot was made just now: nothing of this subscription is on the target yet."""
+    resumable: frozenset[TableId] = frozenset()
+    """Tables whose unfinished copies go on: they were published all the while."""
 
 
 def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
@@ -40,6 +42,7 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     else:
         refuse_errors(spec, source)
     fresh = progress is None or progress.slot != spec.slot
+    resumable = frozenset[TableId]() if progress is None or fresh else _resumable(spec, source, progress)
     if progress is not None and fresh:
         # A subscription of this name was deleted while its target could not be told; its tables may be taken up again.
         target.forget(spec.name)
@@ -52,7 +55,7 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     claimed = target.progress(spec.name)
     if claimed is None:
         raise EngineFault(FaultKind.INTERNAL, str(spec.name), "the target holds no progress record after the claim")
-    return StartPoint(identity, claimed, fresh)
+    return StartPoint(identity, claimed, fresh, resumable)
 
 
 def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
@@ -133,6 +136,20 @@ def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetPro
             followed.append(replace(table, insert_only=record.schema.mode is KeyMode.APPEND))
     missing = source.unpublished(followed, spec.slot, {name: now.relation for name, now in described.items()})
     return "; ".join(missing) or None
+
+
+def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> frozenset[TableId]:
+    """Tables with a copy to go on with whose publications still are as they should be. Before those are brought up to date."""
+    tables = [table for table in spec.tables if table.table in progress.copies and not table.key]
+    described = source.describe(tables) if tables else {}
+    relations = {name: now.relation for name, now in described.items()}
+    found = set()
+    for table in tables:
+        now, copy = described.get(table.source), progress.copies[table.table]
+        same = now is not None and now.relation == copy.schema.relation
+        if same and not source.unpublished([table], spec.slot, relations):
+            found.add(table.table)
+    return frozenset(found)
 
 
 def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:

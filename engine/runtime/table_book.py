@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from engine.model.copies import KeyBound
 from engine.model.fault import FaultKind
 from engine.model.identity import BatchId, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
@@ -18,6 +19,30 @@ from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import Reason
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
 from engine.runtime.fault_policy import RENEWED, policy
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The rows of a table behind those that its copy holds, up to and with the key `upto` (None = all), read under one snapshot.
+
+    They count from the first batch that reaches `after`, the snapshot's position. `number` tells it from every other of the run.
+    """
+
+    number: int
+    schema: TableSchema
+    after: Lsn
+    upto: KeyBound | None
+    life: int
+    """Number of the copy's first stretch: another one is another copy."""
+    rows: int = 0
+    bytes: int = 0
+    read: bool = False
+    taken: bool = False
+    """A batch that takes it in is planned."""
+
+    @property
+    def first(self) -> bool:
+        return self.number == self.life
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +66,10 @@ class TableEntry:
     deferred_from: BatchId | None = None
     reason: Reason | None = None
     renewing: bool = False
+    stretch: Stretch | None = None
+    """What is being added to its copy, where that is made stretch by stretch."""
+    copy_life: int | None = None
+    """Its copy holds the rows up to some key, and every batch applies to it; which copy, as in Stretch.life."""
 
     @property
     def table(self) -> TableId:
@@ -63,11 +92,18 @@ class TableEntry:
         return TableState.RELOADING if self.renewing else self.state
 
 
+_UNFINISHED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING, TableState.CATCHING_UP})
+"""Of these there may be a copy that is not complete."""
+
 TableListener = Callable[[TableEntry, Lsn | None], None]
 
 RENEWALS = 5
 """New copies of a table one after another that did not get it live: then it parks."""
 _RENEWAL = "None needed: the table is copied anew, and its old rows stay readable until then."
+
+
+RESUMED = 0
+"""Number of a copy that was begun before the run."""
 
 
 class TableBook:
@@ -76,14 +112,18 @@ class TableBook:
     def __init__(self, listener: TableListener, policy_: SchemaPolicy = SchemaPolicy.APPLY) -> None:
         self._policy = policy_
         self._renewed: Counter[TableId] = Counter()
+        self._stretches = 0
+        self._whole: set[TableId] = set()
         self._entries: dict[TableId, TableEntry] = {}
         self._lock = threading.RLock()
         self._listener = listener
         self._watch: Callable[[TableEntry], None] | None = None
+        self._void: Callable[[TableId], None] | None = None
 
-    def watch(self, ended: Callable[[TableEntry], None]) -> None:
-        """Also tell `ended` of every table that parks or leaves."""
+    def watch(self, ended: Callable[[TableEntry], None], void: Callable[[TableId], None] | None = None) -> None:
+        """Also tell `ended` of every table that parks or leaves, and `void` of those that a stretch is not added to any more."""
         self._watch = ended
+        self._void = void
 
     def retire(self) -> None:
         """The run that this book belongs to is over: what its threads still move is told to nobody."""
@@ -152,6 +192,93 @@ class TableBook:
             self._entries[table] = replace(moved, copied=True)
             return True
 
+    def stretch_begins(self, table: TableId, schema: TableSchema, after: Lsn, upto: KeyBound | None) -> Stretch | None:
+        """The next rows of a copy are being read. None where the table no longer waits for them, or has another structure by now."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
+                return None
+            self._stretches += 1
+            life = self._stretches if entry.copy_life is None else entry.copy_life
+            stretch = Stretch(self._stretches, schema, after, upto, life)
+            if stretch.first:
+                entry = replace(entry, copy_schema=schema, schema=schema, kept=None, after=after)
+            self._entries[table] = replace(entry, copied=False, stretch=stretch)
+            return stretch
+
+    def stretch_read(self, table: TableId, number: int, rows: int, size: int) -> bool:
+        """All rows of it are in the hidden table. False where it is void."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.stretch is None or entry.stretch.number != number:
+                return False
+            stretch = replace(entry.stretch, rows=rows, bytes=size, read=True)
+            self._entries[table] = replace(entry, stretch=stretch)
+            return stretch.upto is not None or not isinstance(self.move(table, TableEvent.COPY_FINISHED), Refused)
+
+    def stretch_taken(self, table: TableId) -> None:
+        """A batch that takes it in is planned; all later ones apply to the copy."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is not None and entry.stretch is not None:
+                stretch = replace(entry.stretch, taken=True)
+                self._entries[table] = replace(entry, stretch=stretch, copy_life=stretch.life)
+
+    def stretch_ends(self, table: TableId, number: int | None = None) -> None:
+        """It is in, or void: what was kept for it may go. `number`: only this one."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or (number is not None and (entry.stretch is None or entry.stretch.number != number)):
+                return
+            self._entries[table] = replace(entry, stretch=None, deferred_from=None)
+
+    def stretch_void(self, table: TableId) -> None:
+        """What is being read does not count; it is read again, under another snapshot."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.stretch is None:
+                return
+            last = entry.stretch.upto is None and entry.state is TableState.CATCHING_UP
+            first = entry.stretch.first
+            self.stretch_ends(table)
+            if first:
+                self._entries[table] = replace(self._entries[table], copy_life=None)
+            if last:
+                self.move(table, TableEvent.COPY_LOST)
+            if self._void is not None:
+                self._void(table)
+
+    def copy_stands(self, table: TableId, schema: TableSchema) -> None:
+        """The structure of a copy that batches apply to, behind a batch."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is not None and entry.copy_life is not None:
+                self._entries[table] = replace(entry, copy_schema=schema)
+
+    def copy_anew(self, table: TableId) -> None:
+        """An unfinished copy cannot go on: it begins again with nothing, and is then made under one snapshot."""
+        with self._lock:
+            self._whole.add(table)
+            self.stretch_void(table)
+            entry = self._entries.get(table)
+            if entry is not None and entry.copy_life is not None:
+                self._entries[table] = replace(entry, copy_life=None)
+                self.move(table, TableEvent.COPY_LOST)
+
+    def is_whole(self, table: TableId) -> bool:
+        """Whether the table is to be copied under one snapshot."""
+        with self._lock:
+            return table in self._whole
+
+    def keep_from(self, table: TableId, number: BatchId | None) -> None:
+        """Keep the changes of a table that is being copied from batch `number` on, where none are kept yet; None = keep none."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
+                return
+            if number is None or entry.deferred_from is None:
+                self._entries[table] = replace(entry, deferred_from=number)
+
     def pause(self, table: TableId, number: BatchId, after: Lsn, *, taken_in: bool) -> None:
         """Keep the table's changes from batch `number` on; it holds those up to `after`. Between two plannings only.
 
@@ -164,7 +291,7 @@ class TableBook:
             if entry.state is TableState.LIVE:
                 self._entries[table] = replace(entry, after=after)
                 self.move(table, TableEvent.PAUSE, position=after, deferred_from=number)
-            elif entry.state is TableState.REGISTERED:
+            elif entry.state is TableState.REGISTERED and entry.copy_life is None:
                 self.move(table, TableEvent.PAUSE)
             elif entry.state is TableState.PAUSED and entry.resuming:
                 kept = replace(entry, resuming=False)
@@ -206,6 +333,7 @@ class TableBook:
             keeps = keeps or (reason is not None and reason.code == FaultKind.SCHEMA_CHANGE_WAITING)
             if after is TableState.LIVE:
                 del self._renewed[table]
+                self._whole.discard(table)
             if entry.renewing or entry.state is after is TableState.RELOADING:
                 reason = reason or entry.reason
             moved = replace(
@@ -214,10 +342,16 @@ class TableBook:
                 reason=reason if after in {TableState.PARKED, TableState.RELOADING} else None,
                 renewing=renewing,
                 copied=False,
-                copy_schema=entry.copy_schema if after is TableState.CATCHING_UP else None,
+                copy_schema=entry.copy_schema
+                if after is TableState.CATCHING_UP or entry.copy_life is not None
+                else None,
                 resuming=False,
                 deferred_from=(deferred_from if deferred_from is not None else entry.deferred_from) if keeps else None,
             )
+            if after not in _UNFINISHED or event is TableEvent.COPY_LOST:
+                moved = replace(moved, stretch=None)
+            if after not in _UNFINISHED:
+                moved = replace(moved, copy_life=None)
             self._entries[table] = moved
             self._listener(moved, position)
             if self._watch is not None and after in {TableState.PARKED, TableState.REMOVED}:

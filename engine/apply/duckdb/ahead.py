@@ -171,8 +171,8 @@ class AheadTransaction:
 
 def _leaves_alone(commit: TableCommit, standing: _Standing) -> bool:
     """Whether the batch only changes rows of the table, and not all at once."""
-    other = commit.handover or commit.resumed or commit.parked is not None or commit.schema != standing.schema
-    return not other and not any(change.truncated for change in commit.changes)
+    same = commit.ordinary and commit.schema == standing.schema
+    return same and not any(change.truncated for change in commit.changes)
 
 
 def _changed(table: TableId) -> EngineFault:

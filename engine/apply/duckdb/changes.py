@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.apply.arrow_rows import joined, refuse_faults, require_form
+from engine.apply.bookkeeping import behind
 from engine.apply.duckdb.identifiers import folded, quoted
 from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.types import equal_means_identical, staged_as
@@ -106,6 +107,16 @@ def insert_rows(connection: StagingConnection, place: Place, rows: Any) -> int:
     staged = ", ".join(staged_as(f"s.{name}", value) for name, value in zip(names, place.values, strict=True))
     with connection.staged(rows) as source:
         sql = f"INSERT INTO {place.qualified} ({', '.join(place.columns)}) SELECT {staged} FROM {source} AS s"
+        return int(connection.execute(sql).fetchall()[0][0])
+
+
+def delete_behind(connection: StagingConnection, place: Place, above: Any) -> int:
+    """Delete the rows behind a place of the key (one row, columns k0 … km); returns their number."""
+    keys = place.key[: above.num_columns]
+    require_form(place.table, above, [f"k{j}" for j in range(len(keys))], [place.values[i] for i in keys])
+    pairs = [(f"t.{place.columns[i]}", staged_as(f"s.k{j}", place.values[i])) for j, i in enumerate(keys)]
+    with connection.staged(above) as source:
+        sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {behind(pairs)}"
         return int(connection.execute(sql).fetchall()[0][0])
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.apply.bookkeeping import OWN_SCHEMA, CopyRecord, Position, Reservation
+from engine.apply.bookkeeping import (
+    OWN_SCHEMA,
+    CopyRecord,
+    Position,
+    Reservation,
+    standing_from,
+    standing_text,
+)
 from engine.apply.duckdb.identifiers import quoted
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
@@ -13,10 +20,11 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.position import Lsn
 from engine.model.target import TableRecord
 
-LAYOUT = 3
+LAYOUT = 4
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (2, 3)
-"""Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts."""
+READABLE = (2, 3, 4)
+"""Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts. Up to 3 no copy
+can go on."""
 
 _DDL = (
     "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
@@ -26,7 +34,8 @@ _DDL = (
     " target_schema VARCHAR NOT NULL, target_name VARCHAR NOT NULL, structure VARCHAR, ready BOOLEAN NOT NULL,"
     " applied VARCHAR NOT NULL, parked VARCHAR, removed BOOLEAN NOT NULL, mark VARCHAR)",
     "CREATE TABLE {own}.copies (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
-    " target_schema VARCHAR NOT NULL, hidden_name VARCHAR NOT NULL, structure VARCHAR NOT NULL)",
+    " target_schema VARCHAR NOT NULL, hidden_name VARCHAR NOT NULL, structure VARCHAR NOT NULL,"
+    " standing VARCHAR)",
 )
 
 
@@ -69,7 +78,9 @@ class DuckDbRecords:
         """Make the tables, or bring those of an older version to this one."""
         if self.exist():
             if self._version != LAYOUT:
+                self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN standing VARCHAR")
                 self._connection.execute(f"UPDATE {self._own}.layout SET version = ?", [LAYOUT])
+                self._version = LAYOUT
             return
         self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self._own}")
         for statement in _DDL:
@@ -198,18 +209,33 @@ class DuckDbRecords:
             self._connection.execute(f"{statement} AND list_contains(?, table_id)", [subscription, list(tables)])
 
     def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]:
+        standing = "NULL" if self._version is not None and self._version < LAYOUT else "standing"
         sql = (
-            f"SELECT table_id, target_schema, hidden_name, structure FROM {self._own}.copies"
+            f"SELECT table_id, target_schema, hidden_name, structure, {standing} FROM {self._own}.copies"
             " WHERE ($1 IS NULL OR subscription = $1) AND ($2 IS NULL OR table_id = $2) ORDER BY table_id"
         )
         rows = self._connection.execute(sql, [subscription, table]).fetchall()
-        return [CopyRecord(TableId(row[0]), TableName(row[1], row[2]), from_text(row[3])) for row in rows]
+        return [_copy(row) for row in rows]
 
     def write_copy(self, subscription: SubscriptionName, copy: CopyRecord) -> None:
         self._connection.execute(
-            f"INSERT INTO {self._own}.copies VALUES (?, ?, ?, ?, ?)",
-            [subscription, copy.table, copy.place.schema, copy.place.name, to_text(copy.schema)],
+            f"INSERT INTO {self._own}.copies VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                subscription,
+                copy.table,
+                copy.place.schema,
+                copy.place.name,
+                to_text(copy.schema),
+                standing_text(copy.standing),
+            ],
         )
+
+    def amend_copy(self, copy: CopyRecord) -> None:
+        rows = self._connection.execute(
+            f"DELETE FROM {self._own}.copies WHERE table_id = ? RETURNING subscription", [copy.table]
+        ).fetchall()
+        for (subscription,) in rows:
+            self.write_copy(SubscriptionName(subscription), copy)
 
     def delete_copy(self, table: TableId) -> None:
         self._connection.execute(f"DELETE FROM {self._own}.copies WHERE table_id = ?", [table])
@@ -225,6 +251,11 @@ def _values(subscription: SubscriptionName, position: Position) -> list[object]:
         position.slot,
         subscription,
     ]
+
+
+def _copy(row: tuple[Any, ...]) -> CopyRecord:
+    table, schema = TableId(row[0]), from_text(row[3])
+    return CopyRecord(table, TableName(row[1], row[2]), schema, standing_from(row[4], table, schema))
 
 
 def _reservation(row: tuple[Any, ...]) -> Reservation:

@@ -22,7 +22,7 @@ from engine.apply.bookkeeping import (
     stands,
 )
 from engine.apply.duckdb.ahead import AheadTransaction
-from engine.apply.duckdb.changes import Place, insert_rows
+from engine.apply.duckdb.changes import Place, delete_behind, insert_rows
 from engine.apply.duckdb.database import Database, roll_back, transaction
 from engine.apply.duckdb.errors import fault_of, is_broken
 from engine.apply.duckdb.identifiers import qualified, quoted
@@ -95,16 +95,20 @@ class DuckDbTarget:
         with self._reading() as (connection, catalog):
             records = DuckDbRecords(connection, catalog)
             position = records.position(subscription) if records.exist() else None
-            return progress_of(position, records.reservations(subscription)) if position is not None else None
+            if position is None:
+                return None
+            return progress_of(position, records.reservations(subscription), records.copies(subscription))
 
     def claim(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
     ) -> None:
-        """As the protocol says. Drops the subscription's unfinished copies, whoever began them."""
+        """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
         wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: claimed(subscription, before, wanted))
+            copies = records.copies(subscription)
+            self._writer(database).drop_copies([copy for copy in copies if copy.standing is None])
 
     def rebase(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
@@ -118,6 +122,7 @@ class DuckDbTarget:
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: rebased(subscription, before, wanted))
+            self._writer(database).drop_copies(records.copies(subscription))
             records.mark_unready(subscription)
 
     def _begin_again(
@@ -131,7 +136,6 @@ class DuckDbTarget:
         self._end_ahead(subscription)
         records.create()
         records.write_position(subscription, next_(records.position(subscription)))
-        self._writer(database).drop_copies(records.copies(subscription))
 
     def forget(self, subscription: SubscriptionName) -> None:
         """Drop the subscription's record and unfinished copies; its tables stay, and it may take them up again."""
@@ -171,8 +175,15 @@ class DuckDbTarget:
             records.reserve(subscription, table, target, [r.table for r in mine.values()])
 
     def begin_copy(
-        self, subscription: SubscriptionName, table: TableId, target: TableName, schema: TableSchema
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        schema: TableSchema,
+        *,
+        keyed: bool = False,
     ) -> None:
+        del keyed
         check_columns(table, schema)
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
@@ -195,6 +206,14 @@ class DuckDbTarget:
                 raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
             place = Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
             return insert_rows(connection, place, rows)
+
+    def trim_copy(self, table: TableId, above: Any) -> int:
+        with self._writing(table) as (connection, database):
+            copies = DuckDbRecords(connection, database.catalog).copies(None, table)
+            if not copies:
+                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
+            place = Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
+            return delete_behind(connection, place, above)
 
     def discard_copy(self, table: TableId) -> None:
         with self._writing(table) as (connection, database):

@@ -11,6 +11,7 @@ import psycopg
 import pyarrow.compute as pc
 
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
+from engine.apply.bookkeeping import behind
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
 from engine.apply.postgres.staging import (
@@ -215,6 +216,18 @@ def insert_rows(connection: PostgresConnection, place: Place, rows: Any) -> int:
         read = ", ".join(f"s.{column.name}" for column in place.columns)
         sql = f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE SELECT {read}"
         return _run(connection, f"{sql} FROM {source.sql}", source)
+
+
+def delete_behind(connection: PostgresConnection, place: Place, above: Any) -> int:
+    """Delete the rows behind a place of the key (one row, columns k0 … km); returns their number."""
+    columns = place.key_columns[: above.num_columns]
+    _require(place, above, columns)
+    # Texts are in the order of their bytes, whatever the database's own order is.
+    in_bytes = [' COLLATE "C"' if c.type.name in {"text", "varchar"} else "" for c in place.schema.key_columns]
+    at = zip(place.key, in_bytes, columns, strict=False)
+    pairs = [(f"t.{place.quoted[i]}{collate}", f"s.{column.name}") for i, collate, column in at]
+    with staged(connection, above, columns) as source:
+        return _run(connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {behind(pairs)}", source)
 
 
 def check_key(connection: PostgresConnection, place: Place) -> None:

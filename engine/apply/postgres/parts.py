@@ -177,7 +177,11 @@ def _rows(change: TableChanges) -> int:
 
 def _parts_fit(commit: TableCommit) -> bool:
     """Whether a table's rows can be changed independently of each other, in any order."""
-    whole = commit.handover or commit.resumed or commit.parked is not None or commit.schema.mode is KeyMode.BAG
-    if whole or not commit.changes or len({change.piece for change in commit.changes}) != 1:
+    if (
+        not commit.ordinary
+        or commit.schema.mode is KeyMode.BAG
+        or not commit.changes
+        or len({change.piece for change in commit.changes}) != 1
+    ):
         return False
     return all(c.partials is None and not c.truncated and c.fault is None for c in commit.changes)

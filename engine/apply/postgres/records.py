@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.apply.bookkeeping import OWN_SCHEMA, CopyRecord, Existing, Position, Reservation
+from engine.apply.bookkeeping import (
+    OWN_SCHEMA,
+    CopyRecord,
+    Existing,
+    Position,
+    Reservation,
+    standing_from,
+    standing_text,
+)
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
@@ -14,10 +22,10 @@ from engine.model.position import Lsn
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
 
-LAYOUT = 2
+LAYOUT = 3
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (1, 2)
-"""Up to 1 every table is our own."""
+READABLE = (1, 2, 3)
+"""Up to 1 every table is our own; up to 2 no copy can go on."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
 _DDL = (
@@ -30,7 +38,7 @@ _DDL = (
     " removed boolean NOT NULL, mark text, generation bigint NOT NULL, existing text,"
     " PRIMARY KEY (subscription, table_id)) WITH (fillfactor = 50)",
     f"CREATE TABLE {OWN_SCHEMA}.copies (subscription text NOT NULL, table_id text PRIMARY KEY,"
-    " target_schema text NOT NULL, hidden_name text NOT NULL, structure text NOT NULL)",
+    " target_schema text NOT NULL, hidden_name text NOT NULL, structure text NOT NULL, standing text)",
 )
 _TABLE = "table_id, target_schema, target_name, structure, ready, applied, parked, removed, mark"
 
@@ -71,7 +79,9 @@ class PostgresRecords:
         self._connection.execute(_LOCK)
         if self.exist():
             if self._version != LAYOUT:
-                self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.tables ADD COLUMN existing text")
+                if self._version < 2:
+                    self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.tables ADD COLUMN existing text")
+                self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.copies ADD COLUMN standing text")
                 self._connection.execute(f"UPDATE {OWN_SCHEMA}.layout SET version = %s", [LAYOUT])
                 self._version = LAYOUT
             return
@@ -228,17 +238,31 @@ class PostgresRecords:
 
     def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]:
         rows = self._connection.execute(
-            f"SELECT table_id, target_schema, hidden_name, structure FROM {OWN_SCHEMA}.copies"
+            f"SELECT table_id, target_schema, hidden_name, structure, {'standing' if self._version > 2 else 'NULL'}"
+            f" FROM {OWN_SCHEMA}.copies"
             " WHERE (%(s)s::text IS NULL OR subscription = %(s)s::text)"
             " AND (%(t)s::text IS NULL OR table_id = %(t)s::text) ORDER BY table_id",
             {"s": subscription, "t": table},
         ).fetchall()
-        return [CopyRecord(TableId(row[0]), TableName(row[1], row[2]), from_text(row[3])) for row in rows]
+        return [_copy(row) for row in rows]
 
     def write_copy(self, subscription: SubscriptionName, copy: CopyRecord) -> None:
         self._connection.execute(
-            f"INSERT INTO {OWN_SCHEMA}.copies VALUES (%s, %s, %s, %s, %s)",
-            [subscription, copy.table, copy.place.schema, copy.place.name, to_text(copy.schema)],
+            f"INSERT INTO {OWN_SCHEMA}.copies VALUES (%s, %s, %s, %s, %s, %s)",
+            [
+                subscription,
+                copy.table,
+                copy.place.schema,
+                copy.place.name,
+                to_text(copy.schema),
+                standing_text(copy.standing),
+            ],
+        )
+
+    def amend_copy(self, copy: CopyRecord) -> None:
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.copies SET structure = %s, standing = %s WHERE table_id = %s",
+            [to_text(copy.schema), standing_text(copy.standing), copy.table],
         )
 
     def delete_copy(self, table: TableId) -> None:
@@ -255,6 +279,11 @@ class PostgresRecords:
         """Of every table, by its name on the target."""
         rows = self._connection.execute(f"SELECT target_schema, target_name, generation FROM {OWN_SCHEMA}.tables")
         return {TableName(schema, name): generation for schema, name, generation in rows.fetchall()}
+
+
+def _copy(row: tuple[Any, ...]) -> CopyRecord:
+    table, schema = TableId(row[0]), from_text(row[3])
+    return CopyRecord(table, TableName(row[1], row[2]), schema, standing_from(row[4], table, schema))
 
 
 def _reservation(row: tuple[Any, ...]) -> Reservation:

@@ -89,8 +89,14 @@ class PostgresTables:
         self.drop(target)
         self._execute(f"ALTER TABLE {qualified(copy)} RENAME TO {quoted(target.name)}")
         key = key_statement(qualified(target), schema)
-        if key is not None:
+        if key is not None and not self._has_key(target):
             self._execute(key)
+
+    def _has_key(self, place: TableName) -> bool:
+        sql = (
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_index WHERE indrelid = %s::pg_catalog.regclass AND indisprimary)"
+        )
+        return bool(self._connection.execute(sql, [qualified(place)]).fetchall()[0][0])
 
     def drop(self, place: TableName) -> None:
         self._execute(f"DROP TABLE IF EXISTS {qualified(place)}")

@@ -22,7 +22,7 @@ from engine.apply.bookkeeping import (
 )
 from engine.apply.evolution import evolution, require_columns
 from engine.apply.postgres.adoption import adopt
-from engine.apply.postgres.changes import Place, insert_rows
+from engine.apply.postgres.changes import Place, delete_behind, insert_rows
 from engine.apply.postgres.errors import TARGET
 from engine.apply.postgres.existing import place_of, refuse_unfit
 from engine.apply.postgres.identifiers import qualified, quoted
@@ -44,7 +44,7 @@ from engine.apply.postgres.rates import measured_rates
 from engine.apply.postgres.reader import PostgresReader
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.sequences import PostgresSequences
-from engine.apply.postgres.structure import create_statement, evolve_statements
+from engine.apply.postgres.structure import create_statement, evolve_statements, key_statement
 from engine.apply.postgres.writer import Writer, batch_writer, roll_back
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
@@ -139,15 +139,19 @@ class PostgresTarget:
         with self._sessions.session() as connection, connection.transaction():
             records = PostgresRecords(connection)
             position = records.position(subscription) if records.exist() else None
-            return progress_of(position, records.reservations(subscription)) if position is not None else None
+            if position is None:
+                return None
+            return progress_of(position, records.reservations(subscription), records.copies(subscription))
 
     def claim(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
     ) -> None:
-        """As the protocol says. Drops the subscription's unfinished copies, whoever began them."""
+        """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
         wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writer.transaction() as connection:
             after = self._begin_again(connection, subscription, lambda before: claimed(subscription, before, wanted))
+            copies = PostgresRecords(connection).copies(subscription)
+            batch_writer(connection).drop_copies([copy for copy in copies if copy.standing is None])
         self._wait_alone(subscription, after.end)
 
     def rebase(
@@ -156,6 +160,7 @@ class PostgresTarget:
         wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writer.transaction() as connection:
             self._begin_again(connection, subscription, lambda before: rebased(subscription, before, wanted))
+            batch_writer(connection).drop_copies(PostgresRecords(connection).copies(subscription))
             PostgresRecords(connection).mark_unready(subscription)
         self._wait_alone(subscription, None)
 
@@ -172,7 +177,6 @@ class PostgresTarget:
         after = next_(before)
         self._writer.settle_parts(subscription, before)
         records.write_position(subscription, after)
-        batch_writer(connection).drop_copies(records.copies(subscription))
         return after
 
     def forget(self, subscription: SubscriptionName) -> None:
@@ -197,7 +201,13 @@ class PostgresTarget:
             adopt(connection, subscription, table, target, into_existing=into_existing)
 
     def begin_copy(
-        self, subscription: SubscriptionName, table: TableId, target: TableName, schema: TableSchema
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        schema: TableSchema,
+        *,
+        keyed: bool = False,
     ) -> None:
         require_columns(table, schema)
         with self._writer.transaction(table) as connection:
@@ -210,6 +220,9 @@ class PostgresTarget:
             place = hidden_name(table, target)
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema)}".encode())
             connection.execute(create_statement(qualified(place), schema).encode())
+            key = key_statement(qualified(place), schema) if keyed else None
+            if key is not None:
+                connection.execute(key.encode())
             records.write_copy(subscription, CopyRecord(table, place, schema))
 
     def append_copy(self, table: TableId, rows: Any) -> int:
@@ -218,6 +231,13 @@ class PostgresTarget:
             if not copies:
                 raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
             return insert_rows(connection, Place(table, qualified(copies[0].place), copies[0].schema), rows)
+
+    def trim_copy(self, table: TableId, above: Any) -> int:
+        with self._writer.transaction(table) as connection:
+            copies = PostgresRecords(connection).copies(None, table)
+            if not copies:
+                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
+            return delete_behind(connection, Place(table, qualified(copies[0].place), copies[0].schema), above)
 
     def discard_copy(self, table: TableId) -> None:
         with self._writer.transaction(table) as connection:

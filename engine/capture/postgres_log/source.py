@@ -19,9 +19,11 @@ from engine.capture.postgres_log.catalog import (
 )
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.guard import TableWatch
+from engine.capture.postgres_log.key_walk import walk_key
 from engine.capture.postgres_log.relation import complete, parse_relation
 from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
 from engine.capture.postgres_log.types import load_types
+from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
@@ -32,6 +34,7 @@ from engine.model.source import (
     ExportedSnapshot,
     Finding,
     GuardReading,
+    KeyWalk,
     SlotStatus,
     SourceIdentity,
 )
@@ -205,6 +208,11 @@ class PostgresSource:
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         del spec
         return chunks.cut_table(self._connector, schema, chunk_bytes)
+
+    def walk_key(
+        self, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+    ) -> KeyWalk | None:
+        return walk_key(self._connector, schema, after, chunk_bytes, most_chunks)
 
     def open_stream(
         self,

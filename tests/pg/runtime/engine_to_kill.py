@@ -1,15 +1,19 @@
 """An engine process of a test's own: replicates the subscription pickled in the file given until it is killed.
 
-Each line on stdin names a queue mode, which the subscription then has; an empty one ends it. Prints `live` and each event's code.
+Each line on stdin names a queue mode, which the subscription then has; an empty one ends it. Prints `live`, each event's code, and
+`chunk` with the query of each chunk that a copy has read.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from engine.copy.chunk_task import CopyTask
 from engine.link.messages import EventReport, Report, TableStateReport
 from engine.model.subscription import QueueMode
 from engine.runtime.catalog import open_source, open_target
@@ -20,6 +24,17 @@ from engine.runtime.reporting import Reporter
 from engine.runtime.settings import EngineSettings
 from engine.runtime.targets import TargetRegistry
 from engine.spark.local import LocalRunner
+
+
+class _Telling(LocalRunner):
+    """Says what copies read."""
+
+    def run(self, function: Callable[[Any], Any], descriptors: Sequence[Any], group: str) -> list[Any]:
+        found = super().run(function, descriptors, group)
+        for task in descriptors:
+            for part in task.parts if isinstance(task, CopyTask) else ():
+                print("chunk", part.chunk.sql, flush=True)
+        return found
 
 
 def _tell(report: Report) -> None:
@@ -35,7 +50,7 @@ def main(given: Path) -> None:
     settings = EngineSettings(home=home, guard_interval_s=0.1, position_write_s=1.0, parts_from_rows=1)
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
-    parts = PipelineParts(open_source, targets, LocalRunner(1), settings, clock)
+    parts = PipelineParts(open_source, targets, _Telling(1), settings, clock)
     pipeline = Pipeline(spec, parts, Reporter(spec, _tell, clock))
     pipeline.start()
     for line in sys.stdin:

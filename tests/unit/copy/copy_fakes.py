@@ -96,7 +96,10 @@ class FakeTarget:
         with self.turn:
             yield
 
-    def begin_copy(self, subscription: str, table: TableId, target: TableName, schema: TableSchema) -> None:
+    def begin_copy(
+        self, subscription: str, table: TableId, target: TableName, schema: TableSchema, *, keyed: bool = False
+    ) -> None:
+        del keyed
         self.without_turn += not self.turn.locked()
         self.hidden[table] = []
 

@@ -1,0 +1,130 @@
+"""Cutting a table along its key: chunks that mean the same rows under every snapshot, so that those that are in stay in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from engine.capture.postgres_log.connect import Connector
+from engine.model.copies import KeyBound, ordered_type
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
+from engine.model.source import CopyChunk, KeyedChunk, KeyWalk
+from engine.model.values import Kind
+from engine.postgres.sessions import PostgresConnection
+
+ROW_BYTES = 100
+"""Assumed of a row where the source knows no better."""
+WALK_TIMEOUT_MS = 3_600_000
+_IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
+_KEYS = """
+SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1]::int[], coalesce(array_agg(coll.by_bytes ORDER BY coll.at), '{}')
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am a ON a.oid = x.relam AND a.amname = 'btree'
+CROSS JOIN LATERAL (
+    SELECT u.at, coalesce(c.collname IN ('C', 'POSIX') OR (c.collname = 'default' AND d.datcollate IN ('C', 'POSIX')
+        AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c'), false) AS by_bytes
+    FROM unnest(i.indcollation::oid[]) WITH ORDINALITY AS u(oid, at) LEFT JOIN pg_collation c ON c.oid = u.oid
+    CROSS JOIN (SELECT * FROM pg_database WHERE datname = current_database()) AS d) AS coll
+WHERE i.indrelid = %s AND i.indisvalid AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL
+  AND NOT EXISTS (SELECT FROM unnest(i.indoption::int2[]) AS o WHERE o <> 0)
+GROUP BY i.indexrelid, i.indkey, i.indnkeyatts
+"""
+_SIZE = """
+SELECT c.relkind = 'r', pg_table_size(c.oid), greatest(c.reltuples, 0)::bigint
+FROM pg_class c WHERE c.oid = %s
+"""
+
+
+def walk_key(
+    connector: Connector, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+) -> KeyWalk | None:
+    """At most so many chunks of about `chunk_bytes` behind the place `after`; None where the table has no key to go along.
+
+    That is a unique index over the columns of its key of which the first ones have an order that is the same everywhere. Only the
+    index is walked.
+    """
+    if schema.mode is not KeyMode.KEYED or schema.identity not in _IDENTITIES:
+        return None
+    with connector.session(str(schema.name)) as connection:
+        found = connection.execute(_SIZE, [schema.relation]).fetchone()
+        if found is None or not found[0]:
+            return None
+        table_bytes, rows = int(found[1]), int(found[2])
+        columns = _ordered_columns(connection, schema)
+        if not columns or (after is not None and len(after.values) > len(columns)):
+            return None
+        # A copy that goes on keeps to the columns that it began with.
+        columns = columns if after is None else columns[: len(after.values)]
+        row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
+        step = max(1, int(chunk_bytes / row_bytes))
+        estimate = (int(step * row_bytes), step)
+        chunks: list[KeyedChunk] = []
+        with connection.transaction():
+            connection.execute("SET LOCAL enable_seqscan = off")
+            connection.execute("SET LOCAL enable_sort = off")
+            connection.execute(f"SET LOCAL statement_timeout = {WALK_TIMEOUT_MS}")
+            while len(chunks) < most_chunks:
+                upto = _place(connection, schema, columns, after, step)
+                text = _select(schema, columns, after, upto).as_string(connection)
+                chunks.append(KeyedChunk(CopyChunk(schema.relation, text, *estimate), upto))
+                if upto is None:
+                    break
+                after = upto
+        return KeyWalk(tuple(chunks), table_bytes)
+
+
+def _ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Sequence[Column]:
+    """The first columns of the key whose order is known, as far as an index has them first too."""
+    key = schema.key_columns
+    best = 0
+    for numbers, by_bytes in connection.execute(_KEYS, [schema.relation]).fetchall():
+        if list(numbers) != [column.attnum for column in key]:
+            continue
+        usable = 0
+        for column, bytes_order in zip(key, by_bytes, strict=True):
+            if not _is_ordered(column, by_bytes=bytes_order):
+                break
+            usable += 1
+        best = max(best, usable)
+    return key[:best]
+
+
+def _is_ordered(column: Column, *, by_bytes: bool) -> bool:
+    held = ordered_type(column)
+    return held is not None and (by_bytes or held.kind is not Kind.TEXT)
+
+
+def _place(
+    connection: PostgresConnection, schema: TableSchema, columns: Sequence[Column], after: KeyBound | None, step: int
+) -> KeyBound | None:
+    """The key of the row so many rows behind; None where there are fewer."""
+    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
+    texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in columns)
+    query = sql.SQL("SELECT {} FROM ONLY {}").format(texts, sql.Identifier(schema.name.schema, schema.name.name))
+    if after is not None:
+        query += sql.SQL(" WHERE ") + _compared(columns, ">", after)
+    query += sql.SQL(" ORDER BY {} OFFSET {} LIMIT 1").format(names, sql.Literal(step - 1))
+    row = connection.execute(query).fetchone()
+    return None if row is None else KeyBound(tuple(row))
+
+
+def _select(
+    schema: TableSchema, columns: Sequence[Column], after: KeyBound | None, upto: KeyBound | None
+) -> sql.Composed:
+    listed = sql.SQL(", ").join(sql.Identifier(column.name) for column in schema.columns)
+    query = sql.SQL("SELECT {} FROM ONLY {}").format(listed, sql.Identifier(schema.name.schema, schema.name.name))
+    conditions = []
+    if after is not None:
+        conditions.append(_compared(columns, ">", after))
+    if upto is not None:
+        conditions.append(_compared(columns, "<=", upto))
+    if conditions:
+        query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
+    return query
+
+
+def _compared(columns: Sequence[Column], operator: str, bound: KeyBound) -> sql.Composed:
+    """The literals take their types from the columns."""
+    names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
+    values = sql.SQL(", ").join(sql.Literal(value) for value in bound.values)
+    return sql.SQL("({}) {} ({})").format(names, sql.SQL(operator), values)

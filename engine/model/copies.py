@@ -1,0 +1,57 @@
+"""Copies that are made stretch by stretch along a table's key, so that what is in needs not be read again after a crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from engine.model.identity import TableId
+from engine.model.schema import Column, TableSchema
+from engine.model.values import Kind, ValueType, value_type
+
+_ORDERED = frozenset(
+    {
+        Kind.INT16,
+        Kind.INT32,
+        Kind.INT64,
+        Kind.UINT32,
+        Kind.DATE,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMPTZ,
+        Kind.UUID,
+        Kind.DECIMAL,
+    }
+)
+_TEXTS = frozenset({"text", "varchar"})
+
+
+def ordered_type(column: Column) -> ValueType | None:
+    """How values of a column are held to be put in the source's order; None where that order is the source's own business.
+
+    Texts only where the source puts them in the order of their bytes, which their column does not tell.
+    """
+    if column.type.category != "b" or column.map_as not in {None, "source"}:
+        return None
+    plain = value_type(replace(column, map_as=None))
+    return plain if plain.kind in _ORDERED or column.type.name in _TEXTS else None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBound:
+    """A place in the order of a table's key: the values of its first columns, as the source prints them."""
+
+    values: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingCopy:
+    """A hidden table that holds the source's rows up to `upto` as of the progress record's position, and none behind it that count.
+
+    `rows` and `bytes` (estimated, of the source) were read for it, in so many `stretches`.
+    """
+
+    table: TableId
+    schema: TableSchema
+    upto: KeyBound
+    rows: int
+    bytes: int
+    stretches: int

@@ -1,0 +1,209 @@
+"""Unfinished copies that batches apply to: what of each batch concerns the rows that they hold, and what each batch adds to them.
+
+At every batch boundary the hidden table of such a copy holds the source's rows up to some key as of that position, and the target's
+record says which key. So a copy goes on there after any crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.copy.within import KeyRange, KeyUnordered, RowUnknown, within
+from engine.model.batch import TableChanges
+from engine.model.copies import StandingCopy
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.schema import TableSchema
+from engine.model.target import TableCommit, TargetProgress
+from engine.net import decode_copy_text
+from engine.runtime.planner import PlannedBatch
+from engine.runtime.table_book import Stretch, TableBook, TableEntry
+
+Tell = Callable[[TableId, str], None]
+
+
+@dataclass
+class _Deciding:
+    """What the batch at hand does to copies."""
+
+    going: set[TableId] = field(default_factory=set)
+    """Copies that hold all up to its end behind it."""
+    lives: dict[TableId, int] = field(default_factory=dict)
+    taken: dict[TableId, Stretch] = field(default_factory=dict)
+    changed: set[TableId] = field(default_factory=set)
+    """Truncated, or of another structure behind it: rows that are being added may be gone, or not fit."""
+
+
+class CopyFollower:
+    """Used by the commit thread; `standing` may be asked from any. For each batch: `begin`, `commit_of` each table, `written`."""
+
+    def __init__(self, book: TableBook, incomplete: Tell) -> None:
+        """`incomplete` is told of copies that begin again since the log left out what a row holds that came into them."""
+        self._book = book
+        self._incomplete = incomplete
+        self._copies: dict[TableId, tuple[int, StandingCopy]] = {}
+        self._left: set[TableId] = set()
+        """Recorded on the target as going on, though they do not."""
+        self._now = _Deciding()
+
+    def take_up(self, progress: TargetProgress) -> None:
+        """What the target's record says when a run begins. Copies that the book does not follow do not go on."""
+        for table, standing in progress.copies.items():
+            entry = self._book.get(table)
+            if entry is not None and entry.copy_life is not None:
+                self._copies[table] = (entry.copy_life, standing)
+            else:
+                self._left.add(table)
+        self._now.going = set(self._copies)
+
+    def standing(self, table: TableId) -> StandingCopy | None:
+        """How far a copy is, as the target has it."""
+        known = self._copies.get(table)
+        return None if known is None else known[1]
+
+    @property
+    def left(self) -> tuple[TableId, ...]:
+        """Copies that do not go on behind the batch at hand."""
+        return tuple((self._copies.keys() | self._left) - self._now.going)
+
+    def begin(self) -> None:
+        """Another batch is to be decided on."""
+        self._now = _Deciding()
+
+    def concerns(self, planned: PlannedBatch, table: TableId) -> bool:
+        """Whether the batch's changes of this table are for a copy of it, and not for the table that readers see."""
+        return table in planned.followed or table in planned.stretches or table in self._copies
+
+    def commit_of(
+        self,
+        planned: PlannedBatch,
+        table: TableId,
+        changes: Sequence[TableChanges],
+        missed: Sequence[TableChanges],
+        restructured: Container[TableId],
+    ) -> TableCommit | None:
+        """What the batch does to the copy, None where that is nothing. Raises EngineFault where the table cannot go on."""
+        entry = self._book.get(table)
+        if entry is None:
+            return None
+        life, known = self._copies.get(table, (None, None))
+        part = planned.part(table)
+        if known is not None and (life != entry.copy_life or all(p.table != table for p in planned.parts)):
+            known = None
+        stretch = _still(planned.stretches.get(table), entry)
+        if part is None or (known is None and (stretch is None or not stretch.first)):
+            return None
+        schema = part.versions[-1]
+        held: list[TableChanges] = []
+        if known is not None:
+            try:
+                keys = KeyRange(schema, None, known.upto, decode_copy_text)
+                held = [within(one, keys) for one in changes]
+            except (RowUnknown, KeyUnordered) as trouble:
+                self._begin_anew(table, trouble)
+                return None
+            if any(one.truncated for one in held):
+                self._now.changed.add(table)
+                self._book.stretch_void(table)
+                stretch = None
+        added = self._added(table, schema, known, stretch, missed) if stretch is not None else None
+        if added is None:
+            stretch = None
+            if known is None:
+                return None
+        self._now.going.add(table)
+        commit = self._commit(entry, schema, [*held, *_behind(held, added or [])], known, stretch)
+        needed = stretch is not None or commit.changes or table in restructured
+        return commit if needed else None
+
+    def _added(
+        self,
+        table: TableId,
+        schema: TableSchema,
+        known: StandingCopy | None,
+        stretch: Stretch,
+        missed: Sequence[TableChanges],
+    ) -> list[TableChanges] | None:
+        """What the stretch has missed; None where it is void."""
+        for one in missed:
+            if one.fault is not None and one.fault.code != FaultKind.TABLE_STRUCTURE_CHANGED:
+                raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
+        try:
+            if not any(one.fault for one in missed):
+                lower = known.upto if known is not None else None
+                keys = KeyRange(schema, lower, stretch.upto, decode_copy_text)
+                return [within(one, keys) for one in missed]
+        except (RowUnknown, KeyUnordered):
+            pass
+        self._book.stretch_void(table)
+        return None
+
+    def _commit(
+        self,
+        entry: TableEntry,
+        schema: TableSchema,
+        changes: Sequence[TableChanges],
+        known: StandingCopy | None,
+        stretch: Stretch | None,
+    ) -> TableCommit:
+        table = entry.table
+        commit = TableCommit(table, schema, entry.spec.target, tuple(one for one in changes if _does_something(one)))
+        if stretch is not None:
+            self._now.taken[table] = stretch
+        if stretch is not None and stretch.upto is None:
+            return replace(commit, handover=True)
+        self._now.lives[table] = stretch.life if stretch is not None else self._copies[table][0]
+        rows, size, stretches = (known.rows, known.bytes, known.stretches) if known is not None else (0, 0, 0)
+        if stretch is not None and stretch.upto is not None:
+            copy = StandingCopy(table, schema, stretch.upto, rows + stretch.rows, size + stretch.bytes, stretches + 1)
+            return replace(commit, copy=copy)
+        return replace(commit, copy=replace(known, schema=schema) if known is not None else None)
+
+    def _begin_anew(self, table: TableId, trouble: RowUnknown | KeyUnordered) -> None:
+        self._book.copy_anew(table)
+        if isinstance(trouble, RowUnknown):
+            self._incomplete(table, "a row came into the copied part whose unchanged columns the log left out")
+        else:
+            self._incomplete(table, "a key has a value without a place in the order of the others")
+
+    def refused(self, table: TableId) -> None:
+        """The target did not take it: the table parks."""
+        self._now.going.discard(table)
+        self._now.taken.pop(table, None)
+
+    def written(self, commits: Mapping[TableId, TableCommit]) -> None:
+        """The batch is on the target, with these commits."""
+        gone = self.left
+        for table, commit in commits.items():
+            if commit.copy is not None and table in self._now.lives:
+                before = self.standing(table)
+                if before is not None and before.schema != commit.schema:
+                    self._now.changed.add(table)
+                self._copies[table] = (self._now.lives[table], commit.copy)
+                self._book.copy_stands(table, commit.schema)
+            elif commit.handover:
+                self._copies.pop(table, None)
+        for table in gone:
+            self._copies.pop(table, None)
+        self._left.clear()
+        for table, stretch in self._now.taken.items():
+            self._book.stretch_ends(table, stretch.number)
+        for table in self._now.changed:
+            self._book.stretch_void(table)
+
+
+def _still(stretch: Stretch | None, entry: TableEntry) -> Stretch | None:
+    """The stretch where it is the one that the table waits for."""
+    now = entry.stretch
+    return stretch if stretch is not None and now is not None and now.number == stretch.number else None
+
+
+def _behind(first: Sequence[TableChanges], then: Sequence[TableChanges]) -> list[TableChanges]:
+    """The latter as pieces behind those of the former."""
+    after = 1 + max((one.piece for one in first), default=0)
+    return [replace(one, piece=one.piece + after) for one in then]
+
+
+def _does_something(changes: TableChanges) -> bool:
+    return changes.truncated or any(rows is not None for rows in (changes.deletes, changes.inserts, changes.partials))

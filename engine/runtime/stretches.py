@@ -1,0 +1,173 @@
+"""Copies made stretch by stretch: which table's next rows are read under a snapshot, and how far each copy is.
+
+What is in is followed by every batch from then on (`following.py`), so that neither a snapshot nor kept changes outlive a stretch, and
+a new engine goes on behind the last one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from engine.copy.job import CopyTable
+from engine.copy.progress import CopyProgress
+from engine.copy.within import key_row
+from engine.model.copies import StandingCopy
+from engine.model.identity import TableId
+from engine.model.position import Lsn
+from engine.model.schema import TableSchema
+from engine.model.source import KeyWalk
+from engine.net import decode_copy_text
+from engine.runtime.parts import RunParts
+from engine.runtime.structure import Anew, Same, judge
+from engine.runtime.table_book import Stretch, TableEntry
+
+TRIES = 3
+"""Stretches of a table one after another that did not get in: then it is copied under one snapshot."""
+
+
+class Next(Enum):
+    """What to do with a table for which there is no stretch."""
+
+    WHOLE = "whole"
+    """Copy it under one snapshot."""
+    LATER = "later"
+    """The log has not told of something yet that the source's catalog shows; or nobody waits for it any more."""
+
+
+@dataclass(slots=True)
+class _Way:
+    """One table's copy, from where this run began with it."""
+
+    began_s: float
+    began_bytes: int
+    stretch: Stretch
+    size: int = 0
+    table_bytes: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def progress(self, of_stretch: CopyProgress, now_s: float) -> CopyProgress:
+        """Of the whole table; 100 % only behind the last stretch."""
+        done = self.bytes + self.size * of_stretch.percent / 100
+        last = self.stretch.upto is None
+        share = of_stretch.percent / 100 if last and of_stretch.percent >= 100 else 0.999
+        total = max(self.table_bytes, self.bytes + self.size)
+        share = min(share, done / total) if share < 1 else 1.0
+        new, elapsed = done - self.began_bytes, now_s - self.began_s
+        eta = round(elapsed * max(0.0, total - done) / new, 1) if new > 0 else None
+        rows = self.rows + of_stretch.rows
+        return CopyProgress(of_stretch.table, rows, of_stretch.bytes, round(100 * share, 1), eta)
+
+
+class Stretches:
+    """Used by the copy thread."""
+
+    def __init__(self, parts: RunParts, standing: Callable[[TableId], StandingCopy | None] | None) -> None:
+        """`standing` tells how far a copy is on the target; None: every table is copied under one snapshot."""
+        self._parts = parts
+        self._standing = standing
+        self._ways: dict[TableId, _Way] = {}
+        self._lost: Counter[TableId] = Counter()
+
+    def next(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | Next:
+        """The table's next stretch, as of `position`. `schema`: the structure that the source's catalog shows."""
+        standing = self._standing(entry.table) if self._standing is not None and entry.copy_life is not None else None
+        if entry.copy_life is not None and (why := self._hindrance(entry, schema, standing)) is not None:
+            return why
+        walk = self._walk(entry, schema, standing)
+        if walk is None:
+            return self._whole(entry)
+        stretch = self._parts.book.stretch_begins(entry.table, schema, position, walk.chunks[-1].upto)
+        if stretch is None:
+            return Next.LATER
+        self._note(entry.table, stretch, standing, walk)
+        if standing is not None:
+            # What an earlier try has left behind the rows that count.
+            self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
+        return CopyTable(entry.spec, schema, tuple(each.chunk for each in walk.chunks), begin=stretch.first)
+
+    def _hindrance(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> Next | None:
+        """Why a copy does not go on right now."""
+        known, copied = entry.schema, entry.copy_schema
+        if standing is None or known is None or copied is None:
+            return self._whole(entry)
+        if isinstance(judge(known, schema), Anew):
+            return self._whole(entry)
+        same = isinstance(judge(known, schema), Same) and isinstance(judge(copied, schema), Same)
+        return None if same else Next.LATER
+
+    def _whole(self, entry: TableEntry) -> Next:
+        if entry.copy_life is None:
+            return Next.WHOLE
+        self._parts.book.copy_anew(entry.table)
+        return Next.LATER
+
+    def _walk(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> KeyWalk | None:
+        """The chunks of the next stretch; None where the table is not copied so."""
+        settings = self._parts.settings
+        declared = bool(entry.spec.key)  # Its rows may share a key for a moment.
+        if (
+            self._standing is None
+            or declared
+            or self._parts.book.is_whole(entry.table)
+            or self._lost[entry.table] >= TRIES
+        ):
+            return None
+        chunk = min(settings.copy_chunk_bytes, settings.copy_stretch_bytes)
+        upto = standing.upto if standing is not None else None
+        walk = self._parts.source.walk_key(schema, upto, chunk, max(1, settings.copy_stretch_bytes // chunk))
+        small = walk is not None and standing is None and walk.table_bytes <= settings.copy_stretch_bytes
+        return None if small else walk
+
+    def _note(self, table: TableId, stretch: Stretch, standing: StandingCopy | None, walk: KeyWalk) -> None:
+        before = self._ways.get(table)
+        rows, size = (standing.rows, standing.bytes) if standing is not None else (0, 0)
+        if before is None and standing is not None:
+            detail = f"{rows} rows of {standing.stretches} stretches are there; the copy goes on behind them"
+            self._parts.reporter.event("info", "copy_resumed", str(table), detail)
+        if before is None or stretch.first:
+            before = _Way(self._now(), size, stretch)
+        elif before.bytes < size:
+            del self._lost[table]
+        of_stretch = sum(each.chunk.bytes_estimate for each in walk.chunks)
+        self._ways[table] = replace(
+            before, stretch=stretch, size=of_stretch, table_bytes=walk.table_bytes, rows=rows, bytes=size
+        )
+
+    def under_way(self, table: TableId) -> Stretch | None:
+        """The stretch that is being read, where there is one and it still counts."""
+        way, entry = self._ways.get(table), self._parts.book.get(table)
+        now = entry.stretch if entry is not None else None
+        return now if way is not None and now is not None and now.number == way.stretch.number else None
+
+    def is_one(self, table: TableId) -> bool:
+        """Whether the table is copied stretch by stretch."""
+        return table in self._ways
+
+    def read(self, table: TableId, rows: int) -> bool:
+        """All of the stretch is in the hidden table. False where it does not count any more."""
+        way = self._ways[table]
+        return self._parts.book.stretch_read(table, way.stretch.number, rows, way.size)
+
+    def rows(self, table: TableId, of_stretch: int) -> int:
+        """Of the whole copy."""
+        return self._ways[table].rows + of_stretch
+
+    def lost(self, table: TableId) -> None:
+        """Its rows cannot be read under this snapshot, or do not count."""
+        self._lost[table] += 1
+        self._parts.book.stretch_void(table)
+
+    def end(self, table: TableId) -> None:
+        """The table is copied otherwise, or not at all."""
+        self._ways.pop(table, None)
+
+    def progress(self, of_stretch: CopyProgress) -> CopyProgress:
+        way = self._ways.get(of_stretch.table)
+        return of_stretch if way is None else way.progress(of_stretch, self._now())
+
+    def _now(self) -> float:
+        return self._parts.clock.monotonic_ms() / 1000

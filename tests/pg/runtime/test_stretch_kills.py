@@ -1,0 +1,157 @@
+"""Engines that die while they copy a large table stretch by stretch: what is in is not read again, and the copy ends equal."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.model.copies import StandingCopy
+from engine.model.identity import Epoch, SubscriptionName
+from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.runtime.catalog import open_target
+from engine.runtime.failpoints import Failpoint
+from engine.runtime.settings import EngineSettings
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import table
+from tests.pg.bad_days.conftest import BadDay, Circumstances
+from tests.pg.runtime.killed_engines import arm, engine
+
+pytestmark = pytest.mark.pg
+
+ROWS = 6000
+STRETCH = 64 * 1024
+SHOP = f"""
+CREATE TABLE orders (id bigint PRIMARY KEY, note text);
+INSERT INTO orders SELECT i, repeat('o', 60) FROM generate_series(1, {ROWS}) i;
+ANALYZE orders;
+"""
+FEW = [(Failpoint.STRETCH_TAKEN, 2), (Failpoint.STRETCH_READ, 2), (Failpoint.HANDOVER_BEFORE, 1)]
+MANY = [
+    (Failpoint.COPY_RUNNING, 3),
+    (Failpoint.STRETCH_TAKEN, 2),
+    (Failpoint.COMMIT_BEFORE, 3),
+    (Failpoint.STRETCH_READ, 2),
+    (Failpoint.COMMIT_AFTER, 3),
+    (Failpoint.HANDOVER_BEFORE, 1),
+]
+
+
+class Changes:
+    """Rows that come, go, change, and move over the whole table."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rng = random.Random(7)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def _work(self) -> None:
+        with self._database.connect() as connection:
+            while not self._stop.wait(0.01):
+                at, to = self._rng.randrange(1, ROWS), self._rng.randrange(1, ROWS)
+                with connection.transaction():
+                    connection.execute("UPDATE orders SET note = note || 'x' WHERE id BETWEEN %s AND %s", [at, at + 5])
+                    connection.execute("DELETE FROM orders WHERE id = %s", [to])
+                    connection.execute("UPDATE orders SET id = %s WHERE id = %s", [to, at])
+                    connection.execute("INSERT INTO orders VALUES (%s, 'new') ON CONFLICT DO NOTHING", [at])
+
+    def __enter__(self) -> Changes:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
+def mart(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectionSpec:
+    if request.param == "duckdb":
+        return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
+    database_on: Callable[..., Database] = request.getfixturevalue("database_on")
+    return ConnectionSpec("mart", "postgres", database_on(request.getfixturevalue("pg16")).settings)
+
+
+@pytest.fixture
+def replica(
+    database: Database, mart: ConnectionSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[BadDay]:
+    monkeypatch.setenv("PENSTOCK_COPY_STRETCH_BYTES", str(STRETCH))
+    database.execute("CREATE TABLE small (id int PRIMARY KEY)")
+    database.execute(SHOP)
+    name = f"s{uuid.uuid4().hex[:8]}"
+    spec = SubscriptionSpec(
+        name=SubscriptionName(name),
+        epoch=Epoch(1),
+        source=ConnectionSpec("shop", "postgres", database.settings),
+        target=mart,
+        tables=(table("small"),),
+        slot=f"penstock_{name}",
+    )
+    made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
+    made.wait_live()
+    made.close()
+    yield made
+    made.release()
+
+
+@pytest.fixture
+def armed(tmp_path: Path) -> Path:
+    folder = tmp_path / "armed"
+    folder.mkdir()
+    return folder
+
+
+def recorded(replica: BadDay) -> StandingCopy | None:
+    """What the target says of the unfinished copy, now that no engine has it."""
+    target = open_target(replica.spec.target, EngineSettings(home=replica.home))
+    try:
+        progress = target.progress(replica.spec.name)
+        return next(iter(progress.copies.values()), None) if progress is not None else None
+    finally:
+        target.close()
+
+
+def lower_bounds(output: str) -> list[int]:
+    chunks = [line for line in output.splitlines() if line.startswith("chunk") and "orders" in line]
+    found = [re.search(r"> \('(-?\d+)'\)", line) for line in chunks]
+    return [int(match[1]) if match else -1 for match in found]
+
+
+@pytest.mark.parametrize(
+    "deaths", [pytest.param(FEW, id="few"), pytest.param(MANY, marks=pytest.mark.chaos, id="many")]
+)
+def test_what_is_recorded_is_not_read_again(
+    replica: BadDay, armed: Path, deaths: Sequence[tuple[Failpoint, int]]
+) -> None:
+    orders = table("orders")
+    replica.spec = replace(replica.spec, tables=(*replica.spec.tables, orders))
+    standing: StandingCopy | None = None
+    with Changes(replica.database):
+        for point, passing in deaths:
+            arm(armed, point, passing)
+            with engine(replica, QueueMode.MEMORY, armed) as process:
+                assert process.stdout is not None
+                output = process.stdout.read()
+            assert not (armed / point.value).exists(), output
+            begun = lower_bounds(output)
+            if standing is not None:
+                assert "copy_resumed" in output
+                assert min(begun, default=ROWS) >= int(standing.upto.values[0])
+            assert len(set(begun)) == len(begun), "a chunk was read twice by one engine"
+            after = recorded(replica)
+            assert standing is None or (after is not None and after.stretches >= standing.stretches), output
+            standing = after
+        assert standing is not None
+        assert standing.stretches >= 5
+        replica.again()
+        replica.wait_live("orders")
+    replica.assert_equal()

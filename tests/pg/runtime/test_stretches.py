@@ -1,0 +1,228 @@
+"""Large tables that are copied stretch by stretch along their key, under load, and what comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+
+from engine.copy.chunk_task import CopyTask
+from engine.link.messages import EventReport
+from engine.model.subscription import TableSpec
+from engine.spark.local import LocalRunner
+from tests.fixtures import replication
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
+
+pytestmark = pytest.mark.pg
+
+Replicate = Callable[..., Replica]
+STRETCH = 64 * 1024
+SMALL = {"copy_stretch_bytes": STRETCH}
+ROWS = 6000
+SHOP = f"""
+CREATE TABLE orders (id bigint PRIMARY KEY, note text);
+INSERT INTO orders SELECT i, repeat('o', 50) FROM generate_series(1, {ROWS}) i;
+ANALYZE orders;
+"""
+
+
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
+def target_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class BusyRunner(LocalRunner):
+    """Copies are read, and something is done to the source behind each run of a copy's tasks."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__(tasks)
+        self.read: list[str] = []
+
+    between: ClassVar[Callable[[BusyRunner], None]] = staticmethod(lambda _: None)
+    made: ClassVar[list[BusyRunner]] = []
+
+    def run(self, function: Callable[[Any], Any], descriptors: Sequence[Any], group: str) -> list[Any]:
+        found = super().run(function, descriptors, group)
+        if group.startswith("copy-"):
+            self.read += [part.chunk.sql for task in descriptors if isinstance(task, CopyTask) for part in task.parts]
+            type(self).between(self)
+        return found
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> type[BusyRunner]:
+    class Runner(BusyRunner):
+        made: ClassVar[list[BusyRunner]] = []
+
+        def __init__(self, tasks: int) -> None:
+            super().__init__(tasks)
+            type(self).made.append(self)
+
+    monkeypatch.setattr(replication, "LocalRunner", Runner)
+    return Runner
+
+
+@pytest.fixture
+def shop(database: Database) -> Database:
+    database.execute(SHOP)
+    return database
+
+
+def update(replica: Replica, *tables: TableSpec) -> None:
+    replica.spec = replace(replica.spec, tables=tuple(tables))
+    replica.pipeline.update(replace(replica.pipeline.spec, tables=tuple(tables)))
+
+
+def events(replica: Replica, code: str) -> list[EventReport]:
+    return [r for r in replica.reports.all() if isinstance(r, EventReport) and r.code == code]
+
+
+def test_a_table_copied_in_stretches_is_equal(shop: Database, replicate: Replicate, runner: type[BusyRunner]) -> None:
+    replica = replicate(shop, [table("orders")], **SMALL)
+    replica.assert_equal()
+    assert len(runner.made[0].read) >= 5
+    assert len(set(runner.made[0].read)) == len(runner.made[0].read)
+
+
+def test_changes_between_the_stretches_are_in_the_copy(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner]
+) -> None:
+    statements = [
+        "UPDATE orders SET note = note || 'u' WHERE id % 7 = 0",
+        "DELETE FROM orders WHERE id % 11 = 0",
+        "INSERT INTO orders SELECT -i, 'new' FROM generate_series(1, 20) i ON CONFLICT DO NOTHING",
+        "UPDATE orders SET id = id + 100000 WHERE id % 13 = 0 AND id < 100000",
+        "UPDATE orders SET id = id - 100000 WHERE id % 26 = 4 AND id > 100000",
+    ]
+
+    def between(which: BusyRunner) -> None:
+        with shop.connect() as connection:
+            connection.execute(statements[len(which.read) % len(statements)])
+
+    runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
+    replica = replicate(shop, [table("orders")], **SMALL)
+    replica.assert_equal()
+    assert len(runner.made[0].read) >= 5
+
+
+def meanwhile(shop: Database, statements: dict[int, str]) -> Callable[[BusyRunner], None]:
+    """Does something to the source behind so many reads."""
+
+    def between(which: BusyRunner) -> None:
+        if statement := statements.get(len(which.read)):
+            shop.execute(statement)
+
+    return staticmethod(between)  # type: ignore[return-value]
+
+
+SOME = {
+    "truncate": "TRUNCATE orders; INSERT INTO orders SELECT i, 'again' FROM generate_series(1, 2000) i",
+    "add": "ALTER TABLE orders ADD COLUMN more int DEFAULT 7; UPDATE orders SET more = 8 WHERE id % 2 = 0",
+    "add unseen": "ALTER TABLE orders ADD COLUMN more int DEFAULT 7",
+    "recreate": "DROP TABLE orders; CREATE TABLE orders (id bigint PRIMARY KEY, other text); INSERT INTO orders VALUES (1, 'x')",
+}
+MORE = {
+    "drop": "ALTER TABLE orders DROP COLUMN note; INSERT INTO orders VALUES (-1)",
+    "rename column": "ALTER TABLE orders RENAME COLUMN id TO number; DELETE FROM orders WHERE number < 100",
+    "retype": "ALTER TABLE orders ALTER COLUMN id TYPE numeric(20, 0); DELETE FROM orders WHERE id < 100",
+    "rewrite": "VACUUM FULL orders",
+}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [*SOME.values(), *(pytest.param(more, marks=pytest.mark.chaos) for more in MORE.values())],
+    ids=[*SOME, *MORE],
+)
+def test_what_is_done_to_the_table_in_the_middle(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner], statement: str
+) -> None:
+    runner.between = meanwhile(shop, {4: statement})  # type: ignore[assignment]
+    replica = replicate(shop, [table("orders")], **SMALL)
+    replica.assert_equal()
+
+
+def test_a_table_that_gets_another_name_in_the_middle_goes_on(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner]
+) -> None:
+    statement = "ALTER TABLE orders RENAME TO purchases; DELETE FROM purchases WHERE id < 100"
+    runner.between = meanwhile(shop, {4: statement})  # type: ignore[assignment]
+    replica = replicate(shop, [table("orders")], live=False, **SMALL)
+    replica.wait_live("purchases")
+    replica.assert_equal()
+    assert len(events(replica, "table_copied")) == 1
+
+
+def test_a_paused_copy_waits_and_goes_on_where_it_was(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner]
+) -> None:
+    orders = table("orders")
+
+    def between(which: BusyRunner) -> None:
+        if len(which.read) == 3:
+            update(replica, replace(orders, paused=True))
+
+    runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
+    replica = replicate(shop, [orders], live=False, **SMALL)
+    replica.reports.wait(lambda _: runner.made and len(runner.made[0].read) == 3, "three reads")
+    shop.execute("UPDATE orders SET note = 'meanwhile' WHERE id % 3 = 0")
+    replica.catch_up()
+    replica.catch_up()
+    assert len(runner.made[0].read) == 3
+    assert replica.states()["orders"] == "copying"
+    update(replica, orders)
+    replica.wait_live()
+    replica.assert_equal()
+    assert len(set(runner.made[0].read)) == len(runner.made[0].read)
+
+
+def test_a_table_that_leaves_in_the_middle_and_comes_back_is_copied_anew(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner]
+) -> None:
+    shop.execute("CREATE TABLE lines (id int PRIMARY KEY); INSERT INTO lines VALUES (1)")
+    orders, lines = table("orders"), table("lines")
+
+    def between(which: BusyRunner) -> None:
+        if len(which.read) == 4:
+            update(replica, lines)
+
+    runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
+    replica = replicate(shop, [orders, lines], live=False, **SMALL)
+    replica.wait_table("orders", "removed")
+    replica.wait_live("lines")
+    update(replica, lines, table("orders"))
+    replica.wait_live("orders", "lines")
+    replica.assert_equal()
+
+
+def test_a_row_that_cannot_be_completed_begins_the_copy_anew(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner]
+) -> None:
+    shop.execute("ALTER TABLE orders ALTER COLUMN note SET STORAGE EXTERNAL")
+    shop.execute("UPDATE orders SET note = repeat('long', 2000) WHERE id = 5990")
+    runner.between = meanwhile(shop, {4: "UPDATE orders SET id = 0 WHERE id = 5990"})  # type: ignore[assignment]
+    replica = replicate(shop, [table("orders")], **SMALL)
+    replica.assert_equal()
+    assert len(events(replica, "copy_begins_anew")) == 1
+
+
+def test_a_reload_keeps_the_old_rows_until_the_last_stretch(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner]
+) -> None:
+    replica = replicate(shop, [table("orders")], **SMALL)
+    counts: list[int] = []
+
+    def between(which: BusyRunner) -> None:
+        counts.append(int(replica.query("SELECT count(*) FROM public.orders")[0][0]))
+        shop.execute(f"INSERT INTO orders VALUES ({-len(which.read)}, 'new')")
+
+    runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
+    replica.pipeline.reload("r1", [replica.table_id("orders")])
+    replica.wait_table("orders", "reloading")
+    replica.wait_live()
+    replica.assert_equal()
+    assert len(counts) >= 5
+    assert set(counts) == {ROWS}
