@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ from engine.model.target import TableRecord
 from engine.model.values import value_type
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.value_render import rendered as rendered_value
-from tests.fixtures.postgres import Database, drop_database
+from tests.fixtures.postgres import Database, standing_database
 from tests.fixtures.replication import Replica, table
 from tests.pg.schema_changes.golden import Golden, Outcome, Row
 from tests.pg.source_behaviour.scenario import Paragraph
@@ -274,10 +273,10 @@ def playing(
     Not `stepwise`: nothing is waited for between the parts, and every open transaction is streamed.
     """
     with ExitStack() as stack:
-        source = stack.enter_context(_database(cluster, f"schema_changes_{target_kind}"))
+        source = stack.enter_context(standing_database(cluster, f"schema_changes_{target_kind}"))
         if target_kind == "postgres":
             target = ConnectionSpec(
-                "mart", "postgres", stack.enter_context(_database(cluster, "schema_copies")).settings
+                "mart", "postgres", stack.enter_context(standing_database(cluster, "schema_copies")).settings
             )
         else:
             target = ConnectionSpec("mart", "duckdb", {"path": str(folder / "mart.duckdb")})
@@ -309,13 +308,3 @@ def playing(
         played = Played(target_kind, stepwise, source, replica, specs)
         Playing(goldens, played, sessions, probe.table).play(stepwise=stepwise)
         yield played
-
-
-@contextmanager
-def _database(cluster: EmbeddedPostgres, name: str) -> Iterator[Database]:
-    database = Database(cluster, f"{name}_{os.getpid()}")
-    cluster.execute(f'CREATE DATABASE "{database.name}"')
-    try:
-        yield database
-    finally:
-        drop_database(database)
