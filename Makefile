@@ -42,7 +42,7 @@ up: $(READY)
 	@$(BIN)/penstock up $(ARGS)
 
 test: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not chaos" $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not chaos" $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check .
