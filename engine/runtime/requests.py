@@ -32,7 +32,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
-from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
 from engine.model.target import QueryRefused
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.fault_policy import policy
@@ -237,7 +237,8 @@ class RequestDesk:
         specs = {entry.table: entry.spec for entry in pipeline.book.all()}
         source = open_source(pipeline.spec.source)
         try:
-            verify_at_cuts(run.cuts, source, specs, wanted, report, cancelled)
+            ignores = pipeline.spec.schema_changes is SchemaPolicy.IGNORE
+            verify_at_cuts(run.cuts, source, specs, wanted, report, cancelled, shared_only=ignores)
         finally:
             source.close()
         report.end("cancelled" if cancelled.is_set() else "succeeded")

@@ -17,7 +17,7 @@ from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
 from engine.net import decode_copy_text
 from engine.runtime.problems import problem_of
-from engine.verify.compare import EarlyRows, VerifyTable, verify_tables
+from engine.verify.compare import EarlyRows, VerifyTable, verify_tables, with_shared
 from engine.verify.verdict import TableVerdict
 
 CUTS = 5
@@ -49,8 +49,12 @@ def verify_at_cuts(
     wanted: Sequence[TableId] | None,
     listener: Listener,
     cancelled: threading.Event,
+    *,
+    shared_only: bool = False,
 ) -> None:
     """Compare the tables, all live ones where `wanted` is None; the listener gets one verdict of each.
+
+    `shared_only`: by the columns alone that both sides have, since the target does not follow changes of structure.
 
     Raises what making a cut raises.
     """
@@ -60,6 +64,9 @@ def verify_at_cuts(
         early = EarlyRows(source, again, decode_copy_text)
         with cuts.cut(early.read) as (snapshot, reader):
             tables = [VerifyTable(specs[r.table], r) for r in cuts.records(wanted) if r.table in specs]
+            if shared_only:
+                now = source.describe([table.spec for table in tables])
+                tables = [with_shared(t, now[t.spec.source]) if t.spec.source in now else t for t in tables]
             if number == 0:
                 listener.start(snapshot.position, len(tables))
             for table in tables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.model.fault import EngineFault, FaultKind
@@ -26,10 +26,29 @@ DIFFERENCES = 100
 
 @dataclass(frozen=True, slots=True)
 class VerifyTable:
-    """A live table to compare; `record` as the pinned progress record has it."""
+    """A live table to compare; `record` as the pinned progress record has it.
+
+    `on_source`: its columns there, one for each of the record's, where they go by other names.
+    """
 
     spec: TableSpec
     record: TableRecord
+    on_source: TableSchema | None = None
+
+    @property
+    def reads(self) -> TableSchema:
+        """What is read of the source."""
+        return self.on_source or self.record.schema
+
+
+def with_shared(table: VerifyTable, now: TableSchema) -> VerifyTable:
+    """The table with the columns alone that both sides have: the target may keep what the source, which has this structure now, dropped
+    or named otherwise."""
+    names = {column.attnum: column.name for column in now.columns}
+    schema = table.record.schema
+    shared = replace(schema, columns=tuple(c for c in schema.columns if c.attnum in names))
+    there = tuple(replace(column, name=names[column.attnum]) for column in shared.columns)
+    return replace(table, record=replace(table.record, schema=shared), on_source=replace(shared, columns=there))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +131,7 @@ class EarlyRows:
         self._rows.clear()
         for table in self._tables:
             with suppress(EngineFault):
-                schema = table.record.schema
+                schema = table.reads
                 chunks = self._source.copy_chunks(schema, table.spec, self._limits.chunk_bytes)
                 if sum(chunk.bytes_estimate for chunk in chunks) > self._limits.early_bytes:
                     continue
@@ -122,7 +141,7 @@ class EarlyRows:
     def of(self, table: VerifyTable, snapshot: ExportedSnapshot) -> list[Any] | None:
         """The rows of a table under this snapshot; None where they were not read, or with other columns."""
         schema, rows = self._rows.get((table.spec.table, snapshot.name), (None, None))
-        return rows if schema is not None and schema.columns == table.record.schema.columns else None
+        return rows if schema is not None and schema.columns == table.reads.columns else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +179,7 @@ class _Comparison:
         )
 
     def _batches(self, table: VerifyTable) -> Iterator[Any]:
-        schema = table.record.schema
+        schema = table.reads
         chunks = self.source.copy_chunks(schema, table.spec, self.limits.chunk_bytes)
         progress = _Progress(table, sum(chunk.bytes_estimate for chunk in chunks), self.on_progress)
         for chunk in chunks:
@@ -184,7 +203,7 @@ class _Comparison:
 
     def _decoded(self, pieces: list[bytes], table: VerifyTable, progress: _Progress) -> Any:
         text = b"".join(pieces)
-        batch = self.decode(text, table.record.schema)
+        batch = self.decode(text, table.reads)
         progress.rows += batch.num_rows
         progress.bytes += len(text)
         return batch

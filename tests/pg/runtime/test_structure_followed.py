@@ -266,8 +266,13 @@ def test_a_target_that_ignores_changes_keeps_its_columns(shop: Database, replica
         (1000, None, "new"),
     ]
     assert replica.states() == {"orders": "live", "lines": "live"}
+    replica.assert_equal()
+    shop.execute("ALTER TABLE orders RENAME code TO ref; UPDATE orders SET ref = 'other name' WHERE id = 3")
+    replica.assert_equal()
+    shop.execute("ALTER TABLE orders RENAME ref TO code")
     replica.restart()
     replica.wait_state("running")
+    replica.assert_equal()
     shop.execute("UPDATE orders SET code = 'again' WHERE id = 1000")
     replica.catch_up()
     assert replica.query("SELECT * FROM orders WHERE id = 1000") == [(1000, None, "again")]
