@@ -159,6 +159,8 @@ class Planner:
         self._after = batch.after
         resolved = self._resolve_all(batch, parked)
         learnt = self._take_learnt(batch.end, resolved, parked)
+        # A table that somebody parked in the meantime was not looked at to the end, and has no part.
+        entries = self._book.all()
         self._prune(entries)
         self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
         current = History(number, batch, schemas, resolved)

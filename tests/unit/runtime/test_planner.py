@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from engine.model.batch import LogRange, RelationSeen, SealedBatch
@@ -46,11 +46,14 @@ class Bench:
         for entry in entries:
             self.book.put(entry)
         self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1), policy)
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What others do while the source is looked at."""
         self._end = 100
         self._ordinal = 0
 
     def _resolver(self, payloads: Collection[bytes]) -> Resolve:
         self.looks.append(sorted(payloads))
+        self.meanwhile()
         return lambda payload, _, __: PAYLOADS[payload]
 
     def plan(self, *relations: bytes, records: int = 10) -> PlannedBatch:
@@ -245,6 +248,14 @@ def test_a_structure_that_comes_with_the_batch_that_takes_a_table_in_again_is_th
     bench.plan(b"A")
     bench.book.resume(TableId("ta"))
     assert versions(bench.plan(b"A+"), "a")[-1] == A_ADDED
+
+
+def test_a_table_parked_while_its_structures_are_looked_at_has_no_part() -> None:
+    bench = Bench(live("a", A), live("b", B))
+    bench.meanwhile = lambda: bench.book.park(TableId("ta"), "table_missing", "the guard saw it")
+    planned = bench.plan(b"B", b"A+")
+    assert planned.part(TableId("ta")) is None
+    assert planned.part(TableId("tb")) is not None
 
 
 def test_kept_batches_go_when_nobody_needs_them() -> None:
