@@ -33,7 +33,7 @@ from engine.model.subscription import (
     TableSpec,
 )
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 # Parts of messages
@@ -138,6 +138,14 @@ class DiscoverBody(Message):
     """Body of the answer to `discover`."""
 
     tables: tuple[DiscoveredTablePart, ...]
+
+
+class DdlCaptureBody(Message):
+    installed: bool
+    version: int | None = None
+    current: bool
+    install_sql: tuple[str, ...] = ()
+    remove_sql: tuple[str, ...] = ()
 
 
 class NowBody(Message):
@@ -317,6 +325,15 @@ class Discover(Message):
     connection: ConnectionPart
 
 
+class DdlCapture(Message):
+    """Look at what tells changes of structure in a source's log, install it, or remove it. May come twice."""
+
+    kind: Literal["ddl_capture"] = "ddl_capture"
+    request_id: str
+    connection: ConnectionPart
+    action: Literal["look", "install", "remove"] = "look"
+
+
 class Now(Message):
     kind: Literal["now"] = "now"
     request_id: str
@@ -372,6 +389,7 @@ Command = Annotated[
     | Approve
     | Preflight
     | Discover
+    | DdlCapture
     | Now
     | Query
     | Sequences
@@ -491,8 +509,9 @@ class ColumnPart(Message):
 class SchemaVersion(SubscriptionReport):
     """The table has this structure at `position`, the end of the batch that told of it.
 
-    `changes`: what is different from the structure before, in words. `learnt`: found so by a copy, announced by the log, or seen in the
-    source's catalog. `certain`: false where the catalog was further on, and columns were matched by name and type.
+    `changes`: what is different from the structure before, in words. `learnt`: found so by a copy, announced by the log, told by the
+    source's DDL trigger (the transaction that made it so ends at `position` then), or seen in the source's catalog. `certain`: false
+    where the catalog was further on, and columns were matched by name and type.
     """
 
     kind: Literal["schema_version"] = "schema_version"
@@ -501,7 +520,7 @@ class SchemaVersion(SubscriptionReport):
     columns: tuple[ColumnPart, ...]
     key: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    learnt: Literal["copied", "log", "catalog"] = "log"
+    learnt: Literal["copied", "log", "ddl_trigger", "catalog"] = "log"
     certain: bool = True
 
 

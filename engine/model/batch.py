@@ -40,11 +40,33 @@ class RelationSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageSeen:
+    """A message of the source's DDL capture in a committed range.
+
+    `payload`: the record in the form it has outside streamed transactions. `writer`: the (sub)transaction that wrote it, 0 there.
+    """
+
+    ordinal: Ordinal
+    payload: bytes
+    writer: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedMessage:
+    """Where a message stands: so many of the batch's relation records come before it, and its transaction ends at `end`."""
+
+    behind: int
+    message: MessageSeen
+    end: Lsn
+
+
+@dataclass(frozen=True, slots=True)
 class SealedBatch:
     """Committed transactions in one order, sealed to become one target transaction.
 
     `ranges` are in commit order. `relations` are in the order in which a scan over `ranges` meets them; relation records of an
     aborted subtransaction are included (the source sends no second one), those of an aborted transaction are not.
+    `messages` are in the same order, without those of aborted subtransactions.
     `after` is the end of the batch before it.
     """
 
@@ -59,6 +81,7 @@ class SealedBatch:
     """True where a waiting query closed it early."""
     cuts: tuple[Lsn, ...] = ()
     """Positions of the cuts asked for that lie at this batch's end: all committed up to them is in, nothing behind them."""
+    messages: tuple[PlacedMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

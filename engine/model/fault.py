@@ -22,6 +22,8 @@ class FaultKind(StrEnum):
     SLOT_IN_USE = "slot_in_use"
     ORIGIN_UNSUPPORTED = "origin_unsupported"
     """The source is too old to leave out what came to it by replication."""
+    DDL_CAPTURE_PRIVILEGE = "ddl_capture_privilege"
+    """The source's user may not install or remove what tells changes of structure in the log."""
     PUBLICATION_CHANGED = "publication_changed"
     QUEUE_DISK_FULL = "queue_disk_full"
     QUEUE_CORRUPT = "queue_corrupt"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.model.identity import RelationId, TableName
+from engine.model.position import Lsn
 
 
 class ReplicaIdentity(StrEnum):
@@ -80,6 +81,8 @@ class TableSchema:
     """Changes when the source rewrites the table; 0 = unknown (partitioned root)."""
     unsent: tuple[int, ...] = ()
     """Attribute numbers of columns that the log does not carry: generated ones."""
+    told_at: Lsn | None = field(default=None, compare=False)
+    """The source's DDL capture told it: end of the transaction that made it so."""
     inferred: bool = field(default=False, compare=False)
     """The catalog was further on when this was read: columns were matched with the structure known before by name and type."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.copies import KeyBound
+from engine.model.ddl import Capture, DdlCapture, DdlTold
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
@@ -83,7 +84,8 @@ class RecordChunk:
 
     `data` holds the records' bytes one behind the other (numpy uint8), `offsets` their borders (numpy int32, count + 1).
     `controls` is a numpy array of model.control.CONTROL_FIELDS whose `ordinal` counts from 0 within the chunk; `relations` maps
-    such an ordinal to the whole relation record. `wal_end`: everything committed up to here has been read, this chunk included.
+    such an ordinal to the whole relation record, and to messages of the source's DDL capture. `wal_end`: everything
+    committed up to here has been read, this chunk included.
     """
 
     data: Any
@@ -210,15 +212,18 @@ class KeyWalk:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRewrite:
-    """Partitions of a root got new storage and nothing else changed: fine iff each writer's truncate of the root is in the log.
+    """Partitions of a root got new storage, or are new and may have come with rows, and nothing else changed.
 
-    `root`: as truncate records name it. `writers`: the (sub)transactions that gave the new storage. `seen_by`: all of them committed
-    at or before this position, so that whoever has read the log up to there has seen their truncates.
+    Fine iff each writer's truncate of the root is in the log, and the DDL capture tells of each new one that it was made as a partition.
+
+    `root`: as truncate records name it. `writers`: the (sub)transactions that gave the new storage. `attached`: the new ones. `seen_by`:
+    all that committed at or before this position, so that whoever has read the log up to there has seen what it tells of them.
     """
 
     root: RelationId
     writers: frozenset[int]
     seen_by: Lsn
+    attached: frozenset[RelationId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +247,14 @@ class GuardReading:
     """How long it has been open."""
     copy_retained_bytes: int = 0
     """Log that the slots of copies under way hold back."""
+
+
+class Resolve(Protocol):
+    """`Source.resolve` with one look at the catalog for many records."""
+
+    def __call__(
+        self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
+    ) -> TableSchema: ...
 
 
 class Source(Protocol):
@@ -304,19 +317,46 @@ class Source(Protocol):
         """Those of these tables that are partitions, each with the table at the top."""
         ...
 
-    def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
+    def resolve(
+        self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
+    ) -> TableSchema:
         """The structure that a relation record announces, completed from the catalog.
+
+        `capture`: where it is still in force, and the record announces just what it vouches for, that is the structure.
 
         Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty,
         TABLE_NO_IDENTITY where its updates and deletes cannot be followed any more.
         """
         ...
 
-    def resolver(self, payloads: Collection[bytes]) -> Callable[[bytes, TableSpec, TableSchema | None], TableSchema]:
+    def resolver(self, payloads: Collection[bytes]) -> Resolve:
         """`resolve` for any of these records, with the catalog as it is now: one look for all of them."""
         ...
 
     def relation_name(self, payload: bytes) -> TableName: ...
+
+    def told(self, payload: bytes) -> DdlTold:
+        """What a message of the DDL capture says, a record as in MessageSeen. Raises LOG_UNREADABLE where it makes no sense."""
+        ...
+
+    def capturing(self) -> str:
+        """A mark of the DDL capture that all transactions are subject to now, empty where there is none.
+
+        Where two looks see the same one, nothing was changed between them that it did not tell of.
+        """
+        ...
+
+    def ddl_capture(self) -> DdlCapture:
+        """What is installed to have the source tell its DDL, and what installing and removing it runs. Reads only."""
+        ...
+
+    def install_ddl_capture(self) -> DdlCapture:
+        """Install it, or bring it up to date. Safe to repeat. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) where the user may not."""
+        ...
+
+    def remove_ddl_capture(self) -> DdlCapture:
+        """Take it away without trace. Safe to repeat. Raises as `install_ddl_capture`."""
+        ...
 
     def create_slot(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
         """Create the lasting slot; the snapshot lives as long as the context, the slot stays."""

@@ -399,10 +399,11 @@ class CommitStage:
                 continue
             for before, schema in pairwise(schemas):
                 changes = differences(before, schema)
-                last = schema is schemas[-1]
-                how = Evidence.CATALOG if last and table in planned.learnt else Evidence.LOG
                 if changes:
-                    self._reporter.schema(entry, schema, end, how, changes)
+                    last = schema is schemas[-1]
+                    how = Evidence.CATALOG if last and table in planned.learnt else Evidence.LOG
+                    how = how if schema.told_at is None else Evidence.DDL_TRIGGER
+                    self._reporter.schema(entry, schema, schema.told_at or end, how, changes)
 
     def _times(self, computed: Computed, parts: int) -> BatchTimes:
         in_parts = {"parts": float(parts)} if computed.applying.parts > 1 else {}

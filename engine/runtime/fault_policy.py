@@ -49,6 +49,12 @@ POLICIES: dict[FaultKind, Policy] = {
         "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, then set desired_state to running;"
         " where only a table is parked, reload that table.",
     ),
+    FaultKind.DDL_CAPTURE_PRIVILEGE: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Event triggers take a superuser, or the role that stands for one at a provider (rds_superuser and the like): have such a"
+        " one run the statements that GET /connections/{name}/ddl-capture shows. Without the trigger, Penstock learns changes of"
+        " structure from log and catalog.",
+    ),
     FaultKind.SOURCE_WAL_LEVEL: Policy(
         Action.FAIL_SUBSCRIPTION, "Run ALTER SYSTEM SET wal_level = 'logical' on the source and restart it."
     ),

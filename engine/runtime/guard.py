@@ -6,7 +6,7 @@ How much log the slot holds back is for `slot_care` to judge; what follows from 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from engine.model.fault import EngineFault, FaultKind
@@ -21,16 +21,17 @@ from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
 from engine.runtime.startup import why_not_described
-from engine.runtime.structure import Same, judge
+from engine.runtime.structure import Same, judge, without_fills
 from engine.runtime.table_book import TableEntry
+from engine.runtime.told import Anchor
 
 _WITH_ROWS = (TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP)
 
 Care = Callable[[GuardReading], Orders]
 
 
-def _none_truncated(xid: int) -> Container[int]:
-    del xid
+def _none_told(number: int) -> Container[int]:
+    del number
     return ()
 
 
@@ -45,6 +46,10 @@ def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
 
 def _not_learnt(learnt: Learnt) -> None:
     del learnt
+
+
+def _not_anchored(anchors: Iterable[Anchor]) -> None:
+    del anchors
 
 
 def _not_renamed(old: TableName, new: TableName) -> None:
@@ -63,10 +68,12 @@ class _Undecided:
 class Guard:
     """Watches one source for one run. `checked`: publications are known to have been right up to this position.
 
-    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log. `note` gets the marks
+    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log, and `made_below` those that
+    a table was made a partition of. `note` gets the marks
     of live tables that are as they should be, and up to where the log had been read when the look at them began. `care` judges how much
     log the slot holds back, and says whether it has to be dropped. `learnt` gets structures that only the catalog tells of,
-    `renamed` a table's name and the one that it goes by now.
+    `renamed` a table's name and the one that it goes by now, `anchored` structures that the catalog confirms while the source's DDL
+    capture is in force.
     """
 
     def __init__(
@@ -74,12 +81,16 @@ class Guard:
         parts: RunParts,
         captured: Callable[[], Lsn],
         confirm: Callable[[], None],
-        truncated_by: Callable[[int], Container[int]] = _none_truncated,
+        truncated_by: Callable[[int], Container[int]] = _none_told,
         note: Callable[[Mapping[TableId, str], Lsn], None] = _not_noted,
         care: Care = _no_care,
         learnt: Callable[[Learnt], None] = _not_learnt,
         renamed: Callable[[TableName, TableName], None] = _not_renamed,
+        anchored: Callable[[Iterable[Anchor]], None] = _not_anchored,
+        made_below: Callable[[int], Container[int]] = _none_told,
     ) -> None:
+        self._anchored = anchored
+        self._made_below = made_below
         self._parts = parts
         self._captured = captured
         self._confirm = confirm
@@ -96,6 +107,7 @@ class Guard:
         """What was reported for these patterns."""
         self._withdrawn: frozenset[TableId] = frozenset()
         """Parked for want of a replica identity, and looked at since."""
+        self._anchors: dict[TableId, Anchor] = {}
         self._looking = threading.Lock()
         self.checked = ZERO
         self.source_end: Lsn | None = None
@@ -107,16 +119,20 @@ class Guard:
         Not of roots whose partitions may have been written anew: what became of them is decided first.
         """
         doubted = self._doubted(reading)
+        source = self._parts.source
         rows = [e for e in self._parts.book.all() if e.state is TableState.LIVE or e.copy_life is not None]
         live = [e for e in rows if e.spec.source not in doubted]
         parked = self._parts.book.in_state(TableState.PARKED)
-        described = self._parts.source.describe([entry.spec for entry in [*live, *parked]])
+        mark, as_of = source.capturing(), source.current()
+        described = source.describe([entry.spec for entry in [*live, *parked]])
         for entry in parked:
             found = self._explained(entry, described.get(entry.spec.source))
             if found is not None:
                 self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, found, known=entry)
         self._withdraw([entry for entry in live if entry.spec.source not in described])
-        seen_by = self._parts.source.current()
+        mark = mark if source.capturing() == mark else ""
+        seen_by = source.current()
+        self._anchored(self._anchor(live, described, mark, as_of))
         for entry in live:
             now = described.get(entry.spec.source)
             if now is None or entry.schema is None or now.relation != entry.schema.relation:
@@ -126,7 +142,9 @@ class Guard:
             if now.relfilenode == 0:
                 self._roots[entry.table] = now
             if not fresh and not isinstance(judge(entry.schema, now), Same):
-                self._learnt(Learnt(entry.table, entry.schema, now, seen_by))
+                anchor = self._anchors.get(entry.table)
+                since = anchor.as_of if anchor is not None and anchor.schema is entry.schema else None
+                self._learnt(Learnt(entry.table, entry.schema, now, seen_by, since))
             elif now.relfilenode != entry.schema.relfilenode:
                 moved = replace(entry.schema, relfilenode=now.relfilenode)
                 self._learnt(Learnt(entry.table, entry.schema, moved, seen_by))
@@ -194,6 +212,23 @@ class Guard:
         if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:
             self._parts.source.withdraw(fresh, self._parts.spec.slot)
         self._withdrawn = frozenset(e.table for e in lost)
+
+    def _anchor(
+        self, live: Sequence[TableEntry], described: Mapping[TableName, TableSchema], mark: str, as_of: Lsn
+    ) -> list[Anchor]:
+        """Remember what the catalog confirms while the DDL capture of this mark is in force; returns what it did not before."""
+        before, self._anchors = self._anchors, {}
+        found = []
+        for entry in live if mark else ():
+            anchor, now = before.get(entry.table), described.get(entry.spec.source)
+            if entry.schema is None:
+                continue
+            if anchor is not None and anchor.schema is entry.schema and anchor.mark == mark:
+                self._anchors[entry.table] = anchor
+            elif now is not None and without_fills(now) == without_fills(entry.schema):
+                self._anchors[entry.table] = Anchor(entry.schema, mark, as_of)
+                found.append(self._anchors[entry.table])
+        return found
 
     def _tables(self) -> tuple[TableSpec, ...]:
         """The tables that are expected in the publications, under the names that they go by now."""
@@ -271,7 +306,10 @@ class Guard:
         captured = self._captured()
         waiting: list[_Undecided] = []
         for one in self._undecided:
-            if all(one.rewrite.root in self._truncated_by(xid) for xid in one.rewrite.writers):
+            root = one.rewrite.root
+            if all(root in self._truncated_by(xid) for xid in one.rewrite.writers) and all(
+                root in self._made_below(partition) for partition in one.rewrite.attached
+            ):
                 continue
             if captured < one.rewrite.seen_by:
                 waiting.append(one)

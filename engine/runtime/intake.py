@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from engine.capture.postgres_log.ddl_message import read_told
 from engine.capture.postgres_log.guard import parse_truncate
 from engine.model.batch import BlockRef, SealedBatch
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import Ordinal
+from engine.model.identity import Ordinal, RelationId
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy
@@ -39,6 +40,7 @@ RESUME_SHARE = 0.8
 """Reading goes on when what waits for the target has come down to this share of the room it has."""
 WAITING_SHARE = 0.25
 """What waits for the target has this share of the queue's budget at least, whatever else fills the queue."""
+PARTITIONS_KEPT = 10_000
 TRUNCATIONS_KEPT = 10_000
 """How many of the last truncating transactions are known; one look of the guard is to the next what they must span."""
 
@@ -102,7 +104,8 @@ class Sealed:
 
 
 class Truncations:
-    """Which tables the last truncating transactions of the log truncated. One thread notes, any may ask.
+    """Which tables the last truncating transactions of the log truncated, and which partitions it tells were made as such. One thread
+    notes, any may ask.
 
     A truncate within a savepoint is known under the savepoint's own transaction only where its top transaction was streamed;
     elsewhere the log does not tell of savepoints.
@@ -113,10 +116,15 @@ class Truncations:
         self._plain_xid = 0
         """The plain transaction being read; it may end in a later chunk."""
         self._relations: dict[int, frozenset[int]] = {}
+        self._made: dict[int, frozenset[RelationId]] = {}
 
     def by(self, xid: int) -> frozenset[int]:
         """The tables, by number, that this (sub)transaction truncated; also where it rolled back."""
         return self._relations.get(xid, frozenset())
+
+    def made_below(self, partition: int) -> frozenset[RelationId]:
+        """The roots below which the DDL capture tells that this table was made as a partition."""
+        return self._made.get(partition, frozenset())
 
     def begin_session(self) -> None:
         """A new connection: a plain transaction that was being read is sent again."""
@@ -126,6 +134,7 @@ class Truncations:
         """Take the truncates in. Raises EngineFault where their records cannot be read."""
         if len(landed.controls) == 0:
             return
+        self._note_partitions(landed)
         kinds = landed.controls["kind"]
         truncates = kinds == ControlKind.TRUNCATE
         # A transaction's truncates come behind its BEGIN, perhaps in a later chunk.
@@ -144,6 +153,21 @@ class Truncations:
             record = bytes(data[offsets[place] : offsets[place + 1]])
             xid, relations = parse_truncate(record, streamed=top != 0)
             self._add(xid or self._plain_xid, relations)
+
+    def _note_partitions(self, landed: Landed) -> None:
+        messages = landed.controls[landed.controls["kind"] == ControlKind.MESSAGE] if landed.relations else ()
+        for ordinal, top in ((int(one["ordinal"]), int(one["xid"])) for one in messages):
+            payload = landed.relations.get(ordinal)
+            if payload is None:
+                continue
+            try:
+                told = read_told(payload[:1] + payload[5:] if top else payload)
+            except EngineFault:
+                continue  # The planner warns of it.
+            if told.partition is not None:
+                self._made[told.partition] = told.below
+                if len(self._made) > PARTITIONS_KEPT:
+                    del self._made[next(iter(self._made))]
 
     def _add(self, xid: int, relations: tuple[int, ...]) -> None:
         self._relations[xid] = self._relations.get(xid, frozenset()) | frozenset(relations)
@@ -207,6 +231,10 @@ class Intake:
     def truncated_by(self, xid: int) -> frozenset[int]:
         """The tables, by number, that this (sub)transaction truncated, for those in the log up to `captured`. From any thread."""
         return self._truncations.by(xid)
+
+    def made_below(self, partition: int) -> frozenset[RelationId]:
+        """The roots below which the log tells that this table was made as a partition. From any thread."""
+        return self._truncations.made_below(partition)
 
     def put(self, item: Item) -> None:
         self._inbox.put(item)

@@ -7,15 +7,30 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from engine.model.batch import LogRange, RelationSeen, SealedBatch, TablePart
+from engine.model.batch import LogRange, PlacedMessage, RelationSeen, SealedBatch, TablePart
+from engine.model.ddl import DdlTold
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
-from engine.model.subscription import SchemaPolicy, TableSpec
+from engine.model.source import Resolve
+from engine.model.subscription import SchemaPolicy
 from engine.model.table_state import TableState
-from engine.runtime.structure import Anew, Followed, Same, differences, filled_unseen, held, judge, newer
+from engine.runtime.structure import (
+    Anew,
+    Followed,
+    Same,
+    Verdict,
+    differences,
+    filled_unseen,
+    held,
+    judge,
+    newer,
+    with_fills,
+    written_anew,
+)
 from engine.runtime.table_book import Stretch, TableBook, TableEntry
+from engine.runtime.told import Anchor, Read, ToldBook, Warn, relabelled
 
 _STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
 """Of these the target has rows, and their structure is known."""
@@ -26,10 +41,17 @@ _KEPT_FOR_LATER = frozenset({TableState.PAUSED, TableState.RELOADING})
 
 Explain = Callable[[TableEntry, TableSchema, TableSchema], str]
 """What the target would do to get from one structure to another, as statements."""
-Resolve = Callable[[bytes, TableSpec, TableSchema | None], TableSchema]
 Resolver = Callable[[Collection[bytes]], Resolve]
 """Makes a `Resolve` for these relation records, which looks at the source once for all of them."""
 NameOf = Callable[[bytes], TableName]
+
+
+def _none_read(payload: bytes) -> DdlTold:
+    raise EngineFault(FaultKind.LOG_UNREADABLE, "message", f"nobody reads it ({len(payload)} bytes)")
+
+
+def _not_warned(detail: str) -> None:
+    del detail
 
 
 def _unexplained(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
@@ -74,7 +96,7 @@ class PlannedBatch:
     parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
     """Tables that this batch parks: fault code and detail."""
     announced: Mapping[TableId, tuple[TableSchema, ...]] = field(default_factory=dict)
-    """Structures of tables that this batch tells of, one after another; first the one before it."""
+    """Structures of tables that this batch tells of, by records or messages, one after another; first the one before it."""
     learnt: frozenset[TableId] = frozenset()
     """Tables whose last structure comes from the source's catalog, since the log has not told of it."""
     relations: tuple[RelationSeen, ...] = ()
@@ -99,13 +121,15 @@ class PlannedBatch:
 class Learnt:
     """A structure that the source's catalog shows. `before`: the one that was known then, itself, not an equal one.
 
-    `seen_by`: read behind the catalog, so that what it shows was committed before this position.
+    `seen_by`: read behind the catalog, so that what it shows was committed before this position. `captured_since`: from there on the
+    DDL capture was in force, and the catalog showed `before` there, so that what no message tells was done to storage only.
     """
 
     table: TableId
     before: TableSchema
     schema: TableSchema
     seen_by: Lsn
+    captured_since: Lsn | None = None
 
 
 class Planner:
@@ -119,7 +143,10 @@ class Planner:
         first: BatchId,
         schema_policy: SchemaPolicy = SchemaPolicy.APPLY,
         explain: Explain = _unexplained,
+        read_message: Read = _none_read,
+        unreadable: Warn = _not_warned,
     ) -> None:
+        self._told = ToldBook(read_message, unreadable)
         self._explain = explain
         self._policy = schema_policy
         self._learnt: list[Learnt] = []
@@ -146,6 +173,10 @@ class Planner:
         self._joined.discard(table)
         return joined
 
+    def anchor(self, anchors: Iterable[Anchor]) -> None:
+        """The source's catalog shows these structures while its DDL capture is in force. Between two plannings only."""
+        self._told.anchor(anchors)
+
     def learn(self, learnt: Learnt) -> None:
         """The source's catalog showed another structure than the log had told of by then. Between two plannings only."""
         self._learnt.append(learnt)
@@ -157,8 +188,9 @@ class Planner:
         schemas = {e.table: e.schema for e in entries if e.schema is not None}
         parked: dict[TableId, tuple[str, str]] = {}
         self._after = batch.after
-        resolved = self._resolve_all(batch, parked)
-        learnt = self._take_learnt(batch.end, resolved, parked)
+        resolved, chains = self._resolve_all(batch, parked)
+        told = {t: chain[-1] for t, chain in chains.items() if chain[-1].told_at is not None and t not in parked}
+        learnt = self._take_learnt(batch.end, chains, parked)
         # A table that somebody parked in the meantime was not looked at to the end, and has no part.
         entries = self._book.all()
         self._prune(entries)
@@ -171,10 +203,10 @@ class Planner:
         live = [e for e in entries if e.table not in parked and (e.state is TableState.LIVE or e.table in self._joined)]
         followed = {e.table: e.copy_life for e in rest if e.copy_life is not None}
         live += [e for e in rest if e.table in followed]
-        restructured = {t for t in resolved if _is_followed(schemas.get(t), resolved[t])} | learnt.keys()
+        restructured = {t for t in chains if _is_followed(schemas.get(t), chains[t])} | learnt.keys()
         for table in followed.keys() & restructured:
             self._book.stretch_void(table)
-        parts = [self._part(e, span, batch.after, learnt.get(e.table)) for e in live]
+        parts = [self._part(e, span, batch.after, learnt.get(e.table, told.get(e.table))) for e in live]
         parts += [self._part(e, span, e.after, (self._book.get(e.table) or e).schema) for e in resuming]
         handover = self._hand_over(ready, span, parts, parked)
         resumed = frozenset(e.table for e in resuming)
@@ -199,7 +231,7 @@ class Planner:
             resumed=resumed,
             stale=frozenset(e.table for e in entries if e.deferred_from == number and e.state in _KEPT_FOR_LATER),
             parked=parked,
-            announced=_announced(schemas, resolved, learnt, parked),
+            announced=_announced(schemas, chains, learnt, parked),
             learnt=frozenset(learnt),
             followed=followed,
             stretches=stretches,
@@ -265,16 +297,21 @@ class Planner:
 
     def _resolve_all(
         self, batch: SealedBatch, parked: dict[TableId, tuple[str, str]]
-    ) -> dict[TableId, list[TableSchema]]:
-        """The structure that each relation record of our tables announces.
+    ) -> tuple[dict[TableId, list[TableSchema]], dict[TableId, list[TableSchema]]]:
+        """The structure that each relation record of our tables announces; and these with those that messages tell, in order.
 
         Every streamed transaction announces all that it touches anew, so a batch may hold the same record thousands of times: one
         that meets its table as the one before left it means the same again.
         """
         resolved: dict[TableId, list[TableSchema]] = {}
+        chains: dict[TableId, list[TableSchema]] = {}
+        messages = deque(batch.messages)
         look = cache(lambda: self._resolver({seen.payload for seen in batch.relations}))
         known: dict[bytes, tuple[TableEntry, TableSchema | None]] = {}
-        for seen in batch.relations:
+        for place, seen in enumerate(batch.relations):
+            while messages and messages[0].behind <= place:
+                self._take_message(messages.popleft(), chains, parked)
+                known.clear()
             before = known.get(seen.payload)
             if before is None or self._book.get(before[0].table) is not before[0]:
                 entry = self._entry_of(seen)
@@ -283,7 +320,38 @@ class Planner:
                 before = known[seen.payload] = (entry, self._announced(seen, entry, look, batch.end, parked))
             if before[1] is not None:
                 resolved.setdefault(before[0].table, []).append(before[1])
-        return resolved
+                chains.setdefault(before[0].table, []).append(before[1])
+        for message in messages:
+            self._take_message(message, chains, parked)
+        return resolved, chains
+
+    def _take_message(
+        self,
+        placed: PlacedMessage,
+        chains: dict[TableId, list[TableSchema]],
+        parked: dict[TableId, tuple[str, str]],
+    ) -> None:
+        """What the source itself tells of its DDL holds from that place on, for tables whose structure is known."""
+        taken = self._told.take(placed)
+        if taken is None:
+            return
+        told, values = taken
+        one = self._book.by_relation(told.table.relation) if told.table is not None else None
+        for entry in self._book.all() if told.types else [one] if one is not None else []:
+            before = entry.schema
+            if before is None or not _is_followed_on(entry):
+                continue
+            try:
+                schema = told.table.schema(entry.spec) if told.table is not None else relabelled(before, told)
+            except EngineFault as fault:
+                parked.setdefault(entry.table, (fault.kind.value, fault.detail))
+                continue
+            verdict = written_anew(before, schema, values=values)
+            after = self._judged(entry, replace(with_fills(before, schema), told_at=placed.end), parked, verdict)
+            if after is not None and told.table is not None and entry.table not in parked:
+                self._told.anchor([Anchor(after, told.table.mark, placed.end)])
+            if after is not None and after is not before and entry.table not in parked:
+                chains.setdefault(entry.table, []).append(after)
 
     def _announced(
         self,
@@ -298,7 +366,11 @@ class Planner:
             return entry.schema
         judged = entry.state in _STRUCTURED or entry.copy_life is not None
         try:
-            schema = look()(seen.payload, entry.spec, entry.schema if judged else None)
+            known = entry.schema if judged else None
+            capture = self._told.vouches(seen.relation, known)
+            schema = look()(seen.payload, entry.spec, known, capture)
+            if known is not None and capture is not None:
+                schema = with_fills(known, schema)
         except EngineFault as fault:
             if fault.kind not in _OF_A_TABLE:
                 raise
@@ -309,10 +381,14 @@ class Planner:
         return self._judged(entry, schema, parked) if judged else self._amended(entry, schema)
 
     def _judged(
-        self, entry: TableEntry, schema: TableSchema, parked: dict[TableId, tuple[str, str]]
+        self,
+        entry: TableEntry,
+        schema: TableSchema,
+        parked: dict[TableId, tuple[str, str]],
+        verdict: Verdict | None = None,
     ) -> TableSchema | None:
-        """The structure that counts from here on, where the table may follow to `schema`."""
-        verdict = _verdict(entry.schema, schema)
+        """The structure that counts from here on, where the table may follow to `schema`. `verdict`: where more is known than both."""
+        verdict = verdict or _verdict(entry.schema, schema)
         if isinstance(verdict, Anew):
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
@@ -340,7 +416,7 @@ class Planner:
         return schema
 
     def _take_learnt(
-        self, end: Lsn, resolved: Container[TableId], parked: dict[TableId, tuple[str, str]]
+        self, end: Lsn, announced: Container[TableId], parked: dict[TableId, tuple[str, str]]
     ) -> dict[TableId, TableSchema]:
         """What the catalog told holds at the end of the first batch behind that look. The log's own word, later or not, is better."""
         taken: dict[TableId, TableSchema] = {}
@@ -351,16 +427,22 @@ class Planner:
             followed = entry is not None and (entry.state is TableState.LIVE or entry.copy_life is not None)
             if entry is None or not followed or entry.schema is not learnt.before:
                 continue
-            if learnt.table not in resolved and learnt.table not in parked:
-                unseen = filled_unseen(learnt.before, learnt.schema)
-                if unseen is not None:
-                    detail = f"column {unseen} was added and the table written anew"
-                    parked[learnt.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
-                    continue
-                schema = self._judged(entry, learnt.schema, parked)
+            if learnt.table not in announced and learnt.table not in parked:
+                new = learnt.schema if learnt.captured_since is None else with_fills(learnt.before, learnt.schema)
+                schema = self._judged(entry, new, parked, self._seen_in_catalog(learnt))
                 if schema is not None and learnt.table not in parked:
                     taken[learnt.table] = schema
         return taken
+
+    def _seen_in_catalog(self, learnt: Learnt) -> Verdict:
+        """Where the DDL capture was in force all the time, no column was touched without a word of it."""
+        since, relation = learnt.captured_since, learnt.before.relation
+        if since is not None and not self._told.doubted_since(relation, since):
+            return written_anew(learnt.before, learnt.schema, values=False)
+        unseen = filled_unseen(learnt.before, learnt.schema)
+        if unseen is not None:
+            return Anew(f"column {unseen} was added and the table written anew")
+        return judge(learnt.before, learnt.schema)
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
         entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))
@@ -424,14 +506,14 @@ class Planner:
 
 def _announced(
     schemas: Mapping[TableId, TableSchema],
-    resolved: Mapping[TableId, Sequence[TableSchema]],
+    chains: Mapping[TableId, Sequence[TableSchema]],
     learnt: Mapping[TableId, TableSchema],
     parked: Container[TableId],
 ) -> dict[TableId, tuple[TableSchema, ...]]:
     found = {}
-    for table in [*resolved, *(t for t in learnt if t not in resolved)]:
+    for table in [*chains, *(t for t in learnt if t not in chains)]:
         chain = [schemas[table]] if table in schemas else []
-        for schema in [*resolved.get(table, ()), *([learnt[table]] if table in learnt else [])]:
+        for schema in [*chains.get(table, ()), *([learnt[table]] if table in learnt else [])]:
             if not chain or chain[-1] is not schema:
                 chain.append(schema)
         if len(chain) > 1 and table not in parked:
@@ -439,12 +521,19 @@ def _announced(
     return found
 
 
+def _is_followed_on(entry: TableEntry) -> bool:
+    """Whether its structure is known and moves on with the log."""
+    if entry.copy_life is not None:
+        return True
+    return entry.state in _STRUCTURED and (entry.state is not TableState.PARKED or entry.waiting)
+
+
 def _is_followed(known: TableSchema | None, announced: Sequence[TableSchema]) -> bool:
     different = {id(schema): schema for schema in announced}
     return any(isinstance(_verdict(known, schema), Followed) for schema in different.values())
 
 
-def _verdict(known: TableSchema | None, new: TableSchema) -> object:
+def _verdict(known: TableSchema | None, new: TableSchema) -> Verdict | None:
     return None if known is None else judge(known, new)
 
 

@@ -49,6 +49,8 @@ class Evidence(StrEnum):
     """The copy found it so."""
     LOG = "log"
     """The log announced it, and the catalog told the rest."""
+    DDL_TRIGGER = "ddl_trigger"
+    """The source's own event trigger told it in the transaction that made it so."""
     CATALOG = "catalog"
     """The catalog shows it; the log has not told of it, since no row came behind the change."""
 

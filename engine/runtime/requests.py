@@ -14,6 +14,8 @@ import structlog
 from engine.link.client import ServerLink
 from engine.link.messages import (
     Answer,
+    DdlCapture,
+    DdlCaptureBody,
     Discover,
     DiscoverBody,
     DiscoveredColumn,
@@ -64,7 +66,7 @@ class RequestDesk:
         """Answers go through this link."""
         self._link = link
 
-    def take(self, command: Preflight | Discover | Now | Query | Sequences | Verify) -> None:
+    def take(self, command: Preflight | Discover | DdlCapture | Now | Query | Sequences | Verify) -> None:
         """Begin to answer. Returns at once."""
         if isinstance(command, Verify):
             self._pool.submit(self._verify, command)
@@ -107,13 +109,15 @@ class RequestDesk:
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 
-    def _answer(self, command: Preflight | Discover | Now | Sequences) -> None:
+    def _answer(self, command: Preflight | Discover | DdlCapture | Now | Sequences) -> None:
         def answer() -> None:
             self._out.answer(Answer(request_id=command.request_id, ok=True, body=self._body(command)))
 
         self._answered(command, answer)
 
-    def _answered(self, command: Preflight | Discover | Now | Query | Sequences, answer: Callable[[], None]) -> None:
+    def _answered(
+        self, command: Preflight | Discover | DdlCapture | Now | Query | Sequences, answer: Callable[[], None]
+    ) -> None:
         """Call `answer`; what it raises is the answer then."""
         request = command.request_id
         try:
@@ -128,7 +132,7 @@ class RequestDesk:
             log.exception("request_failed", kind=command.kind, error=type(error).__name__)
             self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
-    def _body(self, command: Preflight | Discover | Now | Sequences) -> dict[str, Any]:
+    def _body(self, command: Preflight | Discover | DdlCapture | Now | Sequences) -> dict[str, Any]:
         if isinstance(command, Sequences):
             body = bring_forward(self._pipeline(command.subscription), command)
             return body.model_dump(mode="json", by_alias=True)
@@ -142,6 +146,8 @@ class RequestDesk:
         connection = command.connection.to_spec()
         if isinstance(command, Discover):
             return self._discover(connection)
+        if isinstance(command, DdlCapture):
+            return self._ddl_capture(connection, command)
         findings = self._preflight(connection, command)
         return PreflightBody(findings=tuple(findings)).model_dump(mode="json")
 
@@ -178,6 +184,22 @@ class RequestDesk:
         finally:
             source.close()
         return DiscoverBody(tables=tables).model_dump(mode="json", by_alias=True)
+
+    def _ddl_capture(self, connection: ConnectionSpec, command: DdlCapture) -> dict[str, Any]:
+        source = open_source(connection)
+        try:
+            actions = {"install": source.install_ddl_capture, "remove": source.remove_ddl_capture}
+            found = actions.get(command.action, source.ddl_capture)()
+        finally:
+            source.close()
+        body = DdlCaptureBody(
+            installed=found.installed,
+            version=found.version,
+            current=found.current,
+            install_sql=found.install_sql,
+            remove_sql=found.remove_sql,
+        )
+        return body.model_dump(mode="json")
 
     def _query(self, command: Query, limit_s: float) -> None:
         pipeline = self._pipeline(command.subscription)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -43,6 +43,7 @@ from engine.runtime.reporting import BatchTimes
 from engine.runtime.slot_care import Orders, UnderWay
 from engine.runtime.slot_mark import SlotMark
 from engine.runtime.table_book import TableEntry
+from engine.runtime.told import Anchor
 from engine.runtime.worker import sweep
 
 log = structlog.get_logger(__name__)
@@ -143,16 +144,7 @@ class ReplicationRun:
             parts.settings.position_write_s * 1000,
         )
         self._commits.begin(parts.start.progress)
-        self._guard = Guard(
-            parts,
-            lambda: self._intake.captured,
-            self._confirm,
-            self._intake.truncated_by,
-            self._note_marks,
-            self._care,
-            self._learn,
-            self._rename,
-        )
+        self._guard = self._make_guard()
         self.cuts = CutDesk(parts, self._intake, self._staging)
         self.copies = self._make_copies()
         parts.book.watch(self._table_ended, self.copies.stretch_void)
@@ -183,6 +175,22 @@ class ReplicationRun:
             BatchId(parts.start.progress.batch + 1),
             parts.spec.schema_changes,
             explain,
+            parts.source.told,
+            lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.slot, detail),
+        )
+
+    def _make_guard(self) -> Guard:
+        return Guard(
+            self._parts,
+            lambda: self._intake.captured,
+            self._confirm,
+            self._intake.truncated_by,
+            self._note_marks,
+            self._care,
+            self._learn,
+            self._rename,
+            self._anchor,
+            self._intake.made_below,
         )
 
     @property
@@ -341,6 +349,10 @@ class ReplicationRun:
         """In the guard's thread: the source's catalog shows a structure that the log has not told of."""
         self._between.put(lambda _number, _after: self._planner.learn(learnt))
         self.flush(learnt.seen_by)
+
+    def _anchor(self, anchors: Iterable[Anchor]) -> None:
+        """In the guard's thread: the source's catalog shows what is known, and the DDL capture will tell what changes from there on."""
+        self._between.put(lambda _number, _after: self._planner.anchor(anchors))
 
     def _rename(self, old: TableName, new: TableName) -> None:
         """The table goes on under its new name; its place on the target stays."""

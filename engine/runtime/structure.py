@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from engine.model.schema import Column, TableSchema
 from engine.model.widening import same_form, widens
 
+_OTHER_STORAGE = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Same:
@@ -65,6 +67,27 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
     if rewritten or root or not widens(before.type, after.type):
         return Anew(f"column {after.name} changed its type, and its existing values with it")
     return [*found, f"column {after.name} got a wider type"]
+
+
+def written_anew(known: TableSchema, new: TableSchema, *, values: bool) -> Verdict:
+    """As `judge`, where it is known whether rows were given other `values` in between: what the storage's number says does not count."""
+    before = replace(known, relfilenode=_OTHER_STORAGE if values else new.relfilenode)
+    unseen = filled_unseen(before, new)
+    if unseen is not None:
+        return Anew(f"column {unseen} was added and the table written anew")
+    return judge(before, new)
+
+
+def without_fills(schema: TableSchema) -> TableSchema:
+    """The structure as it is stored, whatever is known of values that older rows hold of columns filled in since."""
+    return replace(schema, columns=tuple(replace(column, fill=None) for column in schema.columns))
+
+
+def with_fills(known: TableSchema, new: TableSchema) -> TableSchema:
+    """The new structure, with the values of older rows that only the one before knows any more."""
+    before = {column.attnum: column.fill for column in known.columns}
+    columns = tuple(replace(c, fill=before.get(c.attnum)) if c.fill is None else c for c in new.columns)
+    return replace(new, columns=columns)
 
 
 def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:

@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
-from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges
+from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges, part_announcements
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
 """How many bytes the raw records `[start, stop)` have. It must not shrink when the range grows."""
@@ -244,6 +244,7 @@ class Batcher:
         elif not self._pending:
             end = max(end, self._wal_end)
         self._sealed_end = end
+        relations, messages = part_announcements(taken)
         self._wal_moved_ms = None
         self._demanded_in_flight = self._demanded_in_flight or demanded
         return SealedBatch(
@@ -251,11 +252,12 @@ class Batcher:
             end=Lsn(end),
             transactions=sum(one.count for one in taken),
             ranges=join_ranges([part for one in taken for part in one.ranges()]),
-            relations=tuple(seen for one in taken for seen in one.relations),
+            relations=relations,
             first_commit_us=taken[0].first_time_us if taken else 0,
             last_commit_us=taken[-1].last_time_us if taken else 0,
             demanded=demanded,
             cuts=tuple(Lsn(cut) for cut in cuts),
+            messages=messages,
         )
 
     def _reached_cuts(self) -> list[int]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.batch import LogRange, RelationSeen
+from engine.model.batch import LogRange, MessageSeen, PlacedMessage, RelationSeen
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 
 Ints = npt.NDArray[np.int64]
 Lsns = npt.NDArray[np.uint64]
+Announcement = RelationSeen | MessageSeen
+"""What tells of a structure: the log's own record, or a message of the source's DDL capture."""
 Controls = npt.NDArray[Any]
 """Control records: a structured array with the fields of engine.model.control.CONTROL_FIELDS."""
 
@@ -23,7 +26,7 @@ class PlainRun:
     """At least one non-streamed transaction, in commit order, with nothing of another transaction between them.
 
     Arrays have one entry per transaction: records `[starts[i], stops[i])`, end LSN, commit time. `loose` are ordinals of relation
-    records that came before the first one, outside any transaction. `relations` ascend by ordinal.
+    records that came before the first one, outside any transaction. `announcements` ascend by ordinal.
     """
 
     starts: Ints
@@ -31,7 +34,7 @@ class PlainRun:
     ends: Lsns
     times: Ints
     loose: tuple[int, ...] = ()
-    relations: tuple[RelationSeen, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
 
     @property
     def count(self) -> int:
@@ -70,10 +73,14 @@ class PlainRun:
         """How many of its transactions end at or before `end`."""
         return int(np.searchsorted(self.ends, np.uint64(end), side="right"))
 
+    def end_at(self, ordinal: int) -> int:
+        """End LSN of the transaction that holds this record."""
+        return int(self.ends[np.searchsorted(self.stops, ordinal, side="right")])
+
     def split(self, count: int) -> tuple[PlainRun, PlainRun]:
         """The first `count` transactions and the others; both must be at least one."""
         border = int(self.stops[count - 1])
-        here = tuple(seen for seen in self.relations if seen.ordinal < border)
+        here = tuple(seen for seen in self.announcements if seen.ordinal < border)
         head = PlainRun(
             self.starts[:count], self.stops[:count], self.ends[:count], self.times[:count], self.loose, here
         )
@@ -83,7 +90,7 @@ class PlainRun:
             self.ends[count:],
             self.times[count:],
             (),
-            self.relations[len(here) :],
+            self.announcements[len(here) :],
         )
         return head, tail
 
@@ -97,7 +104,7 @@ class StreamedTransaction:
     time_us: int
     chunks: tuple[tuple[int, int], ...]
     aborted: frozenset[int] = frozenset()
-    relations: tuple[RelationSeen, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
 
     count = 1
 
@@ -129,12 +136,30 @@ class StreamedTransaction:
         end = Lsn(self.end)
         return [LogRange(Ordinal(start), Ordinal(stop), end, self.xid, self.aborted) for start, stop in self.chunks]
 
+    def end_at(self, ordinal: int) -> int:
+        """End LSN of the transaction that holds this record."""
+        del ordinal
+        return self.end
+
     def through(self, end: int) -> int:
         """1 where it ends at or before `end`, else 0."""
         return int(self.end <= end)
 
 
 Closed = PlainRun | StreamedTransaction
+
+
+def part_announcements(taken: Iterable[Closed]) -> tuple[tuple[RelationSeen, ...], tuple[PlacedMessage, ...]]:
+    """Relation records, and messages with their places among them, both in the order in which they stand."""
+    relations: list[RelationSeen] = []
+    messages: list[PlacedMessage] = []
+    for closed in taken:
+        for seen in closed.announcements:
+            if isinstance(seen, RelationSeen):
+                relations.append(seen)
+            else:
+                messages.append(PlacedMessage(len(relations), seen, Lsn(closed.end_at(seen.ordinal))))
+    return tuple(relations), tuple(messages)
 
 
 def join_ranges(parts: list[LogRange]) -> tuple[LogRange, ...]:

@@ -15,13 +15,14 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.batch import RelationSeen
+from engine.model.batch import MessageSeen, RelationSeen
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId
 from engine.model.position import Lsn
-from engine.sort.closed import Closed, Controls, Ints, PlainRun, StreamedTransaction
+from engine.sort.closed import Announcement, Closed, Controls, Ints, PlainRun, StreamedTransaction
 
+_MESSAGE = b"M"
 _PLAIN = 1
 _TURN = 2
 
@@ -74,7 +75,7 @@ class _OpenStream:
     first: int
     borders: array[int] = field(default_factory=lambda: array("q"))
     aborted: set[int] = field(default_factory=set)
-    relations: list[RelationSeen] = field(default_factory=list)
+    announcements: list[Announcement] = field(default_factory=list)
 
 
 class TransactionSorter:
@@ -98,8 +99,8 @@ class TransactionSorter:
         self._open_start: int | None = None
         """First ordinal of the plain transaction being read."""
         self._loose: list[int] = []
-        self._relations: list[RelationSeen] = []
-        """Relation records of the plain transaction that is being read, or will be next."""
+        self._announcements: list[Announcement] = []
+        """Those of the plain transaction that is being read, or will be next."""
 
     @property
     def last_closed_end(self) -> Lsn:
@@ -114,7 +115,7 @@ class TransactionSorter:
         self._in_stream = None
         self._open_start = None
         self._loose = []
-        self._relations = []
+        self._announcements = []
         self._session_end = 0
 
     def drain(self) -> list[Closed]:
@@ -138,7 +139,10 @@ class TransactionSorter:
         """What has come of an undecided streamed transaction: start and stop of each whole chunk in turn, in order, the
         subtransactions that rolled back, and the relation records. None where it is not open."""
         stream = self._streams.get(xid)
-        return None if stream is None else (stream.borders, frozenset(stream.aborted), stream.relations)
+        if stream is None:
+            return None
+        relations = [seen for seen in stream.announcements if isinstance(seen, RelationSeen)]
+        return stream.borders, frozenset(stream.aborted), relations
 
     def _first_closed(self) -> list[int]:
         return [first for closed in self._closed if (first := closed.first_ordinal) is not None]
@@ -146,7 +150,8 @@ class TransactionSorter:
     def feed(self, controls: Controls, relations: Mapping[int, bytes]) -> None:
         """Take the next control records of the log, in arrival order, at most once each.
 
-        `controls`: CONTROL_FIELDS with ordinals of the queue; `relations`: the whole relation record by ordinal. A transaction may
+        `controls`: CONTROL_FIELDS with ordinals of the queue; `relations`: the whole relation record by ordinal, and messages of
+        the DDL capture; what other messages there are, nobody asks for. A transaction may
         begin in one call and end in another. Raises EngineFault(LOG_UNREADABLE) where their order makes no sense.
         """
         if len(controls) == 0:
@@ -182,10 +187,12 @@ class TransactionSorter:
         kinds = part["kind"]
         if bool(((kinds == ControlKind.BEGIN) | (kinds == ControlKind.COMMIT)).any()):
             raise _unreadable("a plain transaction inside a streamed chunk")
-        for ordinal in part["ordinal"][kinds == ControlKind.RELATION].tolist():
+        for ordinal in part["ordinal"][_tells(part, relations)].tolist():
             seen = _seen(ordinal, relations, streamed=True)
-            payload = self._payloads.setdefault(seen.payload, seen.payload)
-            self._streams[xid].relations.append(RelationSeen(seen.ordinal, seen.relation, payload))
+            if isinstance(seen, RelationSeen):
+                payload = self._payloads.setdefault(seen.payload, seen.payload)
+                seen = RelationSeen(seen.ordinal, seen.relation, payload)
+            self._streams[xid].announcements.append(seen)
 
     def _plain(self, part: Controls, relations: Mapping[int, bytes]) -> None:
         """A stretch outside streamed chunks: pair BEGIN with COMMIT, close what is paired, keep the open rest."""
@@ -200,7 +207,8 @@ class TransactionSorter:
         seen: Ints = ordinals[kinds == ControlKind.RELATION]
         if len(seen):
             starts = self._adopt_loose(starts, stops, seen)
-            self._relations.extend(_seen(at, relations, streamed=False) for at in seen.tolist())
+        told = ordinals[_tells(part, relations)].tolist()
+        self._announcements.extend(_seen(at, relations, streamed=False) for at in told)
         count = len(stops)
         self._open_start = int(starts[count]) if len(starts) > count else None
         if count:
@@ -226,19 +234,17 @@ class TransactionSorter:
         self._session_end = int(ends[-1])
         border = int(stops[-1])
         loose = tuple(at for at in self._loose if at < border)
-        relations = [seen for seen in self._relations if seen.ordinal < border]
+        found = [seen for seen in self._announcements if seen.ordinal < border]
         self._loose = self._loose[len(loose) :]
-        self._relations = self._relations[len(relations) :]
+        self._announcements = self._announcements[len(found) :]
         known = int(np.searchsorted(ends, np.uint64(self._last_end), side="right"))
         self.statistics.resent += known
         if known == len(ends):
             return
         if known:
             loose = ()
-            relations = [seen for seen in relations if seen.ordinal >= starts[known]]
-        run = PlainRun(
-            starts[known:], stops[known:], ends[known:].copy(), times[known:].copy(), loose, tuple(relations)
-        )
+            found = [seen for seen in found if seen.ordinal >= starts[known]]
+        run = PlainRun(starts[known:], stops[known:], ends[known:].copy(), times[known:].copy(), loose, tuple(found))
         self._close(run)
 
     def _turn(self, controls: Controls, index: int) -> None:
@@ -287,7 +293,8 @@ class TransactionSorter:
         chunks = tuple(zip(borders[::2], borders[1::2], strict=True))
         self.statistics.streamed += 1
         aborted = frozenset(stream.aborted)
-        self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, tuple(stream.relations)))
+        found = tuple(s for s in stream.announcements if isinstance(s, RelationSeen) or s.writer not in aborted)
+        self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, found))
 
     def _in_order(self, end: int) -> None:
         """Commits of one session come in the order of their ends."""
@@ -309,14 +316,25 @@ def _check_pairs(starts: Ints, stops: Ints) -> None:
         raise _unreadable("BEGIN and COMMIT do not take turns")
 
 
-def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> RelationSeen:
-    """The relation record at `ordinal`. Inside a streamed transaction it carries an xid behind its type byte, which is taken out."""
+def _tells(part: Controls, relations: Mapping[int, bytes]) -> npt.NDArray[np.bool_]:
+    """Which of these control records are relation records or messages that came with their content."""
+    tells: npt.NDArray[np.bool_] = part["kind"] == ControlKind.RELATION
+    for at in np.flatnonzero(part["kind"] == ControlKind.MESSAGE).tolist() if relations else ():
+        tells[at] = int(part["ordinal"][at]) in relations
+    return tells
+
+
+def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> Announcement:
+    """What stands at `ordinal`. Inside a streamed transaction it carries an xid behind its type byte, which is taken out."""
     payload = relations.get(ordinal)
     if payload is None or len(payload) < (9 if streamed else 5):
         raise _unreadable("a relation record without its content")
+    (oid,) = (writer,) = struct.unpack_from(">I", payload, 1)
     if streamed:
         payload = payload[:1] + payload[5:]
-    (oid,) = struct.unpack_from(">I", payload, 1)
+        (oid,) = struct.unpack_from(">I", payload, 1)
+    if payload[:1] == _MESSAGE:
+        return MessageSeen(Ordinal(ordinal), payload, writer if streamed else 0)
     return RelationSeen(Ordinal(ordinal), RelationId(oid), payload)
 
 

@@ -101,8 +101,8 @@ class Api:
     def post(self, path: str, body: Document | None = None, *, timeout_s: float | None = None) -> Document:
         return _document(self.send("POST", path, body if body is not None else {}, timeout_s=timeout_s))
 
-    def delete(self, path: str, **query: str | int) -> None:
-        self.send("DELETE", path, query=query)
+    def delete(self, path: str, **query: str | int) -> Document:
+        return _document(self.send("DELETE", path, query=query))
 
     def find(self, path: str) -> Document | None:
         """GET, with None for 404."""

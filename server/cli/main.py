@@ -11,6 +11,7 @@ from server.cli import (
     apply_command,
     bench_commands,
     data_commands,
+    ddl_commands,
     demo_command,
     process_commands,
     table_commands,
@@ -39,6 +40,7 @@ app.command("verify")(data_commands.verify)
 app.command("sequences")(data_commands.sequences)
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(process_commands.database, name="db")
+app.add_typer(ddl_commands.ddl_capture, name="ddl-capture")
 app.add_typer(token_commands.tokens, name="token")
 app.add_typer(bench_commands.bench, name="bench")
 

@@ -15,6 +15,7 @@ from server.connections.schemas import (
     ConnectionPatch,
     ConnectionPut,
     ConnectionView,
+    DdlCaptureView,
     FindingView,
     SourceTableView,
 )
@@ -166,6 +167,60 @@ async def list_source_tables(request: Request, box: Box, name: NamePath, paging:
     shown, more = paging.split(tables)
     token = paging.token([shown[-1].schema_name, shown[-1].name]) if more else None
     return Page(items=shown, next_page_token=token)
+
+
+_DDL_CAPTURE = responses(NotFound, NotASource, SecretsUnreadable, EngineUnavailable, EngineTimeout)
+
+
+@router.get(
+    "/{name}/ddl-capture",
+    operation_id="connections_ddl_capture_get",
+    summary="Show whether a source tells its changes of structure",
+    responses=_DDL_CAPTURE,
+)
+async def get_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
+    """What is installed, and the statements that installing and removing it run. The engine connects and only reads."""
+    return await _ddl_capture(request, box, name, "look")
+
+
+@router.put(
+    "/{name}/ddl-capture",
+    operation_id="connections_ddl_capture_put",
+    summary="Have a source tell its changes of structure",
+    dependencies=[needs(Role.ADMIN)],
+    responses=_DDL_CAPTURE,
+)
+async def put_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
+    """Installs the event triggers, or brings them up to date. Safe to repeat. The connection's user needs to be a superuser of the
+    source, or what stands for one at a provider; without the triggers, changes of structure are learnt from log and catalog."""
+    return await _ddl_capture(request, box, name, "install")
+
+
+@router.delete(
+    "/{name}/ddl-capture",
+    operation_id="connections_ddl_capture_delete",
+    summary="Remove what tells changes of structure from a source",
+    dependencies=[needs(Role.ADMIN)],
+    responses=_DDL_CAPTURE,
+)
+async def delete_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
+    """Removes the event triggers, their function and its schema. Safe to repeat; subscriptions go on."""
+    return await _ddl_capture(request, box, name, "remove")
+
+
+async def _ddl_capture(request: Request, box: SecretBox, name: str, action: str) -> DdlCaptureView:
+    connection = await run_in_threadpool(_opened, request, box, name)
+    if not KINDS[connection["kind"]].source:
+        raise NotASource(f"'{name}' is of the kind {connection['kind']}, which cannot be a source.")
+    answer = await _ask(request, "ddl_capture", {"connection": connection, "action": action})
+    if action != "look":
+        await run_in_threadpool(_note_capture, request, name, action)
+    return DdlCaptureView.model_validate(answer)
+
+
+def _note_capture(request: Request, name: str, action: str) -> None:
+    with database_of(request).write() as session:
+        service.note_ddl_capture(session, name, installed=action == "install")
 
 
 def _opened(request: Request, box: SecretBox, name: str) -> dict[str, Any]:

@@ -117,6 +117,36 @@ class ChecksView(BaseModel):
     findings: list[FindingView]
 
 
+class DdlCaptureView(BaseModel):
+    """The event triggers of a source that tell changes of structure in its log, inside the transactions that make them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "installed": True,
+                    "version": 1,
+                    "current": True,
+                    "install_sql": ["DROP EVENT TRIGGER IF EXISTS penstock_ddl_end", "CREATE SCHEMA penstock"],
+                    "remove_sql": ["DROP EVENT TRIGGER IF EXISTS penstock_ddl_end", "DROP SCHEMA IF EXISTS penstock"],
+                }
+            ]
+        }
+    )
+
+    installed: bool = Field(description="Whether anything of it is there.")
+    version: int | None = Field(
+        default=None, description="Of what is installed; null where nothing is, or none is noted."
+    )
+    current: bool = Field(description="Whether it is whole, switched on, and of this release.")
+    install_sql: list[str] = Field(
+        description="Exactly what PUT runs where it is not current, in one transaction, in this order."
+    )
+    remove_sql: list[str] = Field(
+        description="Exactly what DELETE runs where it is installed, in one transaction, in this order."
+    )
+
+
 class SourceColumnView(BaseModel):
     """A column of a source table; `type` as the source prints it."""
 

@@ -95,6 +95,14 @@ def remove(session: WriteSession, name: str, if_match: str | None) -> None:
     record_event(session, kind="connection_deleted", detail=f"The connection '{name}' was deleted.", subject=name)
 
 
+def note_ddl_capture(session: WriteSession, name: str, *, installed: bool) -> None:
+    """Record who had what tells changes of structure installed in the source, or removed."""
+    kind, done = ("ddl_capture_installed", "is installed in") if installed else ("ddl_capture_removed", "is not in")
+    record_event(
+        session, kind=kind, detail=f"The DDL capture {done} the source of the connection '{name}'.", subject=name
+    )
+
+
 def opened(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
     """The connection as the engine gets it, secrets in clear. Never stored, never logged.
 

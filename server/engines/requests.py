@@ -8,7 +8,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from engine.link.message import Message
-from engine.link.messages import COMMANDS, Answer, DiscoverBody, NowBody, PreflightBody, SequencesBody
+from engine.link.messages import (
+    COMMANDS,
+    Answer,
+    DdlCaptureBody,
+    DiscoverBody,
+    NowBody,
+    PreflightBody,
+    SequencesBody,
+)
 from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.errors import ReportedProblem
@@ -16,6 +24,7 @@ from server.errors import ReportedProblem
 _BODIES: dict[str, type[Message]] = {
     "preflight": PreflightBody,
     "discover": DiscoverBody,
+    "ddl_capture": DdlCaptureBody,
     "now": NowBody,
     "sequences": SequencesBody,
 }

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.table_state import TableState
 
-Learnt = Literal["copied", "log", "catalog"]
+Learnt = Literal["copied", "log", "ddl_trigger", "catalog"]
 
 
 class VersionColumn(BaseModel):
@@ -51,8 +51,8 @@ class VersionView(BaseModel):
     change: Literal["structure", "state"]
     position: str | None = Field(
         default=None,
-        description="Of a structure, the end of the batch that told of it: it holds there. Of a state, from where on it holds;"
-        " null where no position belongs to it.",
+        description="Of a structure, the end of the transaction or batch that told of it: it holds there. Of a state,"
+        " from where on it holds; null where no position belongs to it.",
     )
     at: datetime
     columns: list[VersionColumn] | None = Field(default=None, description="For a change of structure.")
@@ -64,7 +64,8 @@ class VersionView(BaseModel):
     )
     learnt: Learnt | None = Field(
         default=None,
-        description="How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `catalog`: the"
+        description="How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `ddl_trigger`:"
+        " the event trigger of `ddl-capture` told it in the transaction that made it so; `catalog`: the"
         " source's catalog shows it, and no row has come since the change that the log could have told it with.",
     )
     certain: bool | None = Field(

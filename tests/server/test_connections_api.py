@@ -232,3 +232,31 @@ def test_tables_of_a_source_are_paged(client: TestClient, engine: PlayedEngine, 
     assert [item["name"] for item in rest["items"]] == ["c"]
     assert rest["next_page_token"] is None
     assert client.get(f"{URL}/mart/tables").json()["code"] == "not_a_source"
+
+
+_CAPTURE = {"installed": True, "version": 1, "current": True, "install_sql": ["CREATE …"], "remove_sql": ["DROP …"]}
+
+
+def test_ddl_capture_is_shown_installed_and_removed(
+    client: TestClient, engine: PlayedEngine, connections: None
+) -> None:
+    engine.answers["ddl_capture"] = _CAPTURE
+    for method in ("GET", "PUT", "DELETE"):
+        answer = client.request(method, f"{URL}/shop/ddl-capture")
+        assert (answer.status_code, answer.json()) == (200, _CAPTURE)
+    assert [payload["action"] for _, payload in engine.asked] == ["look", "install", "remove"]
+    assert engine.asked[0][1]["connection"]["secrets"] == {"password": "hidden-word"}
+    kinds = [event["kind"] for event in client.get("/api/v1/events").json()["items"]]
+    assert [kind for kind in kinds if kind.startswith("ddl_")] == ["ddl_capture_removed", "ddl_capture_installed"]
+    assert client.get(f"{URL}/mart/ddl-capture").json()["code"] == "not_a_source"
+    assert client.put(f"{URL}/nope/ddl-capture").status_code == 404
+
+
+def test_a_user_who_may_not_install_ddl_capture_is_told_what_else(
+    client: TestClient, engine: PlayedEngine, connections: None
+) -> None:
+    engine.answers["ddl_capture"] = ReportedProblem(502, "ddl_capture_privilege", "permission denied", "Without it …")
+    answer = client.put(f"{URL}/shop/ddl-capture")
+    assert (answer.json()["code"], answer.json()["remedy"]) == ("ddl_capture_privilege", "Without it …")
+    kinds = [event["kind"] for event in client.get("/api/v1/events").json()["items"]]
+    assert not any(kind.startswith("ddl_") for kind in kinds)

@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from engine.capture.postgres_log.types import load_types, source_type
+from engine.capture.postgres_log.types import TypeRow, load_types, source_type
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 
-_TABLES = """
-SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
-       c.relfilenode::bigint, c.reltuples
+TABLE_FACTS = """c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
+       c.relfilenode::bigint, c.reltuples"""
+_TABLES = f"""
+SELECT {TABLE_FACTS}
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
 _BY_NAME = _TABLES + "JOIN unnest(%s::text[], %s::text[]) AS w(s, t) ON n.nspname = w.s AND c.relname = w.t"
 _BY_OID = _TABLES + "WHERE c.oid = ANY(%s::oid[])"
-_COLUMNS = r"""
-SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull,
+MISSING_VALUE = r"""CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text[])[1]
+            ELSE regexp_replace(regexp_replace(a.attmissingval::text, '^\{"?|"?\}$', '', 'g'), '\\(.)', '\1', 'g') END"""
+COLUMN_FACTS = f"""a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull,
        a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), a.atthasmissing,
-       CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text[])[1]
-            ELSE regexp_replace(regexp_replace(a.attmissingval::text, '^\{"?|"?\}$', '', 'g'), '\\(.)', '\1', 'g') END,
+       {MISSING_VALUE},
        a.attgenerated <> '', a.xmin::text::bigint,
        CASE WHEN t.typtype IN ('e', 'd') OR t.typcategory = 'A' THEN
            ARRAY(SELECT e.enumlabel::text FROM pg_enum e
-                 WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype) ORDER BY e.oid) ELSE '{}' END
+                 WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype) ORDER BY e.oid) ELSE '{{}}' END"""
+_COLUMNS = f"""
+SELECT {COLUMN_FACTS}
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
-_INDEXES = """
-SELECT i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate, k.columns, k.not_null
-FROM pg_index i
+INDEX_FACTS = "i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate, k.columns, k.not_null"
+UNIQUE_INDEXES = """pg_index i
 CROSS JOIN LATERAL (
     SELECT array_agg(a.attname::text ORDER BY k.place) AS columns, bool_and(a.attnotnull) AS not_null
     FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
     WHERE k.place <= i.indnkeyatts
-) AS k
-WHERE i.indrelid = ANY(%s::oid[]) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+) AS k"""
+USABLE_INDEX = "i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL"
+_INDEXES = f"""
+SELECT {INDEX_FACTS}
+FROM {UNIQUE_INDEXES}
+WHERE i.indrelid = ANY(%s::oid[]) AND {USABLE_INDEX}
 ORDER BY i.indrelid, i.indexrelid
 """
 _NAMES = """
@@ -70,6 +77,10 @@ _IDENTITIES = {
     "f": ReplicaIdentity.FULL,
     "n": ReplicaIdentity.NOTHING,
 }
+
+
+STRICT_VERSION = 180000
+"""From here on a server lets nobody change rows whose replica identity has columns that are not published."""
 
 
 def identity_of(letter: str) -> ReplicaIdentity:
@@ -208,33 +219,46 @@ def _load(connection: PostgresConnection, rows: Sequence[tuple[object, ...]]) ->
         every += [leaf for oid, leaf in leaves.items() if oid not in own]
     _fill_columns(connection, every)
     for root_table in roots.values():
-        root_table.columns = [_with_leaves_fill(c, root_table.leaves) for c in root_table.columns]
+        fills = _leaves_fills(root_table.leaves)
+        root_table.columns = [with_leaves_fill(c, fills) for c in root_table.columns]
     return tables
 
 
 def _tables(rows: Sequence[tuple[object, ...]]) -> list[CatalogTable]:
-    tables = []
-    for oid, schema, name, kind, persistence, identity, filenode, tuples in rows:
-        tables.append(
-            CatalogTable(
-                oid=int(str(oid)),
-                name=TableName(str(schema), str(name)),
-                kind=str(kind),
-                persistence=str(persistence),
-                identity=identity_of(str(identity)),
-                relfilenode=int(str(filenode)),
-                rows=float(str(tuples)),
-            )
-        )
-    return tables
+    return [table_of(row) for row in rows]
+
+
+def table_of(row: Sequence[object]) -> CatalogTable:
+    """A table without columns, from a row of TABLE_FACTS."""
+    oid, schema, name, kind, persistence, identity, filenode, tuples = row
+    return CatalogTable(
+        oid=int(str(oid)),
+        name=TableName(str(schema), str(name)),
+        kind=str(kind),
+        persistence=str(persistence),
+        identity=identity_of(str(identity)),
+        relfilenode=int(str(filenode)),
+        rows=float(str(tuples)),
+    )
 
 
 def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]) -> None:
-    by_oid = {t.oid: t for t in tables}
     for table in tables:
-        table.strict = connection.info.server_version >= 180000
-    rows = connection.execute(_COLUMNS, [list(by_oid)]).fetchall()
-    types = load_types(connection, {row[3] for row in rows})
+        table.strict = connection.info.server_version >= STRICT_VERSION
+    oids = [t.oid for t in tables]
+    columns = connection.execute(_COLUMNS, [oids]).fetchall()
+    types = load_types(connection, {row[3] for row in columns})
+    fill_tables(tables, columns, connection.execute(_INDEXES, [oids]).fetchall(), types)
+
+
+def fill_tables(
+    tables: Iterable[CatalogTable],
+    columns: Iterable[Sequence[Any]],
+    indexes: Iterable[Sequence[Any]],
+    types: Mapping[int, TypeRow],
+) -> None:
+    """Give tables their columns and unique indexes, from rows of COLUMN_FACTS and INDEX_FACTS."""
+    by_oid = {t.oid: t for t in tables}
     for (
         oid,
         attnum,
@@ -248,7 +272,7 @@ def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]
         generated,
         edition,
         labels,
-    ) in rows:
+    ) in columns:
         if generated:
             by_oid[oid].generated.append(name)
             by_oid[oid].unsent.append(attnum)
@@ -258,21 +282,27 @@ def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]
             continue
         column = Column(name, kind, attnum, nullable=nullable, fill=missing, edition=edition, labels=tuple(labels))
         by_oid[oid].columns.append(CatalogColumn(column, type_oid, modifier, has_default, has_missing))
-    for oid, *index in connection.execute(_INDEXES, [list(by_oid)]).fetchall():
-        primary, replica_identity, immediate, columns, not_null = index
-        if columns:
-            by_oid[oid].indexes.append(UniqueIndex(primary, replica_identity, immediate, tuple(columns), not_null))
+    for oid, primary, replica_identity, immediate, names, not_null in indexes:
+        if names:
+            by_oid[oid].indexes.append(UniqueIndex(primary, replica_identity, immediate, tuple(names), not_null))
 
 
-def _with_leaves_fill(root: CatalogColumn, leaves: Sequence[CatalogTable]) -> CatalogColumn:
+def _leaves_fills(leaves: Sequence[CatalogTable]) -> dict[str, set[str | None]]:
+    """By column, what old rows of the leaves hold of it."""
+    fills: dict[str, set[str | None]] = {}
+    for column in (c for leaf in leaves for c in leaf.columns if c.has_missing):
+        fills.setdefault(column.column.name, set()).add(column.column.fill)
+    return fills
+
+
+def with_leaves_fill(root: CatalogColumn, fills: Mapping[str, set[str | None]]) -> CatalogColumn:
     """A root stores nothing: what old rows hold of a new column is noted at its leaves, where they agree."""
-    fills = {
-        c.column.fill for leaf in leaves for c in leaf.columns if c.column.name == root.column.name and c.has_missing
-    }
-    if len(fills) != 1:
+    found = fills.get(root.column.name, set())
+    if len(found) != 1:
         return root
+    (fill,) = found
     return CatalogColumn(
-        replace(root.column, fill=fills.pop()), root.type_oid, root.modifier, root.has_default, has_missing=True
+        replace(root.column, fill=fill), root.type_oid, root.modifier, root.has_default, has_missing=True
     )
 
 

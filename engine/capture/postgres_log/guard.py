@@ -55,8 +55,8 @@ class _Member:
 class TablesLook:
     """What changed since the look before.
 
-    `faults`: each table with what changed, in words. `rewrites`: those of them where nothing changed but the storage of partitions,
-    which a truncate of the root explains as well. `replaced`: those that were dropped or made again, with what stands there now.
+    `faults`: each table with what changed, in words. `rewrites`: those of them where partitions only came, or got other storage, which a
+    truncate of the root, or the DDL capture, may explain. `replaced`: those that were dropped or made again, with what stands there now.
     `marks`: what is below each root, for `TableWatch.remember`. `renamed`: tables that go by another name now.
     """
 
@@ -142,7 +142,7 @@ class TableWatch:
         for name in roots:
             below.setdefault(name, {})
         faults: dict[TableName, str] = {}
-        writers: dict[TableName, frozenset[int]] = {}
+        doubts: dict[TableName, tuple[frozenset[int], frozenset[RelationId]]] = {}
         replaced: dict[TableName, RelationId] = {}
         with self._lock:
             renamed = self._renamed(names - oids.keys(), {o: n for o, n in elsewhere.items() if n not in names})
@@ -153,20 +153,27 @@ class TableWatch:
                 if change is None and name in below and name in self._below:
                     before = self._below[name]
                     change = _change(before, below[name])
-                    rewritten = _rewritten(before, below[name])
-                    if change is None and rewritten:
-                        change = f"partition {rewritten[0].name} was truncated or rewritten"
-                        writers[name] = frozenset(member.writer for member in rewritten)
+                    attached, rewritten = _attached(before, below[name]), _rewritten(before, below[name])
+                    if change is None and (attached or rewritten):
+                        change = (
+                            f"partition {below[name][min(attached)].name} was attached"
+                            if attached
+                            else f"partition {rewritten[0].name} was truncated or rewritten"
+                        )
+                        doubts[name] = frozenset(member.writer for member in rewritten), attached
                 if name in below:
                     self._below[name] = below[name]
                 if change is not None:
                     faults[name] = change
             marks = {n: _to_mark(oids[n], below[n]) for n in roots if n not in self._gone}
-        if not writers:
+        if not doubts:
             return TablesLook(faults, replaced=replaced, marks=marks, renamed=renamed)
         # Read behind the catalog: every transaction whose work was seen there has committed before this position.
         seen_by = current(connector)
-        rewrites = {name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by) for name, by in writers.items()}
+        rewrites = {
+            name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by, attached)
+            for name, (by, attached) in doubts.items()
+        }
         return TablesLook(faults, rewrites, replaced, marks, renamed)
 
     def _known(self, names: Collection[TableName]) -> list[int]:
@@ -237,10 +244,12 @@ def _change(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> str | 
     for oid, member in before.items():
         if oid not in now:
             return f"partition {member.name} was detached or dropped"
-    for oid, member in now.items():
-        if oid not in before and not member.created_in_place:
-            return f"partition {member.name} was attached"
     return None
+
+
+def _attached(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> frozenset[RelationId]:
+    """New members that may have had rows when they came."""
+    return frozenset(RelationId(o) for o, member in now.items() if o not in before and not member.created_in_place)
 
 
 def _rewritten(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> list[_Member]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from engine.capture.postgres_log import ddl_capture
 from engine.capture.postgres_log.catalog import CatalogTable, choose_key, key_of, load_tables
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.stream import ORIGIN_VERSION, origin_refusal
+from engine.model.ddl import DdlCapture
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.source import DiscoveredTable, Finding, Severity
@@ -64,6 +66,7 @@ def check(
             if any(f.code == "source_version" for f in found):
                 return found
             found += _origin(origin, version)
+            found += _ddl_capture(ddl_capture.state(connection))
             found += _tables(connection, tables)
         found += _replication(connector)
     except EngineFault as fault:
@@ -76,6 +79,22 @@ def check(
             )
         ]
     return found
+
+
+def _ddl_capture(found: DdlCapture) -> list[Finding]:
+    if not found.installed:
+        what = "changes of structure are learnt from the log and the catalog: the source has no trigger that tells them"
+        remedy = (
+            "Nothing has to be done. PUT /connections/{name}/ddl-capture installs one, as a superuser of the source."
+        )
+        return [Finding(_I, "ddl_capture_absent", what, remedy)]
+    if found.current:
+        what = f"a trigger of version {found.version} tells changes of structure in the log"
+        return [Finding(_I, "ddl_capture_installed", what, "DELETE /connections/{name}/ddl-capture removes it.")]
+    told = "is of another version" if found.version != ddl_capture.VERSION else "is not whole, or switched off"
+    what = f"the trigger that tells changes of structure {told}; they are learnt from the log and the catalog where it does not"
+    remedy = "PUT /connections/{name}/ddl-capture, as a superuser of the source, or DELETE it."
+    return [Finding(_W, "ddl_capture_outdated", what, remedy)]
 
 
 def discover(connector: Connector) -> list[DiscoveredTable]:

@@ -108,6 +108,20 @@ def complete(
     )
 
 
+def is_announced(known: TableSchema, announced: Announced, spec: TableSpec, types: Mapping[int, TypeRow]) -> bool:
+    """Whether the record announces just this structure."""
+    columns = announced.columns
+    if known.relation != announced.relation or known.identity is not announced.identity:
+        return False
+    if [c.name for c in columns] != [c.name for c in known.columns]:
+        return False
+    if not all(_is_type(c, one, types) for c, one in zip(known.columns, columns, strict=True)):
+        return False
+    identity = _ordered([c.name for c in columns if c.identity], known, None)
+    choice = choose_key(spec, announced.identity, [c.name for c in columns], identity, known.key)
+    return choice.problem is None and (choice.key, choice.mode) == (known.key, known.mode)
+
+
 def _unsent(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> tuple[int, ...]:
     if table is not None and (as_now or known is None):
         return tuple(table.unsent)

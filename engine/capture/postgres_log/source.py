@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from engine.capture.postgres_log import chunks, position, preflight, publications, sequences, slots
+from engine.capture.postgres_log import chunks, ddl_capture, position, preflight, publications, sequences, slots
 from engine.capture.postgres_log.catalog import (
     load_numbered,
     load_tables,
@@ -18,12 +18,14 @@ from engine.capture.postgres_log.catalog import (
     standing,
 )
 from engine.capture.postgres_log.connect import Connector
+from engine.capture.postgres_log.ddl_message import CatalogTold, read_told
 from engine.capture.postgres_log.guard import TableWatch
 from engine.capture.postgres_log.key_walk import walk_key
-from engine.capture.postgres_log.relation import complete, parse_relation
+from engine.capture.postgres_log.relation import complete, is_announced, parse_relation
 from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
 from engine.capture.postgres_log.types import load_types
 from engine.model.copies import KeyBound
+from engine.model.ddl import Capture, DdlCapture, DdlTold
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
@@ -35,6 +37,7 @@ from engine.model.source import (
     Finding,
     GuardReading,
     KeyWalk,
+    Resolve,
     SlotStatus,
     SourceIdentity,
 )
@@ -50,6 +53,7 @@ class PostgresSource:
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = Connector(spec)
         self._watch = TableWatch()
+        self._capture = ddl_capture.CaptureWatch()
         self._publishing = threading.Lock()
         self._published: dict[TableName, int] | None = None
         self._known_as: dict[TableName, int] = {}
@@ -122,25 +126,51 @@ class PostgresSource:
         with self._connector.session() as connection:
             return {RelationId(oid): name for oid, name in roots_of(connection, relations).items()}
 
-    def resolve(self, payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
+    def resolve(
+        self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
+    ) -> TableSchema:
         """The structure that a relation record announces. `payload` without a transaction id, as in RelationSeen."""
-        return self.resolver([payload])(payload, spec, known)
+        return self.resolver([payload])(payload, spec, known, capture)
 
-    def resolver(self, payloads: Collection[bytes]) -> Callable[[bytes, TableSpec, TableSchema | None], TableSchema]:
+    def resolver(self, payloads: Collection[bytes]) -> Resolve:
         announced = {payload: parse_relation(payload) for payload in payloads}
         subject = str(next(iter(announced.values())).name) if len(announced) == 1 else None
         with self._connector.session(subject) as connection, one_look(connection):
             tables = load_numbered(connection, {one.relation for one in announced.values()})
             types = load_types(connection, {c.type_oid for one in announced.values() for c in one.columns})
+            mark = self._capture.in_force(connection)
 
-        def resolve(payload: bytes, spec: TableSpec, known: TableSchema | None) -> TableSchema:
-            one = announced[payload]
-            return complete(one, spec, known, tables.get(one.relation), types)
+        def resolve(
+            payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None, /
+        ) -> TableSchema:
+            one, now = announced[payload], tables.get(announced[payload].relation)
+            if capture is not None and capture.mark == mark:
+                if capture.known and known is not None and is_announced(known, one, spec, types):
+                    return known
+                if isinstance(capture.told, CatalogTold) and capture.told.is_announced(one):
+                    return capture.told.schema(spec)
+            return complete(one, spec, known, now, types)
 
         return resolve
 
     def relation_name(self, payload: bytes) -> TableName:
         return parse_relation(payload).name
+
+    def told(self, payload: bytes) -> DdlTold:
+        return read_told(payload)
+
+    def capturing(self) -> str:
+        with self._connector.session() as connection:
+            return self._capture.in_force(connection)
+
+    def ddl_capture(self) -> DdlCapture:
+        return ddl_capture.look(self._connector)
+
+    def install_ddl_capture(self) -> DdlCapture:
+        return ddl_capture.install(self._connector)
+
+    def remove_ddl_capture(self) -> DdlCapture:
+        return ddl_capture.remove(self._connector)
 
     def create_slot(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
         """Raises SLOT_IN_USE where a slot of this name exists, SOURCE_TIMEOUT where open transactions hold it up for minutes."""

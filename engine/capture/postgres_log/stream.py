@@ -9,6 +9,7 @@ import numpy as np
 import psycopg
 
 from engine.capture.postgres_log.connect import SOURCE, Connector
+from engine.capture.postgres_log.ddl_message import ddl_records
 from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
 from engine.capture.postgres_log.scan import find_controls
 from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
@@ -242,8 +243,11 @@ class PostgresLogStream:
             self._check_types(data[offsets[:-1]])
         controls, self._in_stream_xid = find_controls(data, offsets, self._in_stream_xid)
         at = controls["ordinal"][controls["kind"] == ControlKind.RELATION]
-        relations = {int(i): data[offsets[i] : offsets[i + 1]].tobytes() for i in at}
-        return RecordChunk(data, offsets, controls, relations, Lsn(self._wal_end))
+        payloads = {int(i): data[offsets[i] : offsets[i + 1]].tobytes() for i in at}
+        messages = controls[controls["kind"] == ControlKind.MESSAGE]
+        if len(messages):
+            payloads |= ddl_records(data, offsets, messages["ordinal"], messages["xid"] != 0)
+        return RecordChunk(data, offsets, controls, payloads, Lsn(self._wal_end))
 
     def _check_types(self, types: Array) -> None:
         if not _KNOWN_TYPES[types].all():

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from engine.model.schema import SourceType
 from engine.postgres.sessions import PostgresConnection
 
-_QUERY = """
-SELECT t.oid, t.typname, n.nspname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem,
-       t.typelem <> 0 AND e.typarray = t.oid, t.typdelim::text
-FROM pg_type t
+TYPE_FACTS = """t.oid, t.typname, n.nspname, t.typtype::text, t.typbasetype, t.typtypmod, t.typelem,
+       t.typelem <> 0 AND e.typarray = t.oid, t.typdelim::text"""
+TYPES = """pg_type t
 JOIN pg_namespace n ON n.oid = t.typnamespace
-LEFT JOIN pg_type e ON e.oid = t.typelem
+LEFT JOIN pg_type e ON e.oid = t.typelem"""
+_QUERY = f"""
+SELECT {TYPE_FACTS}
+FROM {TYPES}
 WHERE t.oid = ANY(%s::oid[])
 """
 

@@ -262,6 +262,31 @@ def test_sequences_are_shown_and_the_exit_code_tells_whether_all_stand_right(sta
     assert run("sequences", "-s", "m", "--json").exit_code == 0
 
 
+def test_ddl_capture_shows_what_it_would_run_and_says_what_is_there(stand_in: StandIn, run: Run) -> None:
+    absent = {
+        "installed": False,
+        "version": None,
+        "current": False,
+        "install_sql": ["CREATE [x]"],
+        "remove_sql": ["DROP"],
+    }
+    present = absent | {"installed": True, "version": 1, "current": True}
+    stand_in.replies["GET", "/connections/shop/ddl-capture"] = (200, absent)
+    shown = run("ddl-capture", "show", "shop").stdout
+    assert "not installed" in shown
+    assert "BEGIN;\nCREATE [x];\nCOMMIT;" in shown
+    assert "DROP" not in shown
+    stand_in.replies["PUT", "/connections/shop/ddl-capture"] = (200, present)
+    assert "installed, version 1" in run("ddl-capture", "install", "shop").stdout
+    stand_in.replies["DELETE", "/connections/shop/ddl-capture"] = (200, absent)
+    assert "not installed" in run("ddl-capture", "remove", "shop").stdout
+    stand_in.replies["GET", "/connections/shop/ddl-capture"] = (200, present | {"current": False})
+    outdated = run("ddl-capture", "show", "shop").stdout
+    assert "outdated" in outdated
+    assert "CREATE [x]" in outdated
+    assert "DROP" in outdated
+
+
 def test_apply_says_what_it_did(stand_in: StandIn, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "penstock.yaml"
     file.write_text("connections: {a: {kind: duckdb}, b: {kind: duckdb}}\nsubscriptions: {s/1: {source: a}}\n")

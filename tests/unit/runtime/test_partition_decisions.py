@@ -113,6 +113,7 @@ class Watched:
                 guard=lambda *_: self.reading,
                 current=lambda: Lsn(99),
                 describe=lambda _: {},
+                capturing=lambda: "",
                 accept=lambda *told: self.accepted.append(told),
             ),
             book=SimpleNamespace(

@@ -9,9 +9,10 @@ from engine.model.batch import LogRange, RelationSeen, SealedBatch
 from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.runtime.planner import Learnt, PlannedBatch, Planner, Resolve
+from engine.runtime.planner import Learnt, PlannedBatch, Planner
 from engine.runtime.table_book import TableBook, TableEntry
 
 INT = SourceType("int4")
@@ -54,7 +55,7 @@ class Bench:
     def _resolver(self, payloads: Collection[bytes]) -> Resolve:
         self.looks.append(sorted(payloads))
         self.meanwhile()
-        return lambda payload, _, __: PAYLOADS[payload]
+        return lambda payload, *_: PAYLOADS[payload]
 
     def plan(self, *relations: bytes, records: int = 10) -> PlannedBatch:
         after, self._end = self._end, self._end + 100

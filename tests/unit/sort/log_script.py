@@ -145,7 +145,7 @@ class _Script:
 
 def show_closed(closed: Closed) -> str:
     name = f"{closed.count} plain" if isinstance(closed, PlainRun) else f"streamed {closed.xid}"
-    return f"closed {name} to {closed.last_end}:{_ranges(closed.ranges())}{_relations(closed.relations)}"
+    return f"closed {name} to {closed.last_end}:{_ranges(closed.ranges())}{_relations(closed.announcements)}"
 
 
 def show_batch(batch: SealedBatch) -> str:

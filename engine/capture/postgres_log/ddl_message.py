@@ -1,0 +1,157 @@
+"""Messages of the DDL capture: finding them in the log, and reading what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.capture.postgres_log.catalog import (
+    CatalogTable,
+    UniqueIndex,
+    fill_tables,
+    identity_of,
+    key_of,
+    schema_of,
+    table_of,
+    with_leaves_fill,
+)
+from engine.capture.postgres_log.ddl_capture import MOST_BYTES, PREFIX, VERSION
+from engine.capture.postgres_log.relation import Announced
+from engine.capture.postgres_log.types import TypeRow
+from engine.model.ddl import DdlTold
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import ReplicaIdentity, TableSchema
+from engine.model.subscription import TableSpec
+
+_HEAD = 10
+"""Type byte, flags and position, before the prefix; a transaction id behind the type byte where it is streamed."""
+_XID = 4
+_MARKED = np.frombuffer(PREFIX.encode() + b"\0", np.uint8)
+_BEHIND = _HEAD + len(_MARKED) + 4
+_TRANSACTIONAL = 1
+_VALUES_CHANGED = 0x02 | 0x04
+"""Reasons of a rewrite that give rows other values: a default that differs by row, a column of another type."""
+
+Array = npt.NDArray[Any]
+
+
+def ddl_records(data: Array, offsets: Array, ordinals: Array, streamed: Array) -> dict[int, bytes]:
+    """Which of these message records are ours, by ordinal, whole, and cut where they are longer than ours are.
+
+    Args:
+        data, offsets: records one behind the other and their borders. ordinals: of the message records among them, in order.
+        streamed: for each of those, whether it carries a transaction id.
+    """
+    starts = offsets[ordinals].astype(np.int64)
+    at = starts + _HEAD + np.where(streamed, _XID, 0)
+    long = np.flatnonzero(at + len(_MARKED) + 4 <= offsets[ordinals + 1])
+    marked = (data[at[long, None] + np.arange(len(_MARKED))] == _MARKED).all(axis=1) & (
+        data[at[long] - _HEAD + 1] == _TRANSACTIONAL
+    )
+    found = {}
+    for index in long[marked].tolist():
+        ordinal = int(ordinals[index])
+        stop = min(int(offsets[ordinal + 1]), int(at[index]) + _BEHIND - _HEAD + MOST_BYTES)
+        found[ordinal] = data[starts[index] : stop].tobytes()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTold:
+    """A table as the catalog had it behind a command; `ToldTable`."""
+
+    table: CatalogTable
+    mark: str
+
+    @property
+    def relation(self) -> RelationId:
+        return RelationId(self.table.oid)
+
+    def schema(self, spec: TableSpec) -> TableSchema:
+        schema = schema_of(self.table, spec)
+        if schema is None:
+            problem = key_of(self.table, spec).problem or ""
+            raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(self.table.name), problem)
+        return schema
+
+    def is_announced(self, announced: Announced) -> bool:
+        """Whether a relation record of the table announces just this structure."""
+        columns = [(c.name, c.type_oid, c.modifier) for c in announced.columns]
+        here = [(c.column.name, c.type_oid, c.modifier) for c in self.table.columns]
+        identity = {c.name for c in announced.columns if c.identity}
+        return (
+            announced.relation == self.relation
+            and columns == here
+            and announced.identity is self.table.identity
+            and identity == set(self.table.identity_columns)
+        )
+
+
+def read_told(payload: bytes) -> DdlTold:
+    """What a record that `ddl_records` found says, without the transaction id that it carries inside a streamed transaction.
+
+    Raises EngineFault(LOG_UNREADABLE) where this release does not understand it.
+    """
+    try:
+        return _read(json.loads(payload[_BEHIND:].decode("utf-8")))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        detail = "it is not what the DDL capture of this release writes"
+        raise EngineFault(FaultKind.LOG_UNREADABLE, f"{PREFIX} message", detail) from error
+
+
+def _read(said: Mapping[str, Any]) -> DdlTold:
+    if said["v"] != VERSION:
+        raise ValueError("another version")
+    tag, mark = str(said["tag"]), str(said["by"])
+    if "unknown" in said:
+        return DdlTold(tag, unknown=None if said["unknown"] is None else _relations(said["unknown"]))
+    if "rewritten" in said:
+        values = bool(int(said["reason"]) & _VALUES_CHANGED)
+        return DdlTold(tag, rewritten=_relations(said["rewritten"]), values=values)
+    if "labels" in said:
+        types = frozenset(int(each) for each in said["types"])
+        return DdlTold(tag, types=types, labels=tuple(str(each) for each in said["labels"]))
+    if "partition" in said:
+        return DdlTold(tag, partition=RelationId(int(said["partition"])), below=_relations(said["below"]))
+    return DdlTold(tag, table=CatalogTold(_table(said), mark))
+
+
+def _relations(numbers: Iterable[Any]) -> frozenset[RelationId]:
+    return frozenset(RelationId(int(number)) for number in numbers)
+
+
+def _table(said: Mapping[str, Any]) -> CatalogTable:
+    types = {int(oid): TypeRow(n, s, c, int(b), m, int(e), a, d) for oid, n, s, c, b, m, e, a, d in said["types"] or ()}
+    table = table_of(said["table"])
+    columns = [(int(oid), attnum, name, int(kind), *rest) for oid, attnum, name, kind, *rest in said["columns"] or ()]
+    fill_tables([table], columns, [(int(oid), *rest) for oid, *rest in said["indexes"] or ()], types)
+    if table.partitioned:
+        leaves = said["leaves"]
+        table.leaves = [_leaf(table, *each) for each in leaves["identities"] or ()]
+        fills: dict[str, set[str | None]] = {}
+        for name, value in leaves["fills"] or ():
+            fills.setdefault(name, set()).add(value)
+        table.columns = [with_leaves_fill(c, fills) for c in table.columns]
+    return table
+
+
+def _leaf(root: CatalogTable, name: str, identity: str, columns: Sequence[str] | None) -> CatalogTable:
+    """One for all leaves with the same identity, as far as a root's key asks for."""
+    kind = identity_of(identity)
+    leaf = CatalogTable(0, TableName(root.name.schema, name), "r", "p", kind, 0, 0.0)
+    if columns is not None:
+        unique = UniqueIndex(
+            primary=kind is ReplicaIdentity.DEFAULT,
+            replica_identity=kind is ReplicaIdentity.INDEX,
+            immediate=True,
+            columns=tuple(columns),
+            not_null=True,
+        )
+        leaf.indexes.append(unique)
+    return leaf

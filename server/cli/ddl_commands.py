@@ -1,0 +1,81 @@
+"""Commands about the event triggers that tell a source's changes of structure: `ddl-capture show`, `install`, `remove`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from server.cli.client import Document, segment
+from server.cli.options import AsJson, Token, Url, open_api
+from server.cli.output import out, print_json, reported
+
+ddl_capture = typer.Typer(
+    name="ddl-capture",
+    help="Have a source tell its changes of structure inside the transactions that make them.",
+    no_args_is_help=True,
+)
+
+Connection = Annotated[str, typer.Argument(help="Name of the source's connection.")]
+
+
+@ddl_capture.command("show")
+@reported
+def show(connection: Connection, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+    """What is installed, and the statements that `install` or `remove` would run."""
+    with open_api(url, token) as api:
+        found = api.get(_path(connection))
+    if as_json:
+        print_json(found)
+        return
+    _tell(connection, found)
+    parts = (
+        ("install", found["install_sql"], not found["current"]),
+        ("remove", found["remove_sql"], found["installed"]),
+    )
+    for name, statements, wanted in parts:
+        if wanted:
+            out.print(f"\n[bold]{name}[/] would run, in one transaction:")
+            out.print(escape(";\n".join(["BEGIN", *statements, "COMMIT"]) + ";"), soft_wrap=True, highlight=False)
+
+
+@ddl_capture.command("install")
+@reported
+def install(connection: Connection, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+    """Install the event triggers, or bring them up to date; as an admin, with a superuser of the source."""
+    with open_api(url, token) as api:
+        found = api.put(_path(connection), {})
+    _done(connection, found, as_json=as_json)
+
+
+@ddl_capture.command("remove")
+@reported
+def remove(connection: Connection, url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+    """Remove the event triggers and all that came with them; as an admin."""
+    with open_api(url, token) as api:
+        found = api.delete(_path(connection))
+    _done(connection, found, as_json=as_json)
+
+
+def _path(connection: str) -> str:
+    return f"/connections/{segment(connection)}/ddl-capture"
+
+
+def _done(connection: str, found: Document, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    _tell(connection, found)
+
+
+def _tell(connection: str, found: Document) -> None:
+    version = "" if found.get("version") is None else f", version {found['version']}"
+    state = (
+        "installed"
+        if found["current"]
+        else "[yellow]outdated, or not whole[/]"
+        if found["installed"]
+        else "not installed"
+    )
+    out.print(f"{escape(connection)}: {state}{version}")
