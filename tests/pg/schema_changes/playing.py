@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from engine.model.schema import Column
 from engine.model.subscription import BatchPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.target import TableRecord
 from engine.model.values import value_type
+from engine.runtime.catalog import open_source
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.value_render import rendered as rendered_value
 from tests.fixtures.postgres import Database, standing_database
@@ -74,6 +75,7 @@ class Played:
 
     target_kind: str
     stepwise: bool
+    captured: bool
     database: Database
     replica: Replica
     specs: dict[TableName, TableSpec]
@@ -204,6 +206,9 @@ class Playing:
     def play(self, *, stepwise: bool) -> None:
         """All rounds of all scenarios, then wait until each table is where it is expected, or will not get there."""
         self._wait(lambda state, _: state == "live", "live to begin with")
+        if self._played.captured:
+            self._look()
+            self._look()
         rounds = max(len(golden.rounds) for golden in self._goldens)
         for number in range(rounds):
             for golden in self._goldens:
@@ -231,7 +236,9 @@ class Playing:
         """
         self._probes += 1
         column = f"c{self._probes}"
-        self._played.database.execute(f"ALTER TABLE {_PROBE} ADD COLUMN {column} int")
+        # In this isolation a DDL trigger says of no table what it looks like.
+        isolation = "ISOLATION LEVEL REPEATABLE READ"
+        self._played.database.execute(f"BEGIN {isolation}; ALTER TABLE {_PROBE} ADD COLUMN {column} int; COMMIT")
         if not self._until(lambda: column in self._told.probed):
             missed = f"look {self._probes} at the catalog did not come"
             self._played.troubles.append(self._told.failed or missed)
@@ -266,9 +273,15 @@ class Playing:
 
 @contextmanager
 def playing(
-    target_kind: str, cluster: EmbeddedPostgres, folder: Path, goldens: Sequence[Golden], *, stepwise: bool = True
+    target_kind: str,
+    cluster: EmbeddedPostgres,
+    folder: Path,
+    goldens: Sequence[Golden],
+    *,
+    stepwise: bool = True,
+    captured: bool = False,
 ) -> Iterator[Played]:
-    """Make a source with all scenarios' tables, replicate them and play.
+    """Make a source with all scenarios' tables, replicate them and play. `captured`: the source tells its DDL by itself.
 
     Not `stepwise`: nothing is waited for between the parts, and every open transaction is streamed.
     """
@@ -303,8 +316,11 @@ def playing(
             slot=f"penstock_{name}",
             batch=BatchPolicy() if stepwise else _AT_ONCE,
         )
+        if captured:
+            with closing(open_source(spec.source)) as opened:
+                opened.install_ddl_capture()
         replica = Replica(source, folder, spec)
         stack.callback(replica.close)
-        played = Played(target_kind, stepwise, source, replica, specs)
+        played = Played(target_kind, stepwise, captured, source, replica, specs)
         Playing(goldens, played, sessions, probe.table).play(stepwise=stepwise)
         yield played

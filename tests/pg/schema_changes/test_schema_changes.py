@@ -1,7 +1,8 @@
 """Every scenario of tests/golden/schema_changes: whatever becomes of a table's structure, its copy follows, and the history tells how.
 
 All are played on one source with one subscription for each kind of target; a test then looks at what one of them came to. Played `at
-once`, without waits, only the end counts: what is told on the way depends on who comes first. Those runs are for `make chaos`.
+once`, without waits, only the end counts: what is told on the way depends on who comes first. `captured`, the source tells its DDL by
+itself: each step of it is told then, and less is copied anew. Those runs are for `make chaos`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ pytestmark = pytest.mark.pg
 
 WAYS = [
     pytest.param(
-        (kind, stepwise),
-        marks=[pytest.mark.xdist_group(f"schema_changes_{kind}"), *([] if stepwise else [pytest.mark.chaos])],
-        id=kind if stepwise else f"{kind}_at_once",
+        (kind, stepwise, captured),
+        marks=[
+            pytest.mark.xdist_group(f"schema_changes_{kind}"),
+            *([] if stepwise and not captured else [pytest.mark.chaos]),
+        ],
+        id=f"{kind}{'' if stepwise else '_at_once'}{'_captured' if captured else ''}",
     )
-    for stepwise in (True, False)
+    for stepwise, captured in ((True, False), (False, False), (True, True), (False, True))
     for kind in ("duckdb", "postgres")
 ]
 
@@ -49,8 +53,9 @@ def played(
         item.callspec.params["name"] for item in items if hasattr(item, "callspec") and "name" in item.callspec.params
     }
     goldens = [read_golden(name) for name in golden_names() if name in chosen]
-    kind, stepwise = request.param
-    with playing(kind, pg18, tmp_path_factory.mktemp("home"), goldens, stepwise=stepwise) as done:
+    kind, stepwise, captured = request.param
+    home = tmp_path_factory.mktemp("home")
+    with playing(kind, pg18, home, goldens, stepwise=stepwise, captured=captured) as done:
         yield done
 
 
@@ -64,7 +69,7 @@ def test_target_and_history_are_as_expected(played: Played, name: str) -> None:
         if outcome.state == "live":
             check_both_sides(played, wanted.name)
         text, expected = rendered(golden, wanted.name, kind, outcome), golden.expectation(wanted.name, kind)
-        if not played.stepwise:
+        if not played.stepwise or played.captured:
             assert outcome.state == golden.state(wanted.name, kind)
         elif text != expected:
             differing.append((expected, text))
