@@ -32,23 +32,26 @@ class RelationSeen:
     """A relation record that lies in a committed range: the structure of `relation` from `ordinal` on.
 
     `payload`: the record in the form it has outside streamed transactions; the xid that it carries inside one is taken out.
+    `void`: what made it so was rolled back to a savepoint, and rows that count may follow in the same form or another one.
     """
 
     ordinal: Ordinal
     relation: RelationId
     payload: bytes
+    void: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSeen:
     """A message of the source's DDL capture in a committed range.
 
-    `payload`: the record in the form it has outside streamed transactions. `writer`: the (sub)transaction that wrote it, 0 there.
+    `payload`: the record in the form it has outside streamed transactions. `aborted`: the subtransactions of its transaction that were
+    rolled back; it does not say itself which one wrote it.
     """
 
     ordinal: Ordinal
     payload: bytes
-    writer: int = 0
+    aborted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class SealedBatch:
 
     `ranges` are in commit order. `relations` are in the order in which a scan over `ranges` meets them; relation records of an
     aborted subtransaction are included (the source sends no second one), those of an aborted transaction are not.
-    `messages` are in the same order, without those of aborted subtransactions.
+    `messages` are in the same order.
     `after` is the end of the batch before it.
     """
 

@@ -44,10 +44,11 @@ class ToldTable(Protocol):
 @dataclass(frozen=True, slots=True)
 class Capture:
     """What the DDL capture of this `mark` vouches for, as long as it is in force: that the structure known of a table is the table's,
-    where `known`, and what it `told` of the table last."""
+    where `known`, and what it `told` of the table last. `void`: the record in question tells of what was rolled back."""
 
     mark: str
     known: bool = False
+    void: bool = False
     told: ToldTable | None = None
 
 
@@ -56,6 +57,8 @@ class DdlTold:
     """One message. Most say one thing; what they do not speak of is empty."""
 
     tag: str
+    writers: frozenset[int] = frozenset()
+    """(Sub)transactions whose work it tells of, as far as that is visible; others that are long over may be among them."""
     table: ToldTable | None = None
     rewritten: frozenset[RelationId] = frozenset()
     """The command goes on to write these tables anew, and `values`: columns may hold something else afterwards."""

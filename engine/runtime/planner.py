@@ -307,17 +307,17 @@ class Planner:
         chains: dict[TableId, list[TableSchema]] = {}
         messages = deque(batch.messages)
         look = cache(lambda: self._resolver({seen.payload for seen in batch.relations}))
-        known: dict[bytes, tuple[TableEntry, TableSchema | None]] = {}
+        known: dict[tuple[bytes, bool], tuple[TableEntry, TableSchema | None]] = {}
         for place, seen in enumerate(batch.relations):
             while messages and messages[0].behind <= place:
                 self._take_message(messages.popleft(), chains, parked)
                 known.clear()
-            before = known.get(seen.payload)
+            before = known.get((seen.payload, seen.void))
             if before is None or self._book.get(before[0].table) is not before[0]:
                 entry = self._entry_of(seen)
                 if entry is None:
                     continue
-                before = known[seen.payload] = (entry, self._announced(seen, entry, look, batch.end, parked))
+                before = known[seen.payload, seen.void] = (entry, self._announced(seen, entry, look, batch.end, parked))
             if before[1] is not None:
                 resolved.setdefault(before[0].table, []).append(before[1])
                 chains.setdefault(before[0].table, []).append(before[1])
@@ -367,7 +367,7 @@ class Planner:
         judged = entry.state in _STRUCTURED or entry.copy_life is not None
         try:
             known = entry.schema if judged else None
-            capture = self._told.vouches(seen.relation, known)
+            capture = self._told.vouches(seen, known)
             schema = look()(seen.payload, entry.spec, known, capture)
             if known is not None and capture is not None:
                 schema = with_fills(known, schema)

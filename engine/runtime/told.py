@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from engine.model.batch import PlacedMessage
+from engine.model.batch import PlacedMessage, RelationSeen
 from engine.model.ddl import Capture, DdlTold, ToldTable
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
@@ -49,21 +49,20 @@ class ToldBook:
             if not self.doubted_since(relation, anchor.as_of):
                 self._anchors[relation] = anchor
 
-    def vouches(self, relation: RelationId, known: TableSchema | None) -> Capture | None:
-        """What the capture vouches for of this table, of which `known` is known here; that very one, not an equal one."""
-        anchor, told = self._anchors.get(relation), self._tables.get(relation)
+    def vouches(self, seen: RelationSeen, known: TableSchema | None) -> Capture | None:
+        """What the capture vouches for of the record's table, of which `known` is known here; that very one, not an equal one."""
+        anchor, told = self._anchors.get(seen.relation), self._tables.get(seen.relation)
         if anchor is not None and anchor.schema is known:
-            return Capture(
-                anchor.mark, known=True, told=told if told is not None and told.mark == anchor.mark else None
-            )
-        return None if told is None else Capture(told.mark, told=told)
+            last = told if told is not None and told.mark == anchor.mark else None
+            return Capture(anchor.mark, known=True, void=seen.void, told=last)
+        return None if told is None else Capture(told.mark, void=seen.void, told=told)
 
     def doubted_since(self, relation: RelationId, position: Lsn) -> bool:
         """Whether behind this position something may have happened to the table that no message tells."""
         return max(self._doubted.get(relation, ZERO), self._all_doubted) > position
 
     def take(self, placed: PlacedMessage) -> tuple[DdlTold, bool] | None:
-        """What a message says, and whether its table's rows were given other values before; None where it makes no sense."""
+        """What a message says, and whether its table's rows were given other values before; None where that is void or no sense."""
         end = placed.end
         try:
             told = self._read(placed.message.payload)
@@ -74,6 +73,8 @@ class ToldBook:
                 self._unreadable(fault.detail)
             self._warned = True
             self._doubt(None, end)
+            return None
+        if told.writers & placed.message.aborted:
             return None
         self._doubt(told.unknown, end)
         for relation in told.rewritten:

@@ -75,7 +75,8 @@ class _OpenStream:
     first: int
     borders: array[int] = field(default_factory=lambda: array("q"))
     aborted: set[int] = field(default_factory=set)
-    announcements: list[Announcement] = field(default_factory=list)
+    announcements: list[tuple[int, Announcement]] = field(default_factory=list)
+    """With the (sub)transaction that the record names."""
 
 
 class TransactionSorter:
@@ -141,7 +142,7 @@ class TransactionSorter:
         stream = self._streams.get(xid)
         if stream is None:
             return None
-        relations = [seen for seen in stream.announcements if isinstance(seen, RelationSeen)]
+        relations = [seen for _, seen in stream.announcements if isinstance(seen, RelationSeen)]
         return stream.borders, frozenset(stream.aborted), relations
 
     def _first_closed(self) -> list[int]:
@@ -192,7 +193,7 @@ class TransactionSorter:
             if isinstance(seen, RelationSeen):
                 payload = self._payloads.setdefault(seen.payload, seen.payload)
                 seen = RelationSeen(seen.ordinal, seen.relation, payload)
-            self._streams[xid].announcements.append(seen)
+            self._streams[xid].announcements.append((_writer(relations[ordinal]), seen))
 
     def _plain(self, part: Controls, relations: Mapping[int, bytes]) -> None:
         """A stretch outside streamed chunks: pair BEGIN with COMMIT, close what is paired, keep the open rest."""
@@ -293,7 +294,7 @@ class TransactionSorter:
         chunks = tuple(zip(borders[::2], borders[1::2], strict=True))
         self.statistics.streamed += 1
         aborted = frozenset(stream.aborted)
-        found = tuple(s for s in stream.announcements if isinstance(s, RelationSeen) or s.writer not in aborted)
+        found = tuple(_settled(writer, seen, aborted) for writer, seen in stream.announcements)
         self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, found))
 
     def _in_order(self, end: int) -> None:
@@ -329,13 +330,26 @@ def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> An
     payload = relations.get(ordinal)
     if payload is None or len(payload) < (9 if streamed else 5):
         raise _unreadable("a relation record without its content")
-    (oid,) = (writer,) = struct.unpack_from(">I", payload, 1)
     if streamed:
         payload = payload[:1] + payload[5:]
-        (oid,) = struct.unpack_from(">I", payload, 1)
     if payload[:1] == _MESSAGE:
-        return MessageSeen(Ordinal(ordinal), payload, writer if streamed else 0)
+        return MessageSeen(Ordinal(ordinal), payload)
+    (oid,) = struct.unpack_from(">I", payload, 1)
     return RelationSeen(Ordinal(ordinal), RelationId(oid), payload)
+
+
+def _writer(payload: bytes) -> int:
+    (xid,) = struct.unpack_from(">I", payload, 1)
+    return int(xid)
+
+
+def _settled(writer: int, seen: Announcement, aborted: frozenset[int]) -> Announcement:
+    """An announcement of a streamed transaction as it is left when that has committed."""
+    if not aborted:
+        return seen
+    if isinstance(seen, MessageSeen):
+        return MessageSeen(seen.ordinal, seen.payload, aborted)
+    return RelationSeen(seen.ordinal, seen.relation, seen.payload, void=writer in aborted)
 
 
 def _unreadable(detail: str) -> EngineFault:

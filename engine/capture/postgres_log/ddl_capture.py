@@ -46,6 +46,10 @@ WHERE e.evtname IN ({_NAMES}) AND e.evtenabled = 'A'"""
 
 _TABLE = f"""
     SELECT jsonb_build_object(
+        'writers', (SELECT jsonb_agg(w.xid) FROM (
+                        SELECT c.xmin::text::bigint FROM pg_class c WHERE c.oid = told
+                        UNION SELECT a.xmin::text::bigint FROM pg_attribute a WHERE a.attrelid = told AND a.attnum > 0
+                        UNION SELECT i.xmin::text::bigint FROM pg_index i WHERE i.indrelid = told) AS w(xid)),
         'table', (SELECT jsonb_build_array({TABLE_FACTS})
                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = told),
         'columns', (SELECT jsonb_agg(jsonb_build_array({COLUMN_FACTS}) ORDER BY a.attnum)
@@ -132,7 +136,8 @@ BEGIN
                                ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.oid) AS labels
                         FROM pg_event_trigger_ddl_commands() AS d JOIN pg_type t ON t.oid = d.objid
                         WHERE d.classid = 'pg_type'::regclass AND d.command_tag = 'ALTER TYPE' AND t.typtype = 'e' LOOP
-            content := head || jsonb_build_object('types', to_jsonb(labelled.used), 'labels', to_jsonb(labelled.labels));
+            content := head || jsonb_build_object('types', to_jsonb(labelled.used), 'labels', to_jsonb(labelled.labels), 'writers',
+                (SELECT jsonb_agg(DISTINCT e.xmin::text::bigint) FROM pg_enum e WHERE e.enumtypid = labelled.oid));
             IF octet_length(content::text) > {MOST_BYTES} - 4096 THEN
                 content := head || jsonb_build_object('unknown', NULL);
             END IF;

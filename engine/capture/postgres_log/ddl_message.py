@@ -116,10 +116,14 @@ def _read(said: Mapping[str, Any]) -> DdlTold:
         return DdlTold(tag, rewritten=_relations(said["rewritten"]), values=values)
     if "labels" in said:
         types = frozenset(int(each) for each in said["types"])
-        return DdlTold(tag, types=types, labels=tuple(str(each) for each in said["labels"]))
+        return DdlTold(tag, _writers(said), types=types, labels=tuple(str(each) for each in said["labels"]))
     if "partition" in said:
         return DdlTold(tag, partition=RelationId(int(said["partition"])), below=_relations(said["below"]))
-    return DdlTold(tag, table=CatalogTold(_table(said), mark))
+    return DdlTold(tag, _writers(said), table=CatalogTold(_table(said), mark))
+
+
+def _writers(said: Mapping[str, Any]) -> frozenset[int]:
+    return frozenset(int(xid) for xid in said["writers"])
 
 
 def _relations(numbers: Iterable[Any]) -> frozenset[RelationId]:

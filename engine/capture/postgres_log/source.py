@@ -145,7 +145,7 @@ class PostgresSource:
         ) -> TableSchema:
             one, now = announced[payload], tables.get(announced[payload].relation)
             if capture is not None and capture.mark == mark:
-                if capture.known and known is not None and is_announced(known, one, spec, types):
+                if known is not None and capture.known and (capture.void or is_announced(known, one, spec, types)):
                     return known
                 if isinstance(capture.told, CatalogTold) and capture.told.is_announced(one):
                     return capture.told.schema(spec)
