@@ -1,0 +1,134 @@
+"""Messages of the DDL capture are found among others, and whatever they hold is either understood or refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.capture.postgres_log.ddl_capture import MOST_BYTES, PREFIX
+from engine.capture.postgres_log.ddl_message import ddl_records, read_told
+from engine.capture.postgres_log.scan import find_controls
+from engine.model.control import ControlKind
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId
+from engine.model.position import Lsn
+from engine.sort.batcher import part_announcements
+from engine.sort.sorter import TransactionSorter
+from tests.unit.net import pgoutput_encoder as pgoutput
+
+_HEAD = {"v": 1, "tag": "ALTER TABLE", "by": "m"}
+_TABLE = _HEAD | {
+    "writers": [700, 701],
+    "table": ["16400", "public", "t", "r", "p", "d", 16400, -1.0],
+    "columns": [
+        ["16400", 1, "id", "23", -1, False, False, False, None, False, 700, []],
+        ["16400", 3, "ä", "25", -1, True, True, True, "x\ny", False, 701, []],
+        ["16400", 4, "g", "23", -1, True, True, False, None, True, 701, []],
+    ],
+    "indexes": [["16400", True, False, True, ["id"], True]],
+    "types": [
+        ["23", "int4", "pg_catalog", "b", "0", -1, "0", False, ","],
+        ["25", "text", "pg_catalog", "b", "0", -1, "0", False, ","],
+    ],
+    "leaves": {"fills": None, "identities": None},
+}
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*_TABLE, "unknown", "reason", "labels"]), inner),
+)
+
+
+def record(said: object, xid: int = 0) -> bytes:
+    return pgoutput.message(PREFIX, json.dumps(said).encode(), xid)
+
+
+def found(*records: bytes, stream: int = 0) -> dict[int, bytes]:
+    data, offsets = pgoutput.pack(records)
+    controls, _ = find_controls(data, offsets, stream)
+    messages = controls[controls["kind"] == ControlKind.MESSAGE]
+    return ddl_records(data, offsets, messages["ordinal"], messages["xid"] != 0)
+
+
+def refused(payload: bytes) -> FaultKind | None:
+    try:
+        read_told(payload)
+    except EngineFault as fault:
+        return fault.kind
+    return None
+
+
+def test_ours_are_found_among_others_in_and_outside_streams() -> None:
+    ours, others = record(_HEAD), pgoutput.message("penstock", b"now")
+    short, longer = pgoutput.message("p", b""), pgoutput.message(PREFIX + ".other", b"{}")
+    outside = b"M\0" + ours[2:]
+    records = [others, ours, short, pgoutput.insert(1, ["v"]), longer, outside, ours]
+    assert found(*records) == {1: ours, 6: ours}
+    streamed = [pgoutput.stream_start(7), record(_HEAD, 8), pgoutput.message("p", b"", 7), pgoutput.stream_stop(), ours]
+    assert found(*streamed) == {1: streamed[1], 4: ours}
+    assert found(short) == {}
+
+
+def test_long_ones_are_cut_and_then_make_no_sense() -> None:
+    (cut,) = found(record(_TABLE | {"tag": "x" * MOST_BYTES})).values()
+    assert MOST_BYTES < len(cut) < MOST_BYTES + 100
+    with pytest.raises(EngineFault):
+        read_told(cut)
+
+
+def test_a_structure_is_read_as_the_catalog_would_give_it() -> None:
+    told = read_told(record(_TABLE))
+    assert told.writers == {700, 701}
+    assert told.table is not None
+    assert told.table.relation == RelationId(16400)
+    table: Any = told.table
+    assert [(c.column.name, c.column.attnum, c.column.fill) for c in table.table.columns] == [
+        ("id", 1, None),
+        ("ä", 3, "x\ny"),
+    ]
+    assert (table.table.unsent, table.table.identity_columns) == ([4], ("id",))
+
+
+@given(st.binary(max_size=200) | _JSON.map(lambda said: json.dumps(said).encode()))
+def test_anything_else_is_refused_as_unreadable(content: bytes) -> None:
+    assert refused(pgoutput.message(PREFIX, content)) in {None, FaultKind.LOG_UNREADABLE}
+
+
+@given(st.sampled_from([*_TABLE]), _JSON)
+def test_a_damaged_structure_is_refused_or_still_one(part: str, damage: object) -> None:
+    assert refused(record(_TABLE | {part: damage})) in {None, FaultKind.LOG_UNREADABLE}
+
+
+def test_messages_keep_their_places_among_relation_records_and_know_their_transactions() -> None:
+    records = [
+        pgoutput.begin(50, 5),
+        record(_HEAD),
+        pgoutput.relation(1, ["a"]),
+        record(_TABLE),
+        pgoutput.commit(50, 60),
+        pgoutput.stream_start(7),
+        pgoutput.relation(1, ["a"], 8),
+        record(_HEAD, 7),
+        pgoutput.relation(1, ["a"], 7),
+        pgoutput.stream_stop(),
+        pgoutput.stream_abort(7, 8),
+        pgoutput.stream_commit(7, 90, 95),
+    ]
+    data, offsets = pgoutput.pack(records)
+    controls, _ = find_controls(data, offsets, 0)
+    payloads = {i: one for i, one in enumerate(records) if one[:1] in (b"R", b"M")}
+    sorter = TransactionSorter(Lsn(0))
+    sorter.feed(controls, payloads)
+    relations, messages = part_announcements(sorter.drain())
+    assert [(seen.ordinal, seen.void) for seen in relations] == [(2, False), (6, True), (8, False)]
+    assert [(one.behind, one.message.ordinal, one.end.value) for one in messages] == [
+        (0, 1, 60),
+        (1, 3, 60),
+        (2, 7, 95),
+    ]
+    assert [one.message.aborted for one in messages] == [frozenset(), frozenset(), {8}]
+    assert np.array_equal([one.message.payload == record(_HEAD) for one in messages], [True, False, True])
