@@ -46,6 +46,7 @@ WHERE e.evtname IN ({_NAMES}) AND e.evtenabled = 'A'"""
 
 _TABLE = f"""
     SELECT jsonb_build_object(
+        'server', current_setting('server_version_num')::int,
         'writers', (SELECT jsonb_agg(w.xid) FROM (
                         SELECT c.xmin::text::bigint FROM pg_class c WHERE c.oid = told
                         UNION SELECT a.xmin::text::bigint FROM pg_attribute a WHERE a.attrelid = told AND a.attnum > 0

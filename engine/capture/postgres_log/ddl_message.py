@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.capture.postgres_log.catalog import (
+    STRICT_VERSION,
     CatalogTable,
     UniqueIndex,
     fill_tables,
@@ -133,6 +134,7 @@ def _relations(numbers: Iterable[Any]) -> frozenset[RelationId]:
 def _table(said: Mapping[str, Any]) -> CatalogTable:
     types = {int(oid): TypeRow(n, s, c, int(b), m, int(e), a, d) for oid, n, s, c, b, m, e, a, d in said["types"] or ()}
     table = table_of(said["table"])
+    table.strict = said["server"] >= STRICT_VERSION
     columns = [(int(oid), attnum, name, int(kind), *rest) for oid, attnum, name, kind, *rest in said["columns"] or ()]
     fill_tables([table], columns, [(int(oid), *rest) for oid, *rest in said["indexes"] or ()], types)
     if table.partitioned:
@@ -148,7 +150,8 @@ def _table(said: Mapping[str, Any]) -> CatalogTable:
 def _leaf(root: CatalogTable, name: str, identity: str, columns: Sequence[str] | None) -> CatalogTable:
     """One for all leaves with the same identity, as far as a root's key asks for."""
     kind = identity_of(identity)
-    leaf = CatalogTable(0, TableName(root.name.schema, name), "r", "p", kind, 0, 0.0)
+    leaf = CatalogTable(0, TableName(root.name.schema, name), "r", "p", kind, 0, 0.0, generated=root.generated)
+    leaf.strict = root.strict
     if columns is not None:
         unique = UniqueIndex(
             primary=kind is ReplicaIdentity.DEFAULT,

@@ -23,6 +23,7 @@ from tests.unit.net import pgoutput_encoder as pgoutput
 
 _HEAD = {"v": 1, "tag": "ALTER TABLE", "by": "m"}
 _TABLE = _HEAD | {
+    "server": 180000,
     "writers": [700, 701],
     "table": ["16400", "public", "t", "r", "p", "d", 16400, -1.0],
     "columns": [
