@@ -9,6 +9,7 @@ from typing import Any
 from sqlmodel import and_, col, func, or_, select
 
 from engine.model.table_state import TableState
+from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.tables.schemas import TargetTable
@@ -20,6 +21,20 @@ def present(session: ReadSession, subscription_id: int) -> list[TableRow]:
     """All tables but removed ones, by schema and name."""
     query = select(TableRow).where(TableRow.subscription_id == subscription_id, TableRow.state != _REMOVED)
     return list(session.exec(query.order_by(col(TableRow.schema_name), col(TableRow.name))))
+
+
+def beside(session: ReadSession, subscription: SubscriptionRow) -> list[tuple[TableRow, str]]:
+    """Tables of other subscriptions into the same target, each with the name of its subscription. Those that are being deleted let go."""
+    query = select(TableRow, SubscriptionRow.name).join(
+        SubscriptionRow, col(SubscriptionRow.id) == col(TableRow.subscription_id)
+    )
+    query = query.where(
+        SubscriptionRow.target_id == subscription.target_id,
+        SubscriptionRow.id != subscription.id,
+        col(SubscriptionRow.deleting).is_(False),
+        TableRow.state != _REMOVED,
+    )
+    return [(row, name) for row, name in session.exec(query)]
 
 
 def present_of_many(session: ReadSession, subscription_ids: Iterable[int]) -> dict[int, list[TableRow]]:

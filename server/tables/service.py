@@ -127,7 +127,7 @@ def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> T
     for row in present:
         if (row.schema_name, row.name) == table.source:
             raise TableExists(f"'{row.schema_name}.{row.name}' is in '{name}' already, with the id {row.id}.")
-    check_targets([table], target, _taken(present, target))
+    check_targets([table], target, _taken(session, subscription, present, target))
     row = _insert(session, subscription, table)
     enqueue(session, name, "table", {"table": row.id, "removed": False})
     return row
@@ -139,16 +139,26 @@ def take_in(session: WriteSession, subscription: SubscriptionRow, table: Declara
     Raises:
         InvalidRequest: it cannot stand beside the others on the target.
     """
-    check_targets([table], target, _taken(repository.present(session, subscription.id or 0), target))
+    present = repository.present(session, subscription.id or 0)
+    check_targets([table], target, _taken(session, subscription, present, target))
     row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
     enqueue(session, subscription.name, "table", {"table": row.id, "removed": False})
 
 
-def _taken(present: Sequence[TableRow], target: Kind) -> dict[tuple[str, str], str]:
-    return {
-        (target.fold(row.target_schema), target.fold(row.target_name)): f"{row.schema_name}.{row.name}"
-        for row in present
+def _taken(
+    session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: Kind
+) -> dict[tuple[str, str], str]:
+    """Places on the target that these tables have, and those of other subscriptions into it, with who has each."""
+    held = {_place(row, target): f"{row.schema_name}.{row.name}" for row in present}
+    others = {
+        _place(row, target): f"{row.schema_name}.{row.name} of the subscription {name}"
+        for row, name in repository.beside(session, subscription)
     }
+    return others | held
+
+
+def _place(row: TableRow, target: Kind) -> tuple[str, str]:
+    return target.fold(row.target_schema), target.fold(row.target_name)
 
 
 def reconcile(
@@ -163,7 +173,11 @@ def reconcile(
     wanted = {table.source: table for table in tables}
     present = {(row.schema_name, row.name): row for row in repository.present(session, subscription.id or 0)}
     staying = [row for source, row in present.items() if source in wanted]
-    check_targets([table for source, table in wanted.items() if source not in present], target, _taken(staying, target))
+    check_targets(
+        [table for source, table in wanted.items() if source not in present],
+        target,
+        _taken(session, subscription, staying, target),
+    )
     changed = False
     for source, row in present.items():
         if source not in wanted:

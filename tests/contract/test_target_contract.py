@@ -12,7 +12,7 @@ import pytest
 
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, TableId, TableName
+from engine.model.identity import BatchId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, SourceType
 from engine.model.target import BatchCommit, QueryRefused, TableCommit, Target
@@ -595,6 +595,43 @@ def test_a_table_that_others_depend_on_is_not_dropped_and_nothing_of_the_batch_s
     pipeline.commit(removed=[ORDERS], dropped=[ORDERS])
     with pytest.raises(QueryRefused):
         pipeline.rows(orders)
+
+
+def test_what_another_subscription_left_behind_has_its_name_until_it_is_gone(target: Target, build: Build) -> None:
+    one = Pipeline(target).claim()
+    one.load(ORDERS, orders, [(1, "new", None)])
+    target.forget(one.subscription)
+    other = Pipeline(target, SubscriptionName("other")).claim()
+    refused = fault_of(lambda: other.load(TableId("t0ff"), orders, []))
+    assert (refused.kind, refused.subject) == (FaultKind.TABLE_NAME_COLLISION, "t0ff")
+    assert "left behind by another subscription" in refused.detail
+    build(f"DROP TABLE {sql_name(orders.name)}")
+    target.adopt(other.subscription, TableId("t0ff"), orders.name)
+    target.begin_copy(other.subscription, TableId("t0ff"), orders.name, orders)
+    other.commit(TableCommit(TableId("t0ff"), orders, orders.name, handover=True))
+    assert other.rows(orders) == []
+    one.claim()
+    refused = fault_of(lambda: one.load(ORDERS, orders, []))
+    assert (refused.kind, "already the target" in refused.detail) == (FaultKind.TABLE_NAME_COLLISION, True)
+
+
+def test_each_subscription_into_a_target_has_its_own_progress(target: Target) -> None:
+    one, other = Pipeline(target).claim(), Pipeline(target, SubscriptionName("other"), epoch=7).claim()
+    one.load(ORDERS, orders, [(1, "new", None)])
+    other.end = 50_000
+    other.load(TableId("t0ff"), items, [])
+    end = other.change(
+        TableId("t0ff"), items, changes(TableId("t0ff"), insert=inserts(items, [(1, 1, Decimal("1.50"))]))
+    )
+    mine, theirs = target.progress(one.subscription), target.progress(other.subscription)
+    assert mine is not None
+    assert theirs is not None
+    assert (mine.epoch, mine.end, list(mine.tables)) == (1, Lsn(one.end), [ORDERS])
+    assert (theirs.epoch, theirs.end, list(theirs.tables)) == (7, end, [TableId("t0ff")])
+    target.forget(one.subscription)
+    assert target.progress(one.subscription) is None
+    assert target.progress(other.subscription) == theirs
+    assert (other.rows(orders), len(other.rows(items))) == ([(1, "new", None)], 1)
 
 
 def test_a_stale_table_is_complete_again_when_it_resumes(pipeline: Pipeline) -> None:

@@ -13,7 +13,7 @@ from engine.apply.bookkeeping import (
     standing_from,
     standing_text,
 )
-from engine.apply.duckdb.identifiers import quoted
+from engine.apply.duckdb.identifiers import folded, quoted
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
@@ -199,6 +199,16 @@ class DuckDbRecords:
         self._connection.execute(
             f"DELETE FROM {self._own}.tables WHERE subscription = ? AND table_id = ?", [subscription, table]
         )
+
+    def delete_left(self, target: TableName) -> None:
+        """Forget whoever left a table of this name behind, of any subscription."""
+        sql = f"SELECT DISTINCT target_schema, target_name FROM {self._own}.tables WHERE removed"
+        for schema, name in self._connection.execute(sql).fetchall():
+            if folded(schema) == folded(target.schema) and folded(name) == folded(target.name):
+                self._connection.execute(
+                    f"DELETE FROM {self._own}.tables WHERE removed AND target_schema = ? AND target_name = ?",
+                    [schema, name],
+                )
 
     def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
         """Note that these tables' rows are not complete any more; None = all of the subscription."""

@@ -165,11 +165,21 @@ class DuckDbTarget:
             }
             if table in mine and not mine[table].removed:
                 return
-            for other in same:
-                if other.table not in mine or not other.removed:
-                    detail = f"{target} is already the target of {other.target}; names differ in more than case"
-                    raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
-            if not mine and folded_name(target) in map(folded_name, standing(connection)):
+            stands = folded_name(target) in map(folded_name, standing(connection))
+            others = [other for other in same if other.table not in mine or not other.removed]
+            if others and all(other.removed for other in others):
+                if stands:
+                    detail = (
+                        f"{target} was left behind by another subscription: drop it, or map this table to another name"
+                    )
+                    raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+                # What another subscription left behind is gone by now, and its name is free.
+                records.delete_left(target)
+                mine = {}
+            elif others:
+                detail = f"{target} is already the target of {others[0].target}; names differ in more than case"
+                raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
+            if not mine and stands:
                 detail = f"a table or view {target} that Penstock did not make stands there; map it to another name"
                 raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
             records.reserve(subscription, table, target, [r.table for r in mine.values()])

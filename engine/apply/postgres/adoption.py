@@ -34,9 +34,13 @@ def adopt(
     held = mine.get(table)
     present = held is not None and not held.removed
     others = [other for other in same if other.table not in mine or not other.removed]
+    if not present and others and all(other.removed for other in others) and not is_taken(connection, target):
+        # What another subscription left behind is gone by now, and its name is free.
+        records.delete_left(target)
+        mine, others = {}, []
     left = into_existing and all(other.removed and other.existing is not None for other in others)
     if not present and others and not left:
-        raise _collision(table, f"{target} is already the target of another table; map one to another name")
+        raise _collision(table, _whose(target, others))
     state = _existing(list(mine.values())) if into_existing else None
     if state is not None:
         refuse_unadoptable(connection, table, target, state)
@@ -47,6 +51,12 @@ def adopt(
         records.reserve(subscription, table, target, list(mine), state)
     elif held.existing is not state:
         records.write_existing(held, state)
+
+
+def _whose(target: TableName, others: Sequence[Reservation]) -> str:
+    if all(other.removed for other in others):
+        return f"{target} was left behind by another subscription: drop it on the target, or map this table to another name"
+    return f"{target} is already the target of another table; map one to another name"
 
 
 def _existing(mine: Sequence[Reservation]) -> Existing:

@@ -151,6 +151,14 @@ class PostgresRecords:
             [target.schema, target.name],
         )
 
+    def delete_left(self, target: TableName) -> None:
+        """Forget whoever left a table of this name behind, of any subscription."""
+        self._connection.execute(
+            f"DELETE FROM {OWN_SCHEMA}.tables WHERE target_schema = %s AND target_name = %s AND removed",
+            [target.schema, target.name],
+        )
+        self._known.pop(target, None)
+
     def is_of_owner(self, table: TableId) -> bool:
         """Whether one of the reservations that were read says so of this table."""
         return any(r is not None and r.table == table and r.existing is not None for r in self._known.values())
