@@ -9,7 +9,6 @@ from server.connections import repository as connections
 from server.connections.kinds import KINDS
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import WriteSession
-from server.errors import InvalidRequest
 from server.events.service import record_event
 from server.tables import repository, service
 from server.tables.body import TableBody
@@ -26,25 +25,19 @@ def take_in(session: WriteSession, subscription: SubscriptionRow, found: Iterabl
     target = KINDS[connections.by_ids(session, [subscription.target_id])[subscription.target_id].kind]
     patterns = [TableBody.model_validate(pattern) for pattern in subscription.patterns]
     kept_out = repository.kept_out(session, subscription.id or 0)
-    for table in found:
-        name = (table.schema_name, table.name)
-        declared = _declared(patterns, table)
-        if declared is None or name in kept_out:
-            continue
-        if repository.find_by_name(session, subscription.id or 0, *name) is not None:
-            continue
-        try:
-            service.take_in(session, subscription, declared, target)
-        except InvalidRequest as refused:
-            record_event(
-                session,
-                kind="table_not_taken_in",
-                severity="warning",
-                subscription=subscription.name,
-                subject=".".join(name),
-                detail=f"The table '{'.'.join(name)}' appeared on the source and has no place on the target: {refused.detail}",
-                remedy="Declare it by its name with another target, or leave it out with the pattern's 'exclude'.",
-            )
+    declared = [_declared(patterns, table) for table in found]
+    wanted = [table for table in declared if table is not None and table.source not in kept_out]
+    for source, refused in service.take_in(session, subscription, wanted, target).items():
+        name = ".".join(source)
+        record_event(
+            session,
+            kind="table_not_taken_in",
+            severity="warning",
+            subscription=subscription.name,
+            subject=name,
+            detail=f"The table '{name}' appeared on the source and has no place on the target: {refused.detail}",
+            remedy="Declare it by its name with another target, or leave it out with the pattern's 'exclude'.",
+        )
 
 
 def _declared(patterns: Iterable[TableBody], table: FoundTable) -> Declaration | None:

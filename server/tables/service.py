@@ -133,16 +133,29 @@ def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> T
     return row
 
 
-def take_in(session: WriteSession, subscription: SubscriptionRow, table: Declaration, target: Kind) -> None:
-    """Add a table that appeared on the source and that a pattern takes; its copy begins when the engine hears of it.
+def take_in(
+    session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration], target: Kind
+) -> dict[tuple[str, str], InvalidRequest]:
+    """Add tables that appeared on the source and that a pattern takes; those that are there are passed over.
 
-    Raises:
-        InvalidRequest: it cannot stand beside the others on the target.
+    Returns those that cannot stand beside the others on the target, by their source, with the reason.
     """
     present = repository.present(session, subscription.id or 0)
-    check_targets([table], target, _taken(session, subscription, present, target))
-    row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
-    enqueue(session, subscription.name, "table", {"table": row.id, "removed": False})
+    taken = _taken(session, subscription, present, target)
+    known = {(row.schema_name, row.name) for row in present}
+    wanted = [table for table in tables if table.source not in known]
+    refused = {}
+    for table in wanted:
+        try:
+            check_targets([table], target, taken)
+        except InvalidRequest as why:
+            refused[table.source] = why
+            continue
+        row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
+        taken[_place(row, target)] = ".".join(table.source)
+    if len(wanted) > len(refused):
+        enqueue(session, subscription.name, "assign", {})
+    return refused
 
 
 def _taken(

@@ -94,8 +94,8 @@ def test_a_table_that_appears_is_declared_as_its_pattern_says(
     versions = client.get(f"{URL}/tables/{added['order_2']['id']}/versions").json()["items"]
     assert [version["state"] for version in versions] == ["registered"]
     with app.state.database.read() as session:
-        rows = session.exec(select(OutboxRow).where(OutboxRow.kind == "table"))
-        assert [row.payload for row in rows] == [{"table": added["order_2"]["id"], "removed": False}]
+        rows = session.exec(select(OutboxRow).where(OutboxRow.kind == "assign"))
+        assert [row.subscription for row in rows] == ["s", "s"]
 
 
 @pytest.mark.parametrize(("identity", "insert_only"), [(True, False), (False, True)])
