@@ -19,6 +19,7 @@ help:
 	@echo "make bench    every workload beside PostgreSQL's own replication, and a report (ARGS=--quick: small ones)"
 	@echo "              (one: $(BIN)/penstock bench run freshness --against native; 'bench list' names them)"
 	@echo "              ($(BIN)/python -m tests.bench.waits: what many open freshness waits cost)"
+	@echo "              ($(BIN)/python -m tests.bench.reload: 5 million rows copied anew, the engine killed three times)"
 	@echo "make setup    only install; the others do it by themselves"
 	@echo "make lock     write requirements.lock anew from pyproject.toml"
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.copy.pace import Pacer, read_pace
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
@@ -57,6 +58,10 @@ class CopyTask:
     staging: str
     parts: tuple[ChunkPart, ...]
     limits: ReadLimits = ReadLimits()
+    pace: str | None = None
+    """File that says how fast rows may be read (see `pace.py`)."""
+    readers: int = 1
+    """So many tasks read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,8 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
     read_bytes = 0
     try:
         with closing(files):
-            pieces = source.read_chunk(part.chunk, task.snapshot)
+            pacer = Pacer(lambda: read_pace(None if task.pace is None else Path(task.pace)), task.readers)
+            pieces = pacer.paced(source.read_chunk(part.chunk, task.snapshot))
             for batch, size in decoded(pieces, part.schema, decode, task.limits.batch_bytes):
                 files.write(batch)
                 read_bytes += size

@@ -46,6 +46,8 @@ class CopySettings:
     attempts: int = 3
     progress_interval_s: float = 0.5
     limits: ReadLimits = field(default_factory=ReadLimits)
+    pace: Path | None = None
+    """File that says how fast rows may be read (see `pace.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,13 @@ from functools import partial
 
 from engine.copy.chunk_task import ChunkPart, CopyTask, CopyTaskResult, PartResult, copy_task
 from engine.copy.job import CopyJob, CopyTools
+from engine.copy.pace import read_pace
 from engine.copy.schedule import ChunkSchedule, PlannedChunk
 from engine.model.identity import TableId
 from engine.model.schema import TableSchema
+
+PACE_LOOK_S = 0.5
+"""How often a lane that waits for another looks whether it still has to."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,7 @@ class Lanes:
         self._schedule = schedule
         self._changed = threading.Condition()
         self._in_flight = 0
+        self._reading = 0
         self._stopping = False
         self._reports: queue.SimpleQueue[Wave | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -110,9 +115,14 @@ class Lanes:
         settings = self._job.settings
         with self._changed:
             while not self._stopping:
+                if self._reading and read_pace(settings.pace).limited:
+                    # What is read at once shares the limit, and only the tasks of one wave know of each other.
+                    self._changed.wait(PACE_LOOK_S)
+                    continue
                 tasks = self._schedule.next_wave(settings.tasks_per_wave, settings.chunk_bytes)
                 if tasks:
                     self._in_flight += 1
+                    self._reading += 1
                     return Wave(tuple(tasks))
                 if self._in_flight == 0:
                     return None
@@ -120,18 +130,33 @@ class Lanes:
             return None
 
     def _run(self, wave: Wave, group: str) -> None:
-        descriptors = [self._descriptor(task) for task in wave.tasks]
         try:
+            readers = min(len(wave.tasks), max(1, self._runner.parallelism))
+            descriptors = [self._descriptor(task, readers) for task in wave.tasks]
             answers = self._runner.run(self._function, descriptors, group)
         except Exception as error:
             wave.error = error
         else:
             wave.results = tuple(part for answer in answers for part in answer.parts)
+        finally:
+            with self._changed:
+                self._reading -= 1
+                self._changed.notify_all()
 
-    def _descriptor(self, task: Sequence[PlannedChunk]) -> CopyTask:
+    def _descriptor(self, task: Sequence[PlannedChunk], readers: int) -> CopyTask:
         parts = tuple(
             ChunkPart(chunk.table, chunk.number, chunk.attempt, self._schemas[chunk.table], chunk.chunk)
             for chunk in task
         )
         job = self._job
-        return CopyTask(job.epoch, job.connection, job.snapshot.name, self._staging, parts, job.settings.limits)
+        pace = job.settings.pace
+        return CopyTask(
+            epoch=job.epoch,
+            connection=job.connection,
+            snapshot=job.snapshot.name,
+            staging=self._staging,
+            parts=parts,
+            limits=job.settings.limits,
+            pace=None if pace is None else str(pace),
+            readers=readers,
+        )

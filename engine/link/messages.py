@@ -25,6 +25,7 @@ from engine.model.subscription import (
     ApplyPolicy,
     BatchPolicy,
     ConnectionSpec,
+    CopyPolicy,
     GuardPolicy,
     OriginFilter,
     QueueMode,
@@ -75,6 +76,7 @@ class TablePart(Message):
     map_as: dict[str, str] = Field(default_factory=dict)
     paused: bool = False
     into_existing: bool = False
+    priority: int = 0
 
     def to_spec(self) -> TableSpec:
         return TableSpec(
@@ -88,7 +90,15 @@ class TablePart(Message):
             map_as=dict(self.map_as),
             paused=self.paused,
             into_existing=self.into_existing,
+            priority=self.priority,
         )
+
+
+class CopyPart(Message):
+    """How fast copies read; fields and defaults as `engine.model.subscription.CopyPolicy`."""
+
+    max_rows_per_second: int | None = None
+    max_time_share: float = 1.0
 
 
 class Problem(Message):
@@ -222,6 +232,7 @@ class Assign(Message):
     batch: BatchPart = Field(default_factory=BatchPart)
     apply: ApplyPart = Field(default_factory=ApplyPart)
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
+    copies: CopyPart = Field(default_factory=CopyPart)
     patterns: tuple[PatternPart, ...] = ()
     """Tables that match one, and appear on the source, are to be reported."""
     dropped: tuple[str, ...] = ()
@@ -244,6 +255,7 @@ class Assign(Message):
             batch=BatchPolicy(**self.batch.model_dump()),
             apply=ApplyPolicy(**self.apply.model_dump()),
             schema_changes=self.schema_changes,
+            copies=CopyPolicy(**self.copies.model_dump()),
             patterns=tuple(TablePattern(one.schema_name, one.name, one.exclude) for one in self.patterns),
             dropped=frozenset(TableId(table) for table in self.dropped),
         )

@@ -136,6 +136,19 @@ class ApplyPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyPolicy:
+    """How fast the rows of tables are read for copies: all copies of a subscription together."""
+
+    max_rows_per_second: int | None = None
+    max_time_share: float = 1.0
+    """Of each second, above 0: for so much of it rows are read."""
+
+    @property
+    def limited(self) -> bool:
+        return self.max_rows_per_second is not None or self.max_time_share < 1
+
+
+@dataclass(frozen=True, slots=True)
 class GuardPolicy:
     """At which share of its budget the slot's retained log calls for each rung of the guard's ladder."""
 
@@ -169,6 +182,7 @@ class SubscriptionSpec:
     batch: BatchPolicy = field(default_factory=BatchPolicy)
     apply: ApplyPolicy = field(default_factory=ApplyPolicy)
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
+    copies: CopyPolicy = field(default_factory=CopyPolicy)
     patterns: tuple[TablePattern, ...] = ()
     """Tables that match one, and appear on the source, are reported."""
     dropped: frozenset[TableId] = frozenset()

@@ -16,6 +16,7 @@ import structlog
 
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
+from engine.copy.pace import write_pace
 from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
 from engine.model.copies import StandingCopy
@@ -24,6 +25,7 @@ from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import ExportedSnapshot
+from engine.model.subscription import CopyPolicy
 from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source
@@ -71,6 +73,8 @@ class CopyDesk:
         self._defer = defer
         self._flush = flush
         self._staging = staging / "copy"
+        self._pace = staging / "copies.pace"
+        self.throttle(parts.spec.copies)
         self._end = end
         self._wake = threading.Event()
         self._stopped = threading.Event()
@@ -112,6 +116,11 @@ class CopyDesk:
         """Whether tables are being copied, or wait for it."""
         waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
         return any(not entry.copied and not entry.spec.paused for entry in waiting)
+
+    def throttle(self, policy: CopyPolicy) -> None:
+        """Read so fast from now on, also what is being read."""
+        write_pace(self._pace, policy)
+        self._stretches.throttle(policy)
 
     def hold(self) -> None:
         """End the copy under way and begin no other until `release`: its snapshot and slot hold the source's log. Safe to repeat."""
@@ -333,7 +342,7 @@ class CopyDesk:
 
     def _job(self, snapshot: ExportedSnapshot, tables: list[CopyTable]) -> CopyJob:
         spec = self._parts.spec
-        settings = CopySettings(chunk_bytes=self._parts.settings.copy_chunk_bytes)
+        settings = CopySettings(chunk_bytes=self._parts.settings.copy_chunk_bytes, pace=self._pace)
         return CopyJob(spec.name, spec.epoch, spec.source, snapshot, tuple(tables), self._staging, settings)
 
     def _tools(self) -> CopyTools:

@@ -207,6 +207,7 @@ class Pipeline:
             self._book.put(TableEntry(spec_added, state))
         if run is not None:
             run.keep_queue(spec.queue_mode)
+            run.throttle(spec.copies)
             if spec.patterns != patterns:
                 run.look_for(spec.patterns)
             for known in before.keys() & after.keys():
@@ -398,6 +399,7 @@ class Pipeline:
         with self._changed:
             self._run = run
             run.keep_queue(self._spec.queue_mode)
+            run.throttle(self._spec.copies)
             overtaken = self._reset or self._spec.tables != declared.tables
             if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
                 run.stop()  # What was declared meanwhile needs another start.

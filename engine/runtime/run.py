@@ -20,7 +20,7 @@ from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import GuardReading
-from engine.model.subscription import QueueMode
+from engine.model.subscription import CopyPolicy, QueueMode
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.queue import QueueCatalog
 from engine.runtime.ahead import PIECE_PART, AheadDesk
@@ -320,6 +320,10 @@ class ReplicationRun:
     def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
         """The user changed what tables are taken in as they appear on the source."""
         self._guard.look_for(patterns)
+
+    def throttle(self, policy: CopyPolicy) -> None:
+        """The user changed how fast copies read; it takes hold at once."""
+        self.copies.throttle(policy)
 
     def keep_queue(self, mode: QueueMode) -> None:
         """The user changed the queue's mode; it takes hold while the run goes on."""

@@ -19,6 +19,7 @@ from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import KeyWalk
+from engine.model.subscription import CopyPolicy
 from engine.net import decode_copy_text
 from engine.runtime.parts import RunParts
 from engine.runtime.structure import Anew, Same, judge
@@ -26,6 +27,12 @@ from engine.runtime.table_book import Stretch, TableEntry
 
 TRIES = 3
 """Stretches of a table one after another that did not get in: then it is copied under one snapshot."""
+
+
+LEAST_BYTES = 64 * 1024
+SLOW_S = 60
+"""For about so long a stretch of a copy is read that may only read so many rows a second."""
+SLOW_ROW_BYTES = 100
 
 
 class Next(Enum):
@@ -48,6 +55,8 @@ class _Way:
     table_bytes: int = 0
     rows: int = 0
     bytes: int = 0
+    percent: float = 0.0
+    """As it was last told; the table's estimated size changes meanwhile."""
 
     def progress(self, of_stretch: CopyProgress, now_s: float) -> CopyProgress:
         """Of the whole table; 100 % only behind the last stretch."""
@@ -59,7 +68,8 @@ class _Way:
         new, elapsed = done - self.began_bytes, now_s - self.began_s
         eta = round(elapsed * max(0.0, total - done) / new, 1) if new > 0 else None
         rows = self.rows + of_stretch.rows
-        return CopyProgress(of_stretch.table, rows, of_stretch.bytes, round(100 * share, 1), eta)
+        self.percent = max(self.percent, round(100 * share, 1))
+        return CopyProgress(of_stretch.table, rows, of_stretch.bytes, self.percent, eta)
 
 
 class Stretches:
@@ -69,6 +79,7 @@ class Stretches:
         """`standing` tells how far a copy is on the target; None: every table is copied under one snapshot."""
         self._parts = parts
         self._standing = standing
+        self._policy = parts.spec.copies
         self._ways: dict[TableId, _Way] = {}
         self._lost: Counter[TableId] = Counter()
 
@@ -116,11 +127,22 @@ class Stretches:
             or self._lost[entry.table] >= TRIES
         ):
             return None
-        chunk = min(settings.copy_chunk_bytes, settings.copy_stretch_bytes)
+        stretch = self._stretch_bytes()
+        chunk = min(settings.copy_chunk_bytes, stretch)
         upto = standing.upto if standing is not None else None
-        walk = self._parts.source.walk_key(schema, upto, chunk, max(1, settings.copy_stretch_bytes // chunk))
+        walk = self._parts.source.walk_key(schema, upto, chunk, max(1, stretch // chunk))
         small = walk is not None and standing is None and walk.table_bytes <= settings.copy_stretch_bytes
         return None if small else walk
+
+    def _stretch_bytes(self) -> int:
+        """Fewer where reading is slowed down: a snapshot is not to stand for longer because of that."""
+        rate = self._policy.max_rows_per_second
+        most = self._parts.settings.copy_stretch_bytes
+        return most if rate is None else min(most, max(LEAST_BYTES, rate * SLOW_ROW_BYTES * SLOW_S))
+
+    def throttle(self, policy: CopyPolicy) -> None:
+        """From any thread: stretches that begin from now on are read so fast."""
+        self._policy = policy
 
     def _note(self, table: TableId, stretch: Stretch, standing: StandingCopy | None, walk: KeyWalk) -> None:
         before = self._ways.get(table)

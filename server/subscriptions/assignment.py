@@ -12,7 +12,14 @@ from server.db.session import ReadSession
 from server.errors import NotFound
 from server.security.secret_box import SecretBox
 from server.subscriptions import lookup
-from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy, SchemaChangesBody
+from server.subscriptions.policies import (
+    ApplyBody,
+    BatchBody,
+    CapturePolicy,
+    CopiesBody,
+    QueuePolicy,
+    SchemaChangesBody,
+)
 from server.tables import repository as tables
 from server.tables.body import part
 
@@ -48,6 +55,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "batch": BatchBody.model_validate(row.batch).model_dump(),
         "apply": ApplyBody.model_validate(row.apply).model_dump(mode="json"),
         "schema_changes": SchemaChangesBody.model_validate(row.schema_changes).policy.value,
+        "copies": CopiesBody.model_validate(row.copies).model_dump(),
     }
 
 
@@ -80,4 +88,5 @@ def _part(row: TableRow) -> dict[str, Any]:
         map_as=row.map_as,
         paused=row.desired_state == "paused",
         into_existing=row.into_existing,
+        priority=row.priority,
     )

@@ -11,6 +11,7 @@ from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
     BatchPolicy,
+    CopyPolicy,
     GuardPolicy,
     LanePolicy,
     OriginFilter,
@@ -22,6 +23,7 @@ from engine.model.subscription import (
 
 _APPLY = ApplyPolicy()
 _BATCH = BatchPolicy()
+_COPIES = CopyPolicy()
 _GUARD = GuardPolicy()
 _SPEC: dict[str, Any] = {field.name: field.default for field in fields(SubscriptionSpec)}
 
@@ -206,10 +208,25 @@ class SchemaChangesBody(_Policy):
     )
 
 
+class CopiesBody(_Policy):
+    """How fast tables are read for copies and reloads, all of the subscription's together. A change takes hold at once."""
+
+    max_rows_per_second: int | None = Field(
+        default=_COPIES.max_rows_per_second, ge=1000, description="At most so many rows a second; null = no limit."
+    )
+    max_time_share: float = Field(
+        default=_COPIES.max_time_share,
+        ge=0.01,
+        le=1,
+        description="For so much of the time rows are read, and for the rest the source is left alone.",
+    )
+
+
 POLICIES: dict[str, type[_Policy]] = {
     "capture": CapturePolicy,
     "batch": BatchBody,
     "apply": ApplyBody,
     "queue": QueuePolicy,
     "schema_changes": SchemaChangesBody,
+    "copies": CopiesBody,
 }

@@ -9,7 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.naming import Name
-from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy, SchemaChangesBody
+from server.subscriptions.policies import (
+    ApplyBody,
+    BatchBody,
+    CapturePolicy,
+    CopiesBody,
+    QueuePolicy,
+    SchemaChangesBody,
+)
 from server.tables.body import TableBody
 
 _EXAMPLE: dict[str, Any] = {
@@ -42,6 +49,7 @@ class SubscriptionPut(BaseModel):
     apply: ApplyBody = Field(default_factory=ApplyBody)
     queue: QueuePolicy = Field(default_factory=QueuePolicy)
     schema_changes: SchemaChangesBody = Field(default_factory=SchemaChangesBody)
+    copies: CopiesBody = Field(default_factory=CopiesBody)
 
     def policies(self) -> dict[str, dict[str, Any]]:
         """What was said of each policy, without defaults."""
@@ -51,6 +59,7 @@ class SubscriptionPut(BaseModel):
             "apply": self.apply.model_dump(exclude_unset=True, mode="json"),
             "queue": self.queue.model_dump(exclude_unset=True, mode="json"),
             "schema_changes": self.schema_changes.model_dump(exclude_unset=True, mode="json"),
+            "copies": self.copies.model_dump(exclude_unset=True, mode="json"),
         }
 
 
@@ -71,6 +80,7 @@ class SubscriptionPatch(BaseModel):
     apply: dict[str, JsonValue] | None = None
     queue: dict[str, JsonValue] | None = None
     schema_changes: dict[str, JsonValue] | None = None
+    copies: dict[str, JsonValue] | None = None
 
 
 class Positions(BaseModel):
@@ -131,6 +141,7 @@ class SubscriptionView(BaseModel):
     apply: ApplyBody
     queue: QueuePolicy
     schema_changes: SchemaChangesBody
+    copies: CopiesBody
     state: SubscriptionState
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")

@@ -13,7 +13,14 @@ from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.subscriptions.policies import ApplyBody, BatchBody, CapturePolicy, QueuePolicy, SchemaChangesBody
+from server.subscriptions.policies import (
+    ApplyBody,
+    BatchBody,
+    CapturePolicy,
+    CopiesBody,
+    QueuePolicy,
+    SchemaChangesBody,
+)
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
 from server.tables.body import ColumnOptions, Operation, TableBody, TargetName
@@ -43,6 +50,7 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
         apply=ApplyBody.model_validate(row.apply),
         queue=QueuePolicy.model_validate(row.queue),
         schema_changes=SchemaChangesBody.model_validate(row.schema_changes),
+        copies=CopiesBody.model_validate(row.copies),
         state=SubscriptionState(row.state),
         state_since=row.state_at,
         code=row.code,
@@ -77,6 +85,7 @@ def _declared(row: TableRow) -> TableBody:
         target=TargetName(schema_name=row.target_schema, name=row.target_name) if elsewhere else None,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
         into_existing=row.into_existing,
+        priority=row.priority,
         exact=ANY in row.name,
     )
 

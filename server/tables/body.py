@@ -74,6 +74,10 @@ class TableOptions(_Body):
         "first. Only for PostgreSQL targets.",
     )
 
+    priority: int = Field(
+        default=0, ge=-1000, le=1000, description="Tables with a higher one are copied before those with a lower one."
+    )
+
     @field_validator("key", "operations")
     @classmethod
     def _some_once(cls, value: list[Any] | None) -> list[Any] | None:
@@ -204,6 +208,7 @@ def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
             map_as=table.map_as,
             paused=False,
             into_existing=table.into_existing,
+            priority=table.priority,
         )
         for number, table in enumerate(named)
     ]
@@ -221,6 +226,7 @@ def part(
     map_as: dict[str, str],
     paused: bool,
     into_existing: bool = False,
+    priority: int = 0,
 ) -> dict[str, Any]:
     """A table as the engine takes it. No `operations` means all that its consent allows."""
     allowed = {operation.value for operation in followed(insert_only=insert_only)}
@@ -235,4 +241,5 @@ def part(
         "map_as": map_as,
         "paused": paused,
         "into_existing": into_existing,
+        "priority": priority,
     }

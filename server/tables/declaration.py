@@ -39,6 +39,7 @@ class Declaration:
     from_pattern: bool
     pointer: str
     into_existing: bool = False
+    priority: int = 0
 
     @property
     def source(self) -> tuple[str, str]:
@@ -60,6 +61,7 @@ def declare(body: TableBody, pointer: str) -> Declaration:
         from_pattern=False,
         pointer=pointer,
         into_existing=body.into_existing,
+        priority=body.priority,
     )
 
 

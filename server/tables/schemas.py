@@ -47,6 +47,7 @@ class TablePatch(BaseModel):
     where: str | None = None
     insert_only: bool | None = None
     into_existing: bool | None = None
+    priority: int | None = Field(default=None, ge=-1000, le=1000)
     columns: dict[Identifier, ColumnOptions | None] | None = None
 
 
@@ -93,6 +94,7 @@ class TableView(BaseModel):
                     "insert_only": False,
                     "columns": {},
                     "into_existing": False,
+                    "priority": 0,
                     "created_at": "2026-05-04T10:00:00Z",
                 }
             ]
@@ -116,6 +118,7 @@ class TableView(BaseModel):
     insert_only: bool
     columns: dict[str, ColumnOptions]
     into_existing: bool
+    priority: int = Field(default=0, description="Tables with a higher one are copied before those with a lower one.")
     target_table: TargetTable | None = Field(
         default=None,
         description="Of a removed table: what became of its table on the target. An event says why it was `not_dropped`.",

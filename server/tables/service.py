@@ -108,6 +108,7 @@ def view(row: TableRow) -> TableView:
         insert_only=row.insert_only,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
         into_existing=row.into_existing,
+        priority=row.priority,
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         from_pattern=row.from_pattern,
         created_at=row.created_at,
@@ -289,6 +290,7 @@ def _insert(
         insert_only=table.insert_only,
         map_as=dict(table.map_as),
         into_existing=table.into_existing,
+        priority=table.priority,
         from_pattern=table.from_pattern,
         desired_state=TableDesiredState.RUNNING.value,
         state=TableState.REGISTERED.value,
@@ -351,6 +353,7 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
         row.insert_only if keep else table.insert_only,
         dict(table.map_as),
         table.into_existing,
+        table.priority,
     )
     changed = _apply_options(row, options)
     if row.from_pattern != table.from_pattern:
@@ -361,13 +364,13 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
     return changed
 
 
-Options = tuple[list[str], list[str], str | None, bool, dict[str, str], bool]
+Options = tuple[list[str], list[str], str | None, bool, dict[str, str], bool, int]
 
 
 def _apply_options(row: TableRow, options: Options) -> bool:
-    if options == (row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing):
+    if options == (row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing, row.priority):
         return False
-    row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing = options
+    row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing, row.priority = options
     return True
 
 
@@ -385,11 +388,13 @@ def _merged_options(row: TableRow, body: TablePatch) -> Options:
         "where": row.where,
         "insert_only": row.insert_only,
         "into_existing": row.into_existing,
+        "priority": row.priority,
         **given,
         "columns": {} if "columns" in body.model_fields_set and body.columns is None else columns,
     }
     for flag in ("insert_only", "into_existing"):
         merged[flag] = bool(merged[flag])
+    merged["priority"] = merged["priority"] or 0
     try:
         valid = TableOptions.model_validate(merged)
     except ValidationError as error:
@@ -397,7 +402,8 @@ def _merged_options(row: TableRow, body: TablePatch) -> Options:
         raise InvalidRequest("The changed table would not be valid.", errors=found) from None
     require_supported(valid)
     operations: list[str] = sorted(valid.operations or ())
-    return list(valid.key or ()), operations, valid.where, valid.insert_only, valid.map_as, valid.into_existing
+    key = list(valid.key or ())
+    return key, operations, valid.where, valid.insert_only, valid.map_as, valid.into_existing, valid.priority
 
 
 def _check_transition(row: TableRow, desired: TableDesiredState) -> None:

@@ -18,7 +18,8 @@ from engine.model.source import CopyChunk
 from engine.postgres.sessions import PostgresConnection, describe_state
 
 PIECE_BYTES = 1024 * 1024
-_READ_TIMEOUT_MS = 3_600_000
+_READ_TIMEOUT_MS = 21_600_000
+"""Of one chunk; a copy that is slowed down takes its time."""
 _SILENCE_S = 600.0
 
 _STORAGE = """

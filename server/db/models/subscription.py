@@ -32,6 +32,7 @@ class SubscriptionRow(SQLModel, table=True):
     apply: dict[str, Any] = document(default_factory=dict)
     queue: dict[str, Any] = document(default_factory=dict)
     schema_changes: dict[str, Any] = document(default_factory=dict)
+    copies: dict[str, Any] = document(default_factory=dict)
     deleting: bool = False
 
     state: str = Field(max_length=16)

@@ -41,6 +41,7 @@ class TableRow(SQLModel, table=True):
     insert_only: bool = False
     map_as: dict[str, str] = document(default_factory=dict)
     into_existing: bool = False
+    priority: int = 0
     from_pattern: bool = False
     kept_out: bool = False
     """Of a removed table: its user removed it, and no pattern brings back what has its name."""

@@ -165,6 +165,8 @@ def table_of(name: str, mode: KeyMode = KeyMode.KEYED) -> CopyTable:
 class InlineRunner:
     """Runs tasks one after the other in a thread; a cancelled run raises at once, its task under way ends unseen."""
 
+    parallelism = 1
+
     def __init__(self) -> None:
         self._cancels: dict[str, threading.Event] = {}
 

@@ -1,0 +1,73 @@
+"""How fast copies read the source: at most so many rows a second, and for a share of the time.
+
+The policy lies in a file that every task looks at while it reads, so that a change takes hold at once, wherever tasks run.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engine.model.subscription import CopyPolicy
+
+_NEVER = threading.Event()
+LOOK_S = 0.25
+"""How often a task that waits looks whether it still has to."""
+UNLIMITED = CopyPolicy()
+
+
+def write_pace(file: Path, policy: CopyPolicy) -> None:
+    """Let tasks that read by this file go by `policy` from now on."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".new")
+    draft.write_text(json.dumps({"rows": policy.max_rows_per_second, "share": policy.max_time_share}))
+    draft.replace(file)
+
+
+def read_pace(file: Path | None) -> CopyPolicy:
+    """What the file says; no limit where there is none."""
+    if file is None:
+        return UNLIMITED
+    try:
+        found = json.loads(file.read_text())
+    except FileNotFoundError:
+        return UNLIMITED
+    return CopyPolicy(found["rows"], found["share"])
+
+
+class Pacer:
+    """Paces what one of `readers` tasks reads that read beside each other."""
+
+    def __init__(
+        self,
+        pace: Callable[[], CopyPolicy],
+        readers: int = 1,
+        monotonic: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = _NEVER.wait,
+    ) -> None:
+        self._pace = pace
+        self._readers = max(1, readers)
+        self._monotonic = monotonic
+        self._pause = pause
+
+    def paced(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """The same pieces, each of whole lines; the next one is asked for when it is time."""
+        began = self._monotonic()
+        for piece in pieces:
+            yield piece
+            self._wait(began, self._monotonic() - began, piece.count(b"\n"))
+            began = self._monotonic()
+
+    def _wait(self, began: float, busy: float, rows: int) -> None:
+        while True:
+            pace = self._pace()
+            due = busy / pace.max_time_share
+            if pace.max_rows_per_second is not None:
+                due = max(due, rows * self._readers / pace.max_rows_per_second)
+            left = began + due - self._monotonic()
+            if left <= 0:
+                return
+            self._pause(min(left, LOOK_S))

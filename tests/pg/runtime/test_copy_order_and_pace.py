@@ -1,0 +1,88 @@
+"""Tables with a higher priority are copied first, and copies are slowed down and let go while they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+
+from engine.copy.chunk_task import CopyTask
+from engine.link.messages import CopyProgress
+from engine.model.subscription import CopyPolicy
+from engine.spark.local import LocalRunner
+from tests.fixtures import replication
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
+
+pytestmark = pytest.mark.pg
+
+Replicate = Callable[..., Replica]
+SHOP = """
+CREATE TABLE {0} (id bigint PRIMARY KEY, note text);
+INSERT INTO {0} SELECT i, repeat('x', 60) FROM generate_series(1, {1}) i;
+ANALYZE {0};
+"""
+
+
+class Listening(LocalRunner):
+    """Notes which tables copies read, in that order."""
+
+    read: ClassVar[list[str]] = []
+
+    def run(self, function: Callable[[Any], Any], descriptors: Sequence[Any], group: str) -> list[Any]:
+        parts = [part for task in descriptors if isinstance(task, CopyTask) for part in task.parts]
+        type(self).read += [part.schema.name.name for part in parts]
+        return super().run(function, descriptors, group)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    Listening.read.clear()
+    monkeypatch.setattr(replication, "LocalRunner", Listening)
+    return Listening.read
+
+
+def test_tables_with_a_higher_priority_are_copied_first(
+    database: Database, replicate: Replicate, read: list[str]
+) -> None:
+    for name, rows in (("small", 10), ("large", 4000), ("other", 10)):
+        database.execute(SHOP.format(name, rows))
+    tables = [table("small", priority=-1), table("large", priority=5), table("other")]
+    replica = replicate(database, tables, copy_stretch_bytes=1 << 16)
+    replica.assert_equal()
+    assert list(dict.fromkeys(read)) == ["large", "other", "small"]
+    assert read.count("large") >= 4
+
+
+def test_a_copy_that_is_slowed_down_is_let_go_while_it_runs(database: Database, replicate: Replicate) -> None:
+    database.execute(SHOP.format("small", 10))
+    database.execute(SHOP.format("large", 100_000))
+    small, large = table("small"), table("large")
+    replica = replicate(database, [small])
+
+    def update(policy: CopyPolicy) -> None:
+        replica.spec = replace(replica.spec, tables=(small, large), copies=policy)
+        replica.pipeline.update(replace(replica.pipeline.spec, tables=(small, large), copies=policy))
+
+    # At this pace it would take more than a minute and a half.
+    update(CopyPolicy(max_rows_per_second=1000))
+    replica.wait_table("large", "copying")
+    replica.catch_up()
+    replica.catch_up()
+    assert replica.states()["large"] == "copying"
+    update(CopyPolicy(max_time_share=0.9))
+    replica.wait_live(timeout_s=50)
+    replica.assert_equal()
+
+
+def test_progress_counts_the_whole_table(database: Database, replicate: Replicate) -> None:
+    database.execute(SHOP.format("large", 6000))
+    replica = replicate(database, [table("large")], copy_stretch_bytes=1 << 16)
+    shown = [r for r in replica.reports.all() if isinstance(r, CopyProgress)]
+    percents = [r.percent for r in shown]
+    assert percents == sorted(percents)
+    assert percents[-1] == 100
+    assert shown[-1].rows == 6000
+    assert len({r.rows for r in shown}) >= 4

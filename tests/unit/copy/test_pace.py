@@ -1,0 +1,81 @@
+"""Reading for copies is slowed down to a number of rows a second or a share of the time, and a change takes hold at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.copy.pace import UNLIMITED, Pacer, read_pace, write_pace
+from engine.model.subscription import CopyPolicy
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses = 0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        self.pauses += 1
+
+    def pieces(self, count: int, rows: int, seconds: float) -> Iterator[bytes]:
+        for _ in range(count):
+            self.now += seconds
+            yield b"x\n" * rows
+
+
+def read(clock: Clock, policy: CopyPolicy, readers: int = 1) -> float:
+    pacer = Pacer(lambda: policy, readers, clock.monotonic, clock.pause)
+    assert len(list(pacer.paced(clock.pieces(10, 100, 0.01)))) == 10
+    return clock.now
+
+
+@pytest.mark.parametrize(
+    ("policy", "readers", "seconds"),
+    [
+        (UNLIMITED, 4, 0.1),
+        (CopyPolicy(max_rows_per_second=1000), 1, 1.0),
+        (CopyPolicy(max_rows_per_second=1000), 3, 3.0),
+        (CopyPolicy(max_rows_per_second=1_000_000), 1, 0.1),
+    ],
+)
+def test_rows_come_no_faster_than_they_may(policy: CopyPolicy, readers: int, seconds: float) -> None:
+    assert read(Clock(), policy, readers) == pytest.approx(seconds, abs=0.11)
+
+
+def test_the_source_is_left_alone_for_the_rest_of_the_time() -> None:
+    clock = Clock()
+
+    def work(pieces: Iterator[bytes]) -> None:
+        for _ in pieces:
+            clock.now += 0.05
+
+    work(Pacer(lambda: CopyPolicy(max_time_share=0.2), 1, clock.monotonic, clock.pause).paced(clock.pieces(10, 1, 0.0)))
+    assert clock.now == pytest.approx(10 * 0.05 / 0.2, abs=0.1)
+
+
+def test_a_change_ends_a_wait_under_way(tmp_path: Path) -> None:
+    file = tmp_path / "below" / "pace"
+    write_pace(file, CopyPolicy(max_rows_per_second=1000))
+    clock = Clock()
+
+    def pause(seconds: float) -> None:
+        clock.pause(seconds)
+        if clock.pauses == 3:
+            write_pace(file, UNLIMITED)
+
+    pacer = Pacer(lambda: read_pace(file), 1, clock.monotonic, pause)
+    assert len(list(pacer.paced(clock.pieces(3, 1_000_000, 0.0)))) == 3
+    assert clock.pauses == 3
+
+
+def test_the_file_says_what_was_written_and_nothing_limits_where_there_is_none(tmp_path: Path) -> None:
+    for policy in (CopyPolicy(5000, 0.25), UNLIMITED):
+        write_pace(tmp_path / "pace", policy)
+        assert read_pace(tmp_path / "pace") == policy
+    assert read_pace(tmp_path / "other") == read_pace(None) == UNLIMITED
