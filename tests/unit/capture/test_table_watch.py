@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,9 +30,9 @@ class Catalog:
 
     @contextmanager
     def session(self) -> Iterator[Any]:
-        yield SimpleNamespace(execute=self._execute)
+        yield SimpleNamespace(execute=self._execute, transaction=nullcontext)
 
-    def _execute(self, statement: str, _: Any) -> Any:
+    def _execute(self, statement: str, _: Any = None) -> Any:
         rows: list[tuple[Any, ...]]
         if "WHERE c.oid = ANY" in statement:
             rows = [(30, ROOT.schema, self.moved_to)] if self.moved_to else []
