@@ -213,7 +213,7 @@ def test_a_pinned_reader_refuses_a_table_that_was_replaced(pipeline: Pipeline) -
     with pipeline.target.pin(SUBSCRIPTION) as reader:
         pipeline.load(ORDERS, orders, LOADED)
         fault = fault_of(lambda: reader.compare(record, inserts(orders, LOADED).to_batches(), 5))
-    assert fault.kind is FaultKind.TARGET_UNAVAILABLE
+    assert fault.kind is FaultKind.TABLE_STRUCTURE_CHANGED
     assert "verify again" in fault.detail
 
 

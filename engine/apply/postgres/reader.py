@@ -61,7 +61,7 @@ class PostgresReader:
         seen = PostgresRecords(self._connection).generations()
         if seen.get(record.target) != self._generations_now().get(record.target):
             detail = "the table was replaced while it was to be compared; verify again"
-            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, place.table, detail)
+            raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, place.table, detail)
 
     def _differences(self, sides: _Sides, limit: int) -> list[dict[str, Any]]:
         if sides.place.schema.mode is not KeyMode.KEYED:
