@@ -30,7 +30,7 @@ WHERE i.indrelid = %s AND i.indisvalid AND i.indisunique AND i.indpred IS NULL A
 GROUP BY i.indexrelid, i.indkey, i.indnkeyatts
 """
 _SIZE = """
-SELECT c.relkind = 'r', pg_table_size(c.oid), greatest(c.reltuples, 0)::bigint
+SELECT c.relkind = 'r', coalesce(pg_table_size(c.oid), 0), greatest(c.reltuples, 0)::bigint
 FROM pg_class c WHERE c.oid = %s
 """
 
