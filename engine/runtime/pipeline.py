@@ -438,7 +438,7 @@ class Pipeline:
             self._book.put(entry)
             now = described.get(spec.source)
             if entry.state is TableState.PARKED:
-                self._renew(entry, now)
+                self._renew(entry, now, source)
                 continue
             if now is None:
                 fault = why_not_described(source, spec)
@@ -450,7 +450,10 @@ class Pipeline:
         source.remember(known_marks([entry.spec for entry in followed], point.progress))
 
     def _with_names(self, spec: SubscriptionSpec, source: Source, target: Target) -> SubscriptionSpec:
-        """Tables that were renamed while nobody looked go by their new names, before they are looked for under the old ones."""
+        """Tables that were renamed while nobody looked go by their new names, before they are looked for under the old ones.
+
+        Not by one that another table of the subscription has: what stands under a name counts.
+        """
         progress = target.progress(spec.name)
         if progress is None or progress.slot != spec.slot:
             return spec
@@ -460,6 +463,8 @@ class Pipeline:
         away = {t.table: known[t.table] for t in spec.tables if t.table in known}
         away = {t.table: away[t.table] for t in spec.tables if t.table in away and t.source not in described}
         names = source.names([schema.relation for schema in away.values()]) if away else {}
+        taken = {table.source for table in spec.tables}
+        names = {relation: name for relation, name in names.items() if name not in taken}
         renamed = []
         for table in spec.tables:
             new = names.get(away[table.table].relation) if table.table in away else None
@@ -468,11 +473,18 @@ class Pipeline:
                 self._reporter.renamed(renamed[-1])
         return replace(spec, tables=tuple(renamed))
 
-    def _renew(self, entry: TableEntry, now: TableSchema | None) -> None:
-        """A table that was parked before this start and that a new copy puts right; also one that was dropped and is there again."""
+    def _renew(self, entry: TableEntry, now: TableSchema | None, source: Source) -> None:
+        """A table that was parked before this start and that a new copy puts right; also one that was dropped and is there again.
+
+        One that is there again and cannot be followed as it is declared parks for that.
+        """
         kind = FaultKind(entry.reason.code) if entry.reason is not None else None
         if now is not None and kind is FaultKind.TABLE_MISSING:
             self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "the table was created again")
+        elif kind is FaultKind.TABLE_MISSING:
+            fault = why_not_described(source, entry.spec)
+            if fault.kind is not kind:
+                self._book.park(entry.table, fault.kind.value, fault.detail)
         elif kind is not None and self._book.renews(kind):
             self._book.park(entry.table, kind.value, "its structure changed before the last start")
 

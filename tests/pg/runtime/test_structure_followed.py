@@ -184,6 +184,27 @@ def test_a_renamed_table_goes_on_in_its_place(shop: Database, replicate: Replica
     }
 
 
+def test_a_table_that_gets_the_name_of_another_while_nobody_looks_is_missing_under_its_own(
+    shop: Database, replicate: Replicate
+) -> None:
+    """What stands under a name counts; and what is there again without an identity is no longer said to be missing."""
+    shop.execute("CREATE TABLE gone (id int PRIMARY KEY)")
+    replica = replicate(shop, [table("orders"), table("lines"), table("gone")])
+    with stopped(replica):
+        shop.execute("DROP TABLE orders, gone; ALTER TABLE lines RENAME TO orders")
+    assert replica.wait_table("lines", "parked").code == replica.wait_table("gone", "parked").code == "table_missing"
+    replica.wait_table("orders", "live")
+    replica.catch_up()
+    with stopped(replica):
+        shop.execute("CREATE TABLE gone (id int)")
+    without = ("parked", "table_no_identity")
+    replica.reports.wait(lambda _: states(replica, "gone")[-1] == without, "without identity")
+    replica.wait_table("orders", "live")
+    replica.catch_up()
+    assert [verdict for verdict in replica.verify() if not verdict.equal] == []
+    assert not [report for report in replica.reports.all() if isinstance(report, TableRenamed)]
+
+
 def held(replica: Replica, name: str, words: str) -> TableStateReport:
     """The table waits for approval of this."""
 
