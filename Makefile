@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 ARGS ?=
+CHANGES ?= --runs 60
 
 .PHONY: help setup demo up test check chaos bench lock
 
@@ -15,7 +16,8 @@ help:
 	@echo "make up       server and engine on this machine, with embedded defaults"
 	@echo "make test     all tests but the long ones"
 	@echo "make check    style, types, import rules"
-	@echo "make chaos    kill everything at random under load (ARGS='--seconds 900 --seed 1')"
+	@echo "make chaos    kill everything at random under load (ARGS='--seconds 900 --seed 1'), change structures at random"
+	@echo "              (CHANGES='--runs 60 --seed 1 --target postgres'), then all tests that are too long for make test"
 	@echo "make bench    every workload beside PostgreSQL's own replication, and a report (ARGS=--quick: small ones)"
 	@echo "              (one: $(BIN)/penstock bench run freshness --against native; 'bench list' names them)"
 	@echo "              ($(BIN)/python -m tests.bench.waits: what many open freshness waits cost)"
@@ -54,6 +56,7 @@ check: $(READY)
 
 chaos: $(READY)
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
+	@$(BIN)/python -m tests.chaos.schema_changes $(CHANGES)
 	@$(BIN)/python -m pytest -m chaos tests
 
 bench: $(READY)
