@@ -31,7 +31,7 @@ from tests.pg.source_behaviour.text_oracle import _dsn, _held_rows, _printed_row
 _SETTLE_S = 60.0
 _END_S = 10.0
 _AT_ONCE = BatchPolicy(max_age_ms=60_000, small_rows=0, tasks=3)
-_PROBE = "changed_to_see_that_the_catalog_was_looked_at"
+PROBE = "changed_to_see_that_the_catalog_was_looked_at"
 _RESTING = frozenset({"live", "parked"})
 
 
@@ -211,13 +211,20 @@ class Playing:
             self._look()
         rounds = max(len(golden.rounds) for golden in self._goldens)
         for number in range(rounds):
-            for golden in self._goldens:
-                self._play_round(golden, number)
+            self._play_part(number)
             if stepwise or number == rounds - 1:
-                self._look()
-                self._look()
-                self._wait(lambda state, _: state.partition(" ")[0] in _RESTING, f"at rest after part {number + 1}")
+                self._settle(f"at rest after part {number + 1}")
         self._until(lambda: not self._late(lambda state, wanted: state == wanted), _END_S)
+
+    def _play_part(self, number: int) -> None:
+        for golden in self._goldens:
+            self._play_round(golden, number)
+
+    def _settle(self, what: str) -> None:
+        """Wait until all that is committed now has been applied and looked at, and no table is being copied."""
+        self._look()
+        self._look()
+        self._wait(lambda state, _: state.partition(" ")[0] in _RESTING, what)
 
     def _play_round(self, golden: Golden, number: int) -> None:
         name = golden.scenario.name
@@ -238,7 +245,7 @@ class Playing:
         column = f"c{self._probes}"
         # In this isolation a DDL trigger says of no table what it looks like.
         isolation = "ISOLATION LEVEL REPEATABLE READ"
-        self._played.database.execute(f"BEGIN {isolation}; ALTER TABLE {_PROBE} ADD COLUMN {column} int; COMMIT")
+        self._played.database.execute(f"BEGIN {isolation}; ALTER TABLE {PROBE} ADD COLUMN {column} int; COMMIT")
         if not self._until(lambda: column in self._told.probed):
             missed = f"look {self._probes} at the catalog did not come"
             self._played.troubles.append(self._told.failed or missed)
@@ -280,6 +287,8 @@ def playing(
     *,
     stepwise: bool = True,
     captured: bool = False,
+    replicating: type[Replica] = Replica,
+    player: Callable[[Sequence[Golden], Played, Sessions, TableId], Playing] = Playing,
 ) -> Iterator[Played]:
     """Make a source with all scenarios' tables, replicate them and play. `captured`: the source tells its DDL by itself.
 
@@ -299,13 +308,13 @@ def playing(
         for golden in goldens:
             source.execute(f'CREATE SCHEMA "{golden.scenario.name}"')
             sessions.play(golden.scenario.name, golden.scenario.setup)
-        source.execute(f"CREATE TABLE {_PROBE} (id int PRIMARY KEY)")
+        source.execute(f"CREATE TABLE {PROBE} (id int PRIMARY KEY)")
         tables = [each for golden in goldens for each in golden.scenario.tables]
         specs = {
             each.name: table(each.name.name, each.name.schema, insert_only=each.insert_only, key=each.key)
             for each in tables
         }
-        probe = table(_PROBE)
+        probe = table(PROBE)
         name = f"s{uuid.uuid4().hex[:8]}"
         spec = SubscriptionSpec(
             name=SubscriptionName(name),
@@ -319,8 +328,8 @@ def playing(
         if captured:
             with closing(open_source(spec.source)) as opened:
                 opened.install_ddl_capture()
-        replica = Replica(source, folder, spec)
+        replica = replicating(source, folder, spec)
         stack.callback(replica.close)
         played = Played(target_kind, stepwise, captured, source, replica, specs)
-        Playing(goldens, played, sessions, probe.table).play(stepwise=stepwise)
+        player(goldens, played, sessions, probe.table).play(stepwise=stepwise)
         yield played

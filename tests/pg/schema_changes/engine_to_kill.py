@@ -1,0 +1,41 @@
+"""An engine process of its own: replicates the subscription pickled in the file given until it is killed or its stdin ends.
+
+Each line on stdout is a report, pickled and in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import sys
+from pathlib import Path
+
+from engine.link.messages import Report
+from engine.runtime.catalog import open_source, open_target
+from engine.runtime.clock import SystemClock
+from engine.runtime.failpoints import arm_from_environment
+from engine.runtime.pipeline import Pipeline, PipelineParts
+from engine.runtime.reporting import Reporter
+from engine.runtime.targets import TargetRegistry
+from engine.spark.local import LocalRunner
+
+
+def _tell(report: Report) -> None:
+    sys.stdout.write(base64.b64encode(pickle.dumps(report)).decode() + "\n")
+    sys.stdout.flush()
+
+
+def main(given: Path) -> None:
+    arm_from_environment()
+    spec, settings = pickle.loads(given.read_bytes())
+    clock = SystemClock()
+    targets = TargetRegistry(lambda connection: open_target(connection, settings))
+    parts = PipelineParts(open_source, targets, LocalRunner(2), settings, clock)
+    pipeline = Pipeline(spec, parts, Reporter(spec, _tell, clock))
+    pipeline.start()
+    sys.stdin.read()
+    pipeline.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
