@@ -146,3 +146,27 @@ def test_readers_keep_the_old_rows_meanwhile(pipeline: Pipeline) -> None:
     pipeline.commit(copying(standing(2), changes(ORDERS, insert=inserts(orders, [(2, "a", "more")]))))
     assert pipeline.rows(orders) == [(1, "a", "old")]
     assert finish(pipeline) == [(1, "a", "new"), (2, "a", "more")]
+
+
+def test_an_engine_that_was_replaced_writes_to_no_copy(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    with target_opener("postgres16", request, tmp_path) as opener:
+        older, newer = opener(), opener()
+        pipeline = Pipeline(older).claim()
+        begin(pipeline, (1, "a", "x"))
+        pipeline.commit(copying(standing(2)))
+        successor = Pipeline(newer, epoch=2)
+        successor.end, successor.batch = pipeline.end, pipeline.batch
+        successor.claim()
+        late = [
+            lambda: older.append_copy(ORDERS, inserts(orders, [(3, "a", "stale")])),
+            lambda: older.trim_copy(ORDERS, keys(orders, [(0, "a")])),
+            lambda: older.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders),
+            lambda: older.discard_copy(ORDERS),
+        ]
+        for call in late:
+            with pytest.raises(EngineFault) as caught:
+                call()
+            assert caught.value.kind is FaultKind.EPOCH_LOST
+        assert finish(successor) == [(1, "a", "x")]
+        older.close()
+        newer.close()

@@ -254,6 +254,20 @@ class PostgresRecords:
         ).fetchall()
         return [_copy(row) for row in rows]
 
+    def copying(self, table: TableId) -> SubscriptionName | None:
+        """Whose copy of the table is being loaded; None where there is none."""
+        row = self._connection.execute(
+            f"SELECT subscription FROM {OWN_SCHEMA}.copies WHERE table_id = %s", [table]
+        ).fetchone()
+        return None if row is None else SubscriptionName(row[0])
+
+    def shared_epoch(self, subscription: SubscriptionName) -> Epoch | None:
+        """The epoch on record, which stays that until the transaction ends; parts of a batch and other readers are not held up."""
+        row = self._connection.execute(
+            f"SELECT epoch FROM {OWN_SCHEMA}.progress WHERE subscription = %s FOR SHARE", [subscription]
+        ).fetchone()
+        return None if row is None else Epoch(row[0])
+
     def write_copy(self, subscription: SubscriptionName, copy: CopyRecord) -> None:
         self._connection.execute(
             f"INSERT INTO {OWN_SCHEMA}.copies VALUES (%s, %s, %s, %s, %s, %s)",

@@ -115,6 +115,8 @@ class PostgresTarget:
         self._writer = Writer(self._sessions, origins, copy_above)
         self._lanes = LaneWriter(self._writer.open, self._sessions.open, origins)
         self._parts = PartSessions(self._writer.open, origins)
+        self._epochs: dict[SubscriptionName, Epoch] = {}
+        """Of the subscriptions that were claimed here."""
         self._whole = threading.Lock()
         """Held while some parts of a batch are visible and others are not, and while a reader of ours takes its snapshot."""
 
@@ -152,6 +154,7 @@ class PostgresTarget:
             after = self._begin_again(connection, subscription, lambda before: claimed(subscription, before, wanted))
             copies = PostgresRecords(connection).copies(subscription)
             batch_writer(connection).drop_copies([copy for copy in copies if copy.standing is None])
+        self._epochs[subscription] = epoch
         self._wait_alone(subscription, after.end)
 
     def rebase(
@@ -162,6 +165,7 @@ class PostgresTarget:
             self._begin_again(connection, subscription, lambda before: rebased(subscription, before, wanted))
             batch_writer(connection).drop_copies(PostgresRecords(connection).copies(subscription))
             PostgresRecords(connection).mark_unready(subscription)
+        self._epochs[subscription] = epoch
         self._wait_alone(subscription, None)
 
     def _begin_again(
@@ -212,6 +216,7 @@ class PostgresTarget:
         require_columns(table, schema)
         with self._writer.transaction(table) as connection:
             records = PostgresRecords(connection)
+            self._fence_copy(records, subscription)
             if not any(r.target == target for r in records.reservations(subscription, [table])):
                 raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
             if records.existing(target) is not None:
@@ -227,21 +232,34 @@ class PostgresTarget:
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         with self._writer.transaction(table) as connection:
-            copies = PostgresRecords(connection).copies(None, table)
-            if not copies:
-                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
-            return insert_rows(connection, Place(table, qualified(copies[0].place), copies[0].schema), rows)
+            return insert_rows(connection, self._copy(connection, table), rows)
 
     def trim_copy(self, table: TableId, above: Any) -> int:
         with self._writer.transaction(table) as connection:
-            copies = PostgresRecords(connection).copies(None, table)
-            if not copies:
-                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
-            return delete_behind(connection, Place(table, qualified(copies[0].place), copies[0].schema), above)
+            return delete_behind(connection, self._copy(connection, table), above)
 
     def discard_copy(self, table: TableId) -> None:
         with self._writer.transaction(table) as connection:
-            batch_writer(connection).drop_copies(PostgresRecords(connection).copies(None, table))
+            records = PostgresRecords(connection)
+            if (subscription := records.copying(table)) is not None:
+                self._fence_copy(records, subscription)
+                batch_writer(connection).drop_copies(records.copies(None, table))
+
+    def _copy(self, connection: PostgresConnection, table: TableId) -> Place:
+        """The hidden table that is being loaded, if that is still for this engine to do."""
+        records = PostgresRecords(connection)
+        subscription = records.copying(table)
+        if subscription is None:
+            raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
+        self._fence_copy(records, subscription)
+        copy = records.copies(subscription, table)[0]
+        return Place(table, qualified(copy.place), copy.schema)
+
+    def _fence_copy(self, records: PostgresRecords, subscription: SubscriptionName) -> None:
+        """Nobody else claims the subscription until the transaction ends. Raises EngineFault(EPOCH_LOST) where somebody has."""
+        claimed_here, epoch = self._epochs.get(subscription), records.shared_epoch(subscription)
+        if claimed_here is not None and epoch != claimed_here:
+            raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
 
     def commit(self, batch: BatchCommit) -> None:
         """As the protocol says, with one exception: where the database is gone after a failure in the commit itself, whether
