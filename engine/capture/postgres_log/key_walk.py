@@ -58,6 +58,7 @@ def walk_key(
         row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
         step = max(1, int(chunk_bytes / row_bytes))
         estimate = (int(step * row_bytes), step)
+        names = tuple((int(column.attnum), column.name) for column in schema.columns)
         chunks: list[KeyedChunk] = []
         with connection.transaction():
             connection.execute("SET LOCAL enable_seqscan = off")
@@ -66,7 +67,8 @@ def walk_key(
             while len(chunks) < most_chunks:
                 upto = _place(connection, schema, columns, after, step)
                 text = _select(schema, columns, after, upto).as_string(connection)
-                chunks.append(KeyedChunk(CopyChunk(schema.relation, text, *estimate), upto))
+                chunk = CopyChunk(schema.relation, text, *estimate, schema.relation, schema.name, names)
+                chunks.append(KeyedChunk(chunk, upto))
                 if upto is None:
                     break
                 after = upto
