@@ -31,6 +31,10 @@ _FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
 """Of these every structure is told; a copy takes the one that is there."""
 
 
+_NOT_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING})
+"""Of these the target has no rows that readers see, or waits for others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """Where the target is: `visible` for readers and waits, `written` in its own progress record."""
@@ -169,9 +173,9 @@ class CommitStage:
             table = part.table
             entry = self._book.get(table)
             whole = table in planned.handover or table in planned.resumed
-            # A batch before this one parked it when this one was already planned.
+            # A batch before this one parked it, or did not take in the end of its copy, when this one was already planned.
             late = (table in self._known_parked and not whole) or (
-                entry is not None and entry.state is TableState.PARKED
+                entry is not None and (entry.state is TableState.PARKED or (entry.state in _NOT_COPIED and not whole))
             )
             if entry is None or table in faults or late or not (changes or whole or table in planned.restructured):
                 continue

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from engine.copy.chunk_task import staging_fault
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
 from engine.copy.pace import write_pace
@@ -74,6 +75,8 @@ class CopyDesk:
         self._flush = flush
         self._staging = staging / "copy"
         self._pace = staging / "copies.pace"
+        self._pacing = threading.Lock()
+        self._paced: CopyPolicy | None = None
         self.throttle(parts.spec.copies)
         self._end = end
         self._wake = threading.Event()
@@ -119,7 +122,16 @@ class CopyDesk:
 
     def throttle(self, policy: CopyPolicy) -> None:
         """Read so fast from now on, also what is being read."""
-        write_pace(self._pace, policy)
+        with self._pacing:
+            if policy == self._paced:
+                return
+            try:
+                write_pace(self._pace, policy)
+            except OSError as error:
+                fault = staging_fault(error, str(self._pace))
+                self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
+                return
+            self._paced = policy
         self._stretches.throttle(policy)
 
     def hold(self) -> None:

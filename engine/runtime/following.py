@@ -73,7 +73,12 @@ class CopyFollower:
 
     def concerns(self, planned: PlannedBatch, table: TableId) -> bool:
         """Whether the batch's changes of this table are for a copy of it, and not for the table that readers see."""
-        return table in planned.followed or table in planned.stretches or table in self._copies
+        if table in planned.followed or table in planned.stretches:
+            return True
+        life, _ = self._copies.get(table, (None, None))
+        entry = self._book.get(table)
+        # Planned as if its last stretch were in. A copy that was given up stays out of the way of the one that came after it.
+        return life is not None and entry is not None and entry.copy_life == life
 
     def commit_of(
         self,

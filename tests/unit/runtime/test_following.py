@@ -1,0 +1,91 @@
+"""Which of a batch's changes are for an unfinished copy, where copies begin anew while batches are on their way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.model.batch import SealedBatch, TablePart
+from engine.model.copies import KeyBound, StandingCopy
+from engine.model.identity import BatchId, Epoch, RelationId, TableId, TableName
+from engine.model.position import Lsn
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.model.subscription import TableSpec
+from engine.model.table_state import TableState
+from engine.model.target import TargetProgress
+from engine.runtime.following import CopyFollower
+from engine.runtime.planner import PlannedBatch
+from engine.runtime.table_book import RESUMED, Stretch, TableBook, TableEntry
+
+ORDERS = TableId("t1")
+NAME = TableName("public", "orders")
+SCHEMA = TableSchema(
+    NAME, RelationId(1), (Column("id", SourceType("int8"), 1),), ("id",), KeyMode.KEYED, ReplicaIdentity.DEFAULT
+)
+STANDING = StandingCopy(ORDERS, SCHEMA, KeyBound(("10",)), 10, 100, 1)
+ENTRY = TableEntry(TableSpec(ORDERS, NAME, NAME), TableState.COPYING, SCHEMA, copy_schema=SCHEMA, copy_life=RESUMED)
+BATCH = SealedBatch(Lsn(100), Lsn(200), 0, (), (), 0, 0)
+PLANNED = PlannedBatch(BatchId(1), BATCH, (), (TablePart(ORDERS, (SCHEMA,), Lsn(100)),), frozenset(), frozenset())
+
+
+@pytest.fixture
+def book() -> TableBook:
+    made = TableBook(lambda entry, position: None)
+    made.put(ENTRY)
+    return made
+
+
+@pytest.fixture
+def follower(book: TableBook) -> CopyFollower:
+    made = CopyFollower(book, lambda table, detail: None)
+    made.take_up(TargetProgress(Epoch(1), BatchId(0), Lsn(100), "1", 1, "slot", {}, {ORDERS: STANDING}))
+    made.begin()
+    return made
+
+
+def test_a_copy_that_is_followed_goes_on(book: TableBook, follower: CopyFollower) -> None:
+    planned = replace(PLANNED, followed={ORDERS: RESUMED})
+    assert follower.concerns(planned, ORDERS)
+    assert follower.commit_of(planned, ORDERS, [], [], ()) is None
+    assert follower.left == ()
+    assert follower.standing(ORDERS) == STANDING
+
+
+def test_a_batch_planned_as_if_the_last_stretch_were_in_is_for_the_copy(follower: CopyFollower) -> None:
+    assert follower.concerns(PLANNED, ORDERS)
+    assert follower.commit_of(PLANNED, ORDERS, [], [], frozenset({ORDERS})) is not None
+    assert follower.left == ()
+
+
+def test_a_copy_that_was_given_up_is_left_and_hides_no_other(book: TableBook, follower: CopyFollower) -> None:
+    book.put(replace(ENTRY, state=TableState.CATCHING_UP, copied=True, copy_life=None))
+    assert not follower.concerns(PLANNED, ORDERS)
+    assert follower.left == (ORDERS,)
+    follower.written({})
+    assert follower.left == ()
+    assert follower.standing(ORDERS) is None
+
+
+def test_a_batch_planned_for_the_copy_before_does_nothing_to_its_successor(
+    book: TableBook, follower: CopyFollower
+) -> None:
+    book.put(replace(ENTRY, copy_life=7))
+    planned = replace(PLANNED, followed={ORDERS: RESUMED})
+    assert follower.concerns(planned, ORDERS)
+    assert follower.commit_of(planned, ORDERS, [], [], frozenset({ORDERS})) is None
+    assert follower.left == (ORDERS,)
+
+
+@pytest.mark.parametrize("number", [7, 8])
+def test_a_stretch_that_is_void_is_not_taken_in(book: TableBook, follower: CopyFollower, number: int) -> None:
+    stretch = Stretch(7, SCHEMA, Lsn(150), KeyBound(("20",)), RESUMED, rows=5, bytes=50, read=True)
+    book.put(replace(ENTRY, stretch=replace(stretch, number=number)))
+    planned = replace(PLANNED, followed={ORDERS: RESUMED}, stretches={ORDERS: stretch})
+    commit = follower.commit_of(planned, ORDERS, [], [], ())
+    if number == 7:
+        assert commit is not None
+        assert commit.copy == StandingCopy(ORDERS, SCHEMA, KeyBound(("20",)), 15, 150, 2)
+    else:
+        assert commit is None
+    assert follower.left == ()
