@@ -292,6 +292,10 @@ class Source(Protocol):
         updates and deletes fail. Their changes are lost from then on."""
         ...
 
+    def marks(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
+        """What is below those of these tables that are partitioned, as in GuardReading.marks. Nothing counts as looked at by this."""
+        ...
+
     def unpublished(
         self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:

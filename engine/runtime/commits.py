@@ -74,6 +74,7 @@ class CommitStage:
         self._known_parked: set[TableId] = set()
         self._marks_lock = threading.Lock()
         self._marks: dict[TableId, str] = {}
+        self._copied_marks: dict[TableId, str] = {}
         """As the target has them."""
         self._noted: dict[TableId, str] = {}
         """Marks that the next target transaction writes."""
@@ -112,6 +113,11 @@ class CommitStage:
                 if self._marks.get(table) != mark:
                     self._noted[table] = mark
             return any(before.get(table) != mark for table, mark in self._noted.items())
+
+    def note_copied(self, marks: Mapping[TableId, str]) -> None:
+        """What the source showed below these tables before copies of them began, to be written with their hand-over."""
+        with self._marks_lock:
+            self._copied_marks.update(marks)
 
     def settle(self) -> None:
         """Write what is visible but not yet in the progress record. Call when no batch is being committed any more."""
@@ -348,14 +354,17 @@ class CommitStage:
     def _marks_with(self, commits: Mapping[TableId, TableCommit], end: Lsn) -> dict[TableId, str | None]:
         """What was noted, and no mark for tables whose mark would be held against them at the next start.
 
-        A truncate explains new storage only while it is in the log; behind a hand-over the source may have changed since the look.
+        A truncate explains new storage only while it is in the log; behind a hand-over the source may have changed since the look, but for
+        what was seen before its copy.
         """
         with self._marks_lock:
             lost = {table for table, commit in commits.items() if _unmarks(commit)}
             for table in lost:
                 self._noted.pop(table, None)
                 self._unmarked[table] = end
-            return {**self._noted, **dict.fromkeys(lost & self._marks.keys())}
+            copied = self._copied_marks
+            given = {t: copied[t] for t, commit in commits.items() if commit.handover and t in copied}
+            return {**self._noted, **dict.fromkeys(lost & self._marks.keys()), **given}
 
     def _marks_written(self, marks: Mapping[TableId, str | None]) -> None:
         with self._marks_lock:

@@ -7,7 +7,7 @@ stretch by stretch, each under a snapshot of its own (`stretches.py`); what is i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -63,11 +63,13 @@ class CopyDesk:
         removals_written: Callable[[], bool],
         look: Callable[[], None],
         give_up: Callable[[TableId], None],
+        mark: Callable[[Mapping[TableId, str]], None],
         standing: Callable[[TableId], StandingCopy | None] | None = None,
     ) -> None:
-        """`give_up`: what the target keeps for a table that has left is to go. `standing`: how far copies are that are made stretch by
-        stretch; None where none is to be."""
+        """`mark` gets what is below tables that are about to be copied. `give_up`: what the target keeps for a table that has left is to
+        go. `standing`: how far copies are that are made stretch by stretch; None where none is to be."""
         self._give_up = give_up
+        self._mark = mark
         self._look = look
         self._stretches = Stretches(parts, standing)
         self._parts = parts
@@ -236,6 +238,9 @@ class CopyDesk:
             raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
         try:
             self._publish()
+            # Before the snapshot: what happens below them from here on is in the copy, or found at the next look or start.
+            marks = self._parts.source.marks([entry.spec for entry in adopted])
+            self._mark({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
             with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 if not self._ended():
                     self._copy_under(snapshot, adopted)

@@ -21,6 +21,7 @@ from engine.runtime.structure import (
     Followed,
     Same,
     Verdict,
+    as_of,
     differences,
     filled_unseen,
     held,
@@ -267,10 +268,7 @@ class Planner:
         return taken, Missed(ranges, relations, tuple(parts))
 
     def _missed_part(self, entry: TableEntry, stretch: Stretch, span: list[History]) -> TablePart | None:
-        versions = [stretch.schema]
-        for kept in span:
-            late = kept.batch.end > stretch.after
-            versions += [schema if late else stretch.schema for schema in kept.resolved.get(entry.table, ())]
+        versions = [stretch.schema, *_chain(entry.table, span, stretch.after, stretch.schema)]
         if not all(isinstance(judge(stretch.schema, version), Same) for version in versions):
             return None
         if stretch.first:
@@ -318,7 +316,7 @@ class Planner:
                 if entry is None:
                     continue
                 before = known[seen.payload, seen.void] = (entry, self._announced(seen, entry, look, batch.end, parked))
-            if before[1] is not None:
+            if before[1] is not None and before[1].relation == seen.relation:
                 resolved.setdefault(before[0].table, []).append(before[1])
                 chains.setdefault(before[0].table, []).append(before[1])
         for message in messages:
@@ -463,12 +461,14 @@ class Planner:
         """One table's part of a task over the batches of `span`. `learnt`: its structure behind them, of which no record may tell."""
         table = entry.table
         now = self._book.get(table) or entry
-        versions = [schema for kept in span for schema in kept.resolved.get(table, ())]
-        start = next((kept.schemas[table] for kept in span if table in kept.schemas), None)
+        late = [kept for kept in span if kept.batch.end > after]
+        start = next((kept.schemas[table] for kept in late if table in kept.schemas), None)
         if start is None:
-            start = versions[0] if versions else entry.schema
+            announced = (schema for kept in late for schema in kept.resolved.get(table, ()))
+            start = next(announced, entry.schema)
         if start is None:
             return None
+        versions = _chain(table, span, after, start)
         for last in (learnt, now.kept):
             if last is not None and last != (versions[-1] if versions else start):
                 versions.append(last)
@@ -483,11 +483,13 @@ class Planner:
         if copied is None:
             return None
         versions = [copied]
-        for kept in span:
-            late = kept.batch.end > entry.after
-            versions += [schema if late else copied for schema in kept.resolved.get(entry.table, ())]
+        for schema in _chain(entry.table, span, entry.after, copied):
+            versions.append(as_of(versions[-1], schema) if schema.inferred else schema)
         if newer(copied, versions[-1]):
             versions.append(copied)
+        unseen = filled_unseen(copied, versions[-1])
+        if unseen is not None:
+            return Anew(f"column {unseen} was added with values that the log does not carry")
         verdict = judge(copied, versions[-1])
         if isinstance(verdict, Anew):
             return verdict
@@ -502,6 +504,17 @@ class Planner:
             pruned = True
         if pruned:
             self.oldest_kept = _lowest(self._history, None)
+
+
+def _chain(table: TableId, span: Sequence[History], after: Lsn, start: TableSchema) -> list[TableSchema]:
+    """The structures of the records that a scan over `span` meets of the table, in order. No row up to `after` counts: for those it is
+    `start`, whatever the table was before, and records of another one that had its place are not met at all."""
+    return [
+        schema if kept.batch.end > after else start
+        for kept in span
+        for schema in kept.resolved.get(table, ())
+        if schema.relation == start.relation
+    ]
 
 
 def _announced(

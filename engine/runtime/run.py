@@ -159,6 +159,7 @@ class ReplicationRun:
             self._removals_written,
             self._guard.look,
             self._give_up,
+            self._commits.note_copied,
             None if self._chooser.keeps_transactions else self._commits.copies.standing,
         )
 

@@ -90,6 +90,14 @@ def with_fills(known: TableSchema, new: TableSchema) -> TableSchema:
     return replace(new, columns=columns)
 
 
+def as_of(before: TableSchema, announced: TableSchema) -> TableSchema:
+    """What a record announces that is older than the catalog was when it was looked at: what only that tells of storage and
+    definitions may be later, and would hide that rows were written anew in between."""
+    editions = {column.attnum: column.edition for column in before.columns}
+    columns = tuple(replace(c, edition=editions.get(c.attnum, 0)) for c in announced.columns)
+    return replace(announced, columns=columns, relfilenode=before.relfilenode)
+
+
 def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:
     """A new column whose values in rows that were there are noted nowhere: it came when the table was written anew, or was computed
     before. None where there is none."""

@@ -210,6 +210,14 @@ class TableWatch:
         return "the table was dropped" if oid is None else "the table was dropped and created again"
 
 
+def marks_of(connector: Connector, names: Collection[TableName]) -> dict[TableName, str]:
+    """The marks of those of these tables that are partitioned, as they are now."""
+    with connector.session() as connection, one_look(connection):
+        oids, roots = _oids(connection, names)
+        below = _below(connection, roots)
+    return {name: _to_mark(oids[name], below.get(name, {})) for name in roots}
+
+
 def _to_mark(oid: int, members: Mapping[int, _Member]) -> str:
     """A root and its members as text; equal where nothing changed that a later look would tell."""
     listed = [[number, member.name, member.relfilenode] for number, member in sorted(members.items())]

@@ -19,7 +19,7 @@ from engine.capture.postgres_log.catalog import (
 )
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.ddl_message import CatalogTold, read_told
-from engine.capture.postgres_log.guard import TableWatch
+from engine.capture.postgres_log.guard import TableWatch, marks_of
 from engine.capture.postgres_log.key_walk import walk_key
 from engine.capture.postgres_log.relation import complete, is_announced, parse_relation
 from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
@@ -101,6 +101,9 @@ class PostgresSource:
             left = publications.withdraw(self._connector, tables, slot)
             if self._published is not None:
                 self._published = {name: oid for name, oid in self._published.items() if name not in left}
+
+    def marks(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
+        return marks_of(self._connector, {table.source for table in tables})
 
     def unpublished(
         self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None

@@ -174,3 +174,20 @@ def test_a_mark_follows_what_is_fine(database: Database, replicate: Callable[...
     database.execute("CREATE TABLE whole_3 PARTITION OF whole DEFAULT")
     until(lambda: marks(replica)["whole"] not in {second, None}, "a new mark behind a new partition")
     assert decided(database, replica) == set()
+
+
+def test_what_happens_below_a_root_behind_its_copy_is_found_though_nobody_looked_since(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(database, "leaf", "same")
+    eyes = Eyes(monkeypatch)
+    eyes.shut(on=True)
+    replica = replicate(database, [table("leaf"), table("same")], schema_changes=SchemaPolicy.ASK)
+    assert all(marks(replica).values())
+    with down(replica, "killed", monkeypatch):
+        database.execute("TRUNCATE leaf_1")
+        database.execute("INSERT INTO same VALUES (15)")
+        eyes.shut(on=False)
+    replica.wait_table("leaf", "parked")
+    replica.catch_up()
+    assert replica.states() == {"leaf": "parked", "same": "live"}

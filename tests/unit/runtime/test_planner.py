@@ -47,6 +47,7 @@ class Bench:
         for entry in entries:
             self.book.put(entry)
         self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1), policy)
+        self.announce = dict(PAYLOADS)
         self.meanwhile: Callable[[], None] = lambda: None
         """What others do while the source is looked at."""
         self._end = 100
@@ -55,7 +56,7 @@ class Bench:
     def _resolver(self, payloads: Collection[bytes]) -> Resolve:
         self.looks.append(sorted(payloads))
         self.meanwhile()
-        return lambda payload, *_: PAYLOADS[payload]
+        return lambda payload, *_: self.announce[payload]
 
     def plan(self, *relations: bytes, records: int = 10) -> PlannedBatch:
         after, self._end = self._end, self._end + 100
@@ -217,6 +218,45 @@ def test_structures_before_the_copy_count_as_the_copys_own() -> None:
     planned = bench.plan()
     assert versions(planned, "a")[-1] == A_ADDED
     assert planned.parked == {}
+
+
+def test_what_a_record_tells_late_does_not_hide_that_rows_were_written_anew() -> None:
+    """It names the columns of the copy, but the catalog that completed it was of a later time."""
+    copied = replace(A, relfilenode=100)
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), copied, Lsn(150))
+    bench.announce[b"A"] = replace(A, relfilenode=200, inferred=True)
+    bench.plan(b"A")
+    bench.book.copy_ends(TableId("ta"))
+    planned = bench.plan()
+    assert planned.handover == {"ta"}
+    entry = bench.book.get(TableId("ta"))
+    assert entry is not None
+    assert entry.schema == copied
+
+
+def test_a_column_that_came_behind_the_copy_with_values_of_its_own_parks_at_the_hand_over() -> None:
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), replace(A, relfilenode=100), Lsn(150))
+    bench.announce[b"A+"] = replace(A_ADDED, relfilenode=200)
+    bench.plan(b"A+")
+    bench.book.copy_ends(TableId("ta"))
+    assert bench.plan().parked["ta"][0] == "table_structure_changed"  # type: ignore[index]
+
+
+def test_structures_that_a_table_had_before_its_copy_are_not_looked_at_again_for_another_table() -> None:
+    """What is kept for one that is paused goes back to before the other was copied with another type."""
+    bench = Bench(live("a", A), live("b", B))
+    bench.book.pause(TableId("tb"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.plan(b"A", b"B")
+    bench.book.amend(TableId("ta"), schema=A_RETYPED)
+    bench.book.resume(TableId("tb"))
+    planned = bench.plan()
+    assert len(planned.ranges) == 2
+    assert versions(planned, "a") == [A_RETYPED, A_RETYPED]
+    assert versions(planned, "b")[-1] == B
 
 
 def test_another_type_behind_the_copy_parks_at_the_hand_over() -> None:
