@@ -227,7 +227,8 @@ class Tail:
                 parts.append(closed)
             elif count and isinstance(closed, PlainRun):
                 parts.append(closed.split(count)[0])
-        return [r for part in parts for r in part.ranges()], [seen for part in parts for seen in part.relations]
+        announced = [seen for part in parts for seen in part.announcements if isinstance(seen, RelationSeen)]
+        return [r for part in parts for r in part.ranges()], announced
 
     def _take(self, chunk: RecordChunk | None) -> None:
         if chunk is None:
