@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.capture.postgres_log.catalog import CatalogColumn, CatalogTable, choose_key, identity_of, mapped
+from engine.capture.postgres_log.catalog import CatalogColumn, CatalogTable, choose_key, identity_of, key_of, mapped
 from engine.capture.postgres_log.types import TypeRow, source_type
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
@@ -82,7 +82,7 @@ def complete(
     """The structure that a record announces. `table`: the catalog now, None where the table is gone; `types`: those announced.
 
     Raises EngineFault(TABLE_STRUCTURE_CHANGED) where a column's number, or what rows older than a column hold of it, is not certain,
-    TABLE_NO_IDENTITY where updates and deletes cannot be followed any more.
+    or where nothing identified rows and something does now; TABLE_NO_IDENTITY where updates and deletes cannot be followed any more.
     """
     if known is not None and known.relation != announced.relation:
         known = None
@@ -94,6 +94,9 @@ def complete(
         spec, announced.identity, [c.name for c in columns], _ordered(identity_columns, known, table), fallback
     )
     if choice.problem is not None:
+        if table is not None and key_of(table, spec).problem is None:
+            detail = f"{choice.problem} at this position, and has got one since"
+            raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(announced.name), detail)
         raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(announced.name), choice.problem)
     return TableSchema(
         name=announced.name,

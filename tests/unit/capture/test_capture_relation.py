@@ -175,6 +175,10 @@ def test_identity_decides_the_mode() -> None:
     assert "declared key" in changed(record("id:i v:t"), catalog("id:i:1 v:t:2"), key=("v",), kind=nothing)
 
 
+def test_a_table_that_has_got_a_key_since_is_copied_anew() -> None:
+    assert "has got one since" in changed(record("id:i", "d", ""), catalog("id:i:1"))
+
+
 @given(st.binary(max_size=60), st.integers(0, 60))
 def test_a_damaged_record_is_a_fault_and_nothing_else(noise: bytes, at: int) -> None:
     whole = record("id:i v:t")
