@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.schema import Column
 from engine.model.subscription import BatchPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.target import TableRecord
-from engine.model.values import value_type
+from engine.model.values import Kind, value_type
 from engine.runtime.catalog import open_source
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.value_render import rendered as rendered_value
@@ -33,10 +34,18 @@ _END_S = 10.0
 _AT_ONCE = BatchPolicy(max_age_ms=60_000, small_rows=0, tasks=3)
 PROBE = "changed_to_see_that_the_catalog_was_looked_at"
 _RESTING = frozenset({"live", "parked"})
+_COMPARE = "compare"
+STREAM_ALL = {"debug_logical_replication_streaming": "immediate"}
+"""Every open transaction is streamed, however small."""
 
 
 class Sessions:
-    """Named sessions on the source, shared by the scenarios one after another."""
+    """Named sessions on the source, shared by the scenarios one after another.
+
+    `compare` is called with a scenario's name where its session `compare` is to speak; its paragraphs say why.
+    """
+
+    compare: Callable[[str], None]
 
     def __init__(self, database: Database, stack: ExitStack) -> None:
         self._database = database
@@ -45,10 +54,16 @@ class Sessions:
         self._schemas: dict[str, str] = {}
 
     def play(self, schema: str, paragraphs: Sequence[Paragraph]) -> None:
-        """Send them; psycopg.Error where one is refused, ValueError where a transaction is left open. Afterwards none is."""
+        """Send them; psycopg.Error where one is refused, ValueError where a transaction is left open. Afterwards none is.
+
+        What `compare` raises goes through.
+        """
         try:
             for paragraph in paragraphs:
-                self._of(paragraph.session, schema).execute(paragraph.sql.encode())
+                if paragraph.session == _COMPARE:
+                    self.compare(schema)
+                else:
+                    self._of(paragraph.session, schema).execute(paragraph.sql.encode())
             left = self._in_transaction()
             if left:
                 raise ValueError(f"session {left[0]} leaves a transaction open over a wait")
@@ -88,14 +103,32 @@ class Played:
         spec, reports = self.specs[name], self.replica.reports.all()
         record = self._record(spec)
         columns = tuple(column.name for column in record.schema.columns)
-        return Outcome(
-            ended(reports, spec.table), columns, tuple(self._on_target(record)), history(reports, spec.table)
-        )
+        return Outcome(self.state(name), columns, tuple(self._on_target(record)), history(reports, spec.table))
+
+    def state(self, name: TableName) -> str:
+        """The last state that was told of the table of this name at the beginning, with its code."""
+        return ended(self.replica.reports.all(), self.specs[name].table)
 
     def both_sides(self, name: TableName) -> tuple[list[Row], list[Row]]:
         """Rows of a live table as text, with the columns of the source, on source and target."""
         record = self._record(self.specs[name])
         return _printed_rows(self.database.dsn, self.now(name), record.schema.columns), self._on_target(record)
+
+    def compare(self, scenario: str) -> None:
+        """Wait until all that is committed by now is applied; AssertionError where a table of the scenario is not equal then.
+
+        Nobody else writes meanwhile, so what the source shows is the state at that position. Played at once, nothing is
+        waited for and nothing compared.
+        """
+        if not self.stepwise:
+            return
+        self.replica.catch_up()
+        self.__dict__.pop("_records", None)
+        for name in [name for name in self.specs if name.schema == scenario]:
+            source, target = (Counter(rows) for rows in self.both_sides(name))
+            missing, extra = source - target, target - source
+            assert (len(missing), len(extra)) == (0, 0), f"{name}: {len(missing)} missing, {len(extra)} extra"
+        del self._records
 
     def columns_on_target(self, name: TableName) -> list[str]:
         """What the target itself says that the table's columns are, in no order."""
@@ -138,7 +171,10 @@ def _as_text(column: Column, held: str | Sequence[str | None] | None) -> str | N
     if held is None or isinstance(held, str) or element is None or column.type.element is None:
         return held if isinstance(held, str) else None
     delimiter = column.type.element.delimiter
-    return "{" + delimiter.join(_in_array(rendered_value(element, each), delimiter) for each in held) + "}"
+    parts = [rendered_value(element, each) for each in held]
+    if element.kind in (Kind.FLOAT32, Kind.FLOAT64):
+        parts = [part and part.removesuffix(".0") for part in parts]
+    return "{" + delimiter.join(_in_array(part, delimiter) for part in parts) + "}"
 
 
 def _in_array(value: str | None, delimiter: str) -> str:
@@ -232,7 +268,7 @@ class Playing:
             return
         try:
             self._sessions.play(name, golden.rounds[number])
-        except (psycopg.Error, ValueError) as error:
+        except (psycopg.Error, ValueError, AssertionError) as error:
             self._played.failures[name] = f"part {number + 1} could not be played: {error}"
 
     def _look(self) -> None:
@@ -289,10 +325,12 @@ def playing(
     captured: bool = False,
     replicating: type[Replica] = Replica,
     player: Callable[[Sequence[Golden], Played, Sessions, TableId], Playing] = Playing,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Played]:
     """Make a source with all scenarios' tables, replicate them and play. `captured`: the source tells its DDL by itself.
 
-    Not `stepwise`: nothing is waited for between the parts, and every open transaction is streamed.
+    Not `stepwise`: nothing is waited for between the parts. `settings` are the source database's; without any, every open
+    transaction is streamed where not played stepwise.
     """
     with ExitStack() as stack:
         source = stack.enter_context(standing_database(cluster, f"schema_changes_{target_kind}"))
@@ -302,8 +340,8 @@ def playing(
             )
         else:
             target = ConnectionSpec("mart", "duckdb", {"path": str(folder / "mart.duckdb")})
-        if not stepwise:
-            source.execute(f'ALTER DATABASE "{source.name}" SET debug_logical_replication_streaming = immediate')
+        for setting, value in ((STREAM_ALL if not stepwise else {}) if settings is None else settings).items():
+            source.execute(f"ALTER DATABASE \"{source.name}\" SET {setting} = '{value}'")
         sessions = Sessions(source, stack)
         for golden in goldens:
             source.execute(f'CREATE SCHEMA "{golden.scenario.name}"')
@@ -331,5 +369,6 @@ def playing(
         replica = replicating(source, folder, spec)
         stack.callback(replica.close)
         played = Played(target_kind, stepwise, captured, source, replica, specs)
+        sessions.compare = played.compare
         player(goldens, played, sessions, probe.table).play(stepwise=stepwise)
         yield played
