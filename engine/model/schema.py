@@ -63,7 +63,11 @@ class Column:
     edition: int = 0
     """Another one whenever the column's definition was changed (xmin of its row in the catalog); 0 = unknown."""
     labels: tuple[str, ...] = ()
-    """Of an enum type or an array of one: its labels in the order in which they came. A renamed one changes rows that are there."""
+    """Of an enum type or an array of one: its labels in the order in which they came. A renamed one changes rows that are there.
+
+    Of a composite type or an array of one: each composite type in it with the numbers of its parts, which rows that are there
+    have from then on.
+    """
 
 
 @dataclass(frozen=True, slots=True)

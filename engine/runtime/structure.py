@@ -60,7 +60,7 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
         return Anew(f"the mapping of column {after.name} changed")
     found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
     if before.labels and after.labels[: len(before.labels)] != before.labels:
-        return Anew(f"a value of the type of column {after.name} got another name")
+        return Anew(f"values of the type of column {after.name} are written otherwise now")
     if same_form(before.type, after.type):
         redefined = before.edition and after.edition and before.edition != after.edition
         return Anew(f"column {after.name} was changed and the table written anew") if rewritten and redefined else found

@@ -29,7 +29,18 @@ COLUMN_FACTS = f"""a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT
        a.attgenerated <> '', a.xmin::text::bigint,
        CASE WHEN t.typtype IN ('e', 'd') OR t.typcategory = 'A' THEN
            ARRAY(SELECT e.enumlabel::text FROM pg_enum e
-                 WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype) ORDER BY e.oid) ELSE '{{}}' END"""
+                 WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype) ORDER BY e.oid) ELSE '{{}}' END
+       || CASE WHEN t.typtype IN ('c', 'd') OR t.typcategory = 'A' THEN ARRAY(
+           WITH RECURSIVE made AS (
+               SELECT p.oid, p.typrelid FROM pg_type p WHERE p.oid IN (t.oid, t.typelem, t.typbasetype)
+               UNION
+               SELECT p.oid, p.typrelid
+               FROM made JOIN pg_attribute b ON b.attrelid = made.typrelid AND b.attnum > 0 AND NOT b.attisdropped
+               JOIN pg_type q ON q.oid = b.atttypid JOIN pg_type p ON p.oid IN (q.oid, q.typelem, q.typbasetype)
+               WHERE made.typrelid <> 0)
+           SELECT made.oid || ': ' || string_agg(b.attnum::text, ' ' ORDER BY b.attnum)
+           FROM made JOIN pg_attribute b ON b.attrelid = made.typrelid AND b.attnum > 0 AND NOT b.attisdropped
+           GROUP BY made.oid ORDER BY made.oid) ELSE '{{}}' END"""
 _COLUMNS = f"""
 SELECT {COLUMN_FACTS}
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid

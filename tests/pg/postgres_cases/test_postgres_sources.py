@@ -1,8 +1,9 @@
-"""What PostgreSQL's own tests do that one standing source cannot: another encoding, an engine that ends while rows are prepared."""
+"""What PostgreSQL's own tests do that one standing source cannot: another encoding, an engine that ends, a table that is added."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -60,3 +61,26 @@ def test_a_prepared_transaction_ends_under_another_engine(
     database.execute("ROLLBACK PREPARED 'undone'")
     replica.assert_equal()
     assert replica.query("SELECT count(*), min(id), max(id) FROM t") == [(1_503, 2, 2_500)]
+
+
+def test_a_table_is_added_while_transactions_are_open_that_wrote_to_it(
+    database: Database, replicate: Callable[..., Replica]
+) -> None:
+    database.execute("CREATE TABLE before (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE added (id int PRIMARY KEY)")
+    replica = replicate(database, [table("before")])
+    added = table("added")
+    with database.connect() as first, database.connect() as second:
+        first.execute("BEGIN; INSERT INTO added VALUES (1); INSERT INTO before VALUES (1)")
+        second.execute("BEGIN; INSERT INTO added VALUES (2)")
+        replica.spec = replace(replica.spec, tables=(*replica.spec.tables, added))
+        replica.pipeline.update(replace(replica.pipeline.spec, tables=replica.spec.tables))
+        replica.wait_table("added", "registered")
+        database.execute("INSERT INTO added VALUES (3)")
+        first.execute("INSERT INTO added VALUES (4)")
+        first.execute("COMMIT")
+        second.execute("INSERT INTO before VALUES (2); INSERT INTO added VALUES (5); COMMIT")
+    replica.wait_live()
+    database.execute("UPDATE added SET id = -id")
+    replica.assert_equal()
+    assert replica.query("SELECT count(*), sum(id) FROM added") == [(5, -15)]
