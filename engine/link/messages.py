@@ -523,7 +523,8 @@ class SchemaVersion(SubscriptionReport):
 
     `changes`: what is different from the structure before, in words. `learnt`: found so by a copy, announced by the log, told by the
     source's DDL trigger (the transaction that made it so ends at `position` then), or seen in the source's catalog. `certain`: false
-    where the catalog was further on, and columns were matched by name and type.
+    where the catalog was further on, and columns were matched by name and type. `target`: as the target has it at a start, which is
+    news only where an engine that ended then had not told.
     """
 
     kind: Literal["schema_version"] = "schema_version"
@@ -532,7 +533,7 @@ class SchemaVersion(SubscriptionReport):
     columns: tuple[ColumnPart, ...]
     key: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    learnt: Literal["copied", "log", "ddl_trigger", "catalog"] = "log"
+    learnt: Literal["copied", "log", "ddl_trigger", "catalog", "target"] = "log"
     certain: bool = True
 
 

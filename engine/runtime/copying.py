@@ -16,6 +16,7 @@ import structlog
 
 from engine.copy.chunk_task import staging_fault
 from engine.copy.coordinator import CopyCoordinator
+from engine.copy.fault_handling import Consequence, consequence
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
 from engine.copy.pace import write_pace
 from engine.copy.progress import CopyProgress
@@ -346,7 +347,10 @@ class CopyDesk:
             now = self._parts.book.get(entry.table)
             found = self._stretches.next(now or entry, schema, position)
         except EngineFault as fault:
-            if policy(fault.kind).action is not Action.PARK_TABLE:
+            if (
+                consequence(fault.kind) is not Consequence.FAIL_TABLE
+                and policy(fault.kind).action is not Action.PARK_TABLE
+            ):
                 raise
             self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
             return None

@@ -34,7 +34,7 @@ from engine.runtime.dropped_slot import DroppedSlot
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.parts import RunParts
 from engine.runtime.reloads import ReloadBook
-from engine.runtime.reporting import Reporter
+from engine.runtime.reporting import Evidence, Reporter
 from engine.runtime.resting import RestingGuard, drop_slot
 from engine.runtime.run import ReplicationRun
 from engine.runtime.settings import EngineSettings
@@ -437,6 +437,9 @@ class Pipeline:
             entry = _entry(spec, point)
             self._book.put(entry)
             now = described.get(spec.source)
+            record = point.progress.tables.get(spec.table)
+            if record is not None and record.ready and record.parked is None:
+                self._reporter.schema(entry, record.schema, record.applied, Evidence.TARGET)
             if entry.state is TableState.PARKED:
                 self._renew(entry, now, source)
                 continue

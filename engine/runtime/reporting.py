@@ -53,6 +53,8 @@ class Evidence(StrEnum):
     """The source's own event trigger told it in the transaction that made it so."""
     CATALOG = "catalog"
     """The catalog shows it; the log has not told of it, since no row came behind the change."""
+    TARGET = "target"
+    """The target's record has it at a start. Whatever wrote it ended before it had told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.table_state import TableState
 
-Learnt = Literal["copied", "log", "ddl_trigger", "catalog"]
+Learnt = Literal["copied", "log", "ddl_trigger", "catalog", "target"]
 
 
 class VersionColumn(BaseModel):
@@ -66,7 +66,8 @@ class VersionView(BaseModel):
         default=None,
         description="How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `ddl_trigger`:"
         " the event trigger of `ddl-capture` told it in the transaction that made it so; `catalog`: the"
-        " source's catalog shows it, and no row has come since the change that the log could have told it with.",
+        " source's catalog shows it, and no row has come since the change that the log could have told it with; `target`: the target"
+        " had it when an engine started, and the one before had ended before it told.",
     )
     certain: bool | None = Field(
         default=None,

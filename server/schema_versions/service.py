@@ -46,8 +46,15 @@ def record_structure(
         certain=certain,
         at=session.now(),
     )
-    if newest is None or _told(newest) != _told(wanted):
+    told = _told if learnt != "target" else _shape
+    if newest is None or told(newest) != told(wanted):
         session.add(wanted)
+
+
+def _shape(row: SchemaVersionRow) -> tuple[object, ...]:
+    """What makes a structure another one, wherever it came from."""
+    columns = [(column.get("name"), column.get("type"), column.get("attnum")) for column in row.columns or ()]
+    return columns, row.key
 
 
 def _told(row: SchemaVersionRow) -> tuple[object, ...]:

@@ -296,13 +296,14 @@ def test_records_of_the_layout_before_are_read_and_brought_to_this_one(tmp_path:
     target.close()
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE penstock.layout SET version = 2")
+        connection.execute("ALTER TABLE penstock.copies DROP COLUMN standing")
     target = DuckDbTarget(path)
     pipeline = Pipeline(target, epoch=2)
     progress = target.progress(SUBSCRIPTION)
     assert progress is not None
     assert progress.end == Lsn(1000)
     pipeline.claim()
-    assert pipeline.select("SELECT version FROM penstock.layout") == [(3,)]
+    assert pipeline.select("SELECT version FROM penstock.layout") == [(4,)]
     target.close()
 
 

@@ -278,6 +278,24 @@ def test_a_structure_tells_what_changed_and_how_that_became_known(
     ]
 
 
+def test_what_the_target_has_at_a_start_is_news_only_where_nobody_told(
+    client: TestClient, app: FastAPI, table: dict[str, Any]
+) -> None:
+    first = {"name": "id", "type": "bigint", "attnum": 1, "nullable": False, "mapped": "BIGINT"}
+    second = {"name": "note", "type": "text", "attnum": 2, "nullable": True, "mapped": "VARCHAR"}
+
+    def record(position: int, columns: list[dict[str, Any]], learnt: str) -> None:
+        with app.state.database.write() as session:
+            record_structure(session, table["id"], Lsn(position), columns, ["id"], learnt=learnt)
+
+    record(0x60, [first], "copied")
+    record(0x70, [{**first, "nullable": True}], "target")
+    for _ in range(2):
+        record(0x80, [first, second], "target")
+    items = client.get(f"{URL}/{table['id']}/versions").json()["items"]
+    assert [(item["position"], item["learnt"]) for item in items[1:]] == [("0/60", "copied"), ("0/80", "target")]
+
+
 def test_a_structure_from_before_there_were_changes_is_not_recorded_twice(
     client: TestClient, app: FastAPI, table: dict[str, Any]
 ) -> None:

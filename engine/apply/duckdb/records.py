@@ -78,7 +78,7 @@ class DuckDbRecords:
         """Make the tables, or bring those of an older version to this one."""
         if self.exist():
             if self._version != LAYOUT:
-                self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN standing VARCHAR")
+                self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN IF NOT EXISTS standing VARCHAR")
                 self._connection.execute(f"UPDATE {self._own}.layout SET version = ?", [LAYOUT])
                 self._version = LAYOUT
             return

@@ -81,7 +81,7 @@ class PostgresRecords:
             if self._version != LAYOUT:
                 if self._version < 2:
                     self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.tables ADD COLUMN existing text")
-                self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.copies ADD COLUMN standing text")
+                self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.copies ADD COLUMN IF NOT EXISTS standing text")
                 self._connection.execute(f"UPDATE {OWN_SCHEMA}.layout SET version = %s", [LAYOUT])
                 self._version = LAYOUT
             return

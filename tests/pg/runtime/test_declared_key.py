@@ -54,7 +54,7 @@ def test_a_copy_whose_declared_key_is_no_key_parks_its_table_alone(
     replica = replicate(shop, [table("loose", key=("code",)), table("other")], live=False)
     parked = replica.wait_table("loose", "parked")
     assert parked.code == FaultKind.TABLE_KEY_NOT_UNIQUE.value
-    assert "reloads" in (parked.remedy or "")
+    assert "retries" in (parked.remedy or "")
     assert "c7" not in (parked.reason or "")
     replica.wait_live("other")
     shop.execute("INSERT INTO loose VALUES ('late', NULL); UPDATE other SET v = 'more'")

@@ -55,7 +55,7 @@ def test_a_subscription_into_tables_that_stand_there(
     parked = replica.wait_table("empty", "parked")
     assert parked.code == "table_unfit"
     assert 'ALTER TABLE "public"."empty" ADD COLUMN "note" text' in (parked.reason or "")
-    assert "reloads" in (parked.remedy or "")
+    assert "retries" in (parked.remedy or "")
     replica.wait_live("orders")
 
     database.execute(CHANGES)

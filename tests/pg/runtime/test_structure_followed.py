@@ -11,6 +11,7 @@ import pytest
 from engine.link.messages import EventReport, Report, SchemaVersion, TableRenamed, TableStateReport
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
+from engine.runtime.commits import CommitStage
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -81,6 +82,24 @@ def test_a_type_changed_while_nobody_looked(shop: Database, replicate: Replicate
     replica.wait_live()
     replica.assert_equal()
     assert replica.query("SELECT DISTINCT note, n FROM orders") == [("xz", 3)]
+
+
+def test_a_structure_that_nobody_told_is_told_at_the_next_start(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an engine is killed between a commit and its report."""
+    replica = replicate(shop, [table("orders"), table("lines")])
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitStage, "_tell_structures", lambda *_: None)
+        shop.execute("ALTER TABLE orders ADD COLUMN n int; INSERT INTO orders VALUES (501, 'y', 1)")
+        replica.catch_up()
+    replica.restart()
+
+    def told(reports: list[Report]) -> list[tuple[str, list[str]]]:
+        own = [r for r in reports if isinstance(r, SchemaVersion) and r.table == replica.table_id("orders")]
+        return [(r.learnt, [c.name for c in r.columns]) for r in own]
+
+    replica.reports.wait(lambda reports: told(reports)[-1] == ("target", ["id", "note", "n"]), "it is told")
 
 
 def test_a_change_that_no_row_came_behind_is_seen_in_the_catalog(shop: Database, replicate: Replicate) -> None:
