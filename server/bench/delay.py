@@ -123,8 +123,9 @@ class DelayProxy:
             while chunk := line.take():
                 sink.sendall(chunk)
         except OSError:
-            # Nobody receives. The reader is to end, and may wait for room; what comes the other way ends by itself.
-            _shut(source, socket.SHUT_RD)
+            # Nobody receives, so the connection is over in both directions: who goes on sending is to be told at once. The reader
+            # may wait for room.
+            _shut(source, socket.SHUT_RDWR)
             while line.take():
                 continue
         _shut(sink, socket.SHUT_WR)
