@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ _CHUNK = 256 * 1024
 _CHUNKS_ON_THE_WAY = 1024
 """Of each direction. Far more than a delay of some milliseconds holds: only a receiver that has stopped reading is felt behind it."""
 _END = b""
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: on, for no time."""
 
 
 class DelayLine:
@@ -123,9 +126,10 @@ class DelayProxy:
             while chunk := line.take():
                 sink.sendall(chunk)
         except OSError:
-            # Nobody receives, so the connection is over in both directions: who goes on sending is to be told at once. The reader
-            # may wait for room.
-            _shut(source, socket.SHUT_RDWR)
+            # Nobody receives. The reader is to end, and may wait for room; what comes the other way ends by itself. Who goes on
+            # sending is told by a reset: an orderly end tells nothing to a sender that waits for room.
+            source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            _shut(source, socket.SHUT_RD)
             while line.take():
                 continue
         _shut(sink, socket.SHUT_WR)
