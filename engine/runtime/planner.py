@@ -27,6 +27,7 @@ from engine.runtime.structure import (
     held,
     judge,
     newer,
+    seen_in_catalog,
     with_fills,
     written_anew,
 )
@@ -437,10 +438,7 @@ class Planner:
         since, relation = learnt.captured_since, learnt.before.relation
         if since is not None and not self._told.doubted_since(relation, since):
             return written_anew(learnt.before, learnt.schema, values=False)
-        unseen = filled_unseen(learnt.before, learnt.schema)
-        if unseen is not None:
-            return Anew(f"column {unseen} was added and the table written anew")
-        return judge(learnt.before, learnt.schema)
+        return seen_in_catalog(learnt.before, learnt.schema)
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
         entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))

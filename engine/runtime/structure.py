@@ -71,11 +71,15 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
 
 def written_anew(known: TableSchema, new: TableSchema, *, values: bool) -> Verdict:
     """As `judge`, where it is known whether rows were given other `values` in between: what the storage's number says does not count."""
-    before = replace(known, relfilenode=_OTHER_STORAGE if values else new.relfilenode)
-    unseen = filled_unseen(before, new)
+    return seen_in_catalog(replace(known, relfilenode=_OTHER_STORAGE if values else new.relfilenode), new)
+
+
+def seen_in_catalog(known: TableSchema, new: TableSchema) -> Verdict:
+    """As `judge`, where the log has told of none of it: it would have stopped at a column whose values are noted nowhere."""
+    unseen = filled_unseen(known, new)
     if unseen is not None:
         return Anew(f"column {unseen} was added and the table written anew")
-    return judge(before, new)
+    return judge(known, new)
 
 
 def without_fills(schema: TableSchema) -> TableSchema:

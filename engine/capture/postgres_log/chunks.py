@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import psycopg
 from psycopg import pq, sql
@@ -53,14 +53,12 @@ def cut_table(connector: Connector, schema: TableSchema, chunk_bytes: int) -> li
         if not rows and connection.execute("SELECT FROM pg_class WHERE oid = %s", [schema.relation]).fetchone() is None:
             raise EngineFault(FaultKind.TABLE_MISSING, str(schema.name), "the table is gone")
         chunks: list[CopyChunk] = []
-        columns = tuple((int(column.attnum), column.name) for column in schema.columns)
+        columns = columns_read(schema)
         for oid, namespace, name, blocks, size, tuples, heap in rows:
             parts = max(1, min(blocks, -(-size // max(1, chunk_bytes)))) if heap else 1
             for part in range(parts):
-                select_rows = _select(schema, TableName(namespace, name), *_bounds(part, parts, blocks))
-                text = select_rows.as_string(connection)
-                storage = RelationId(oid)
-                reads = TableName(namespace, name)
+                storage, reads = RelationId(oid), TableName(namespace, name)
+                text = _select(schema, reads, *_bounds(part, parts, blocks)).as_string(connection)
                 chunks.append(CopyChunk(schema.relation, text, size // parts, tuples // parts, storage, reads, columns))
         return chunks
 
@@ -71,16 +69,26 @@ def _bounds(part: int, parts: int, blocks: int) -> tuple[int | None, int | None]
 
 
 def _select(schema: TableSchema, storage: TableName, low: int | None, high: int | None) -> sql.Composed:
-    columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in schema.columns)
-    query = sql.SQL("SELECT {} FROM ONLY {}").format(columns, sql.Identifier(storage.schema, storage.name))
-    conditions = []
+    conditions: list[sql.Composable] = []
     if low is not None:
         conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({low},0)")))
     if high is not None:
         conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({high},0)")))
+    return select_rows(schema, storage, conditions)
+
+
+def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sql.Composable]) -> sql.Composed:
+    """The structure's columns in order, of the rows of one table alone that meet all conditions."""
+    columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in schema.columns)
+    query = sql.SQL("SELECT {} FROM ONLY {}").format(columns, sql.Identifier(storage.schema, storage.name))
     if conditions:
         query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
     return query
+
+
+def columns_read(schema: TableSchema) -> tuple[tuple[int, str], ...]:
+    """The names that such a query goes by, as CopyChunk.columns."""
+    return tuple((int(column.attnum), column.name) for column in schema.columns)
 
 
 def read_chunk(connector: Connector, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
+from engine.capture.postgres_log.chunks import columns_read, select_rows
 from engine.capture.postgres_log.connect import Connector
 from engine.model.copies import KeyBound, ordered_type
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
@@ -58,7 +59,7 @@ def walk_key(
         row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
         step = max(1, int(chunk_bytes / row_bytes))
         estimate = (int(step * row_bytes), step)
-        names = tuple((int(column.attnum), column.name) for column in schema.columns)
+        names = columns_read(schema)
         chunks: list[KeyedChunk] = []
         with connection.transaction():
             connection.execute("SET LOCAL enable_seqscan = off")
@@ -113,16 +114,12 @@ def _place(
 def _select(
     schema: TableSchema, columns: Sequence[Column], after: KeyBound | None, upto: KeyBound | None
 ) -> sql.Composed:
-    listed = sql.SQL(", ").join(sql.Identifier(column.name) for column in schema.columns)
-    query = sql.SQL("SELECT {} FROM ONLY {}").format(listed, sql.Identifier(schema.name.schema, schema.name.name))
-    conditions = []
+    conditions: list[sql.Composable] = []
     if after is not None:
         conditions.append(_compared(columns, ">", after))
     if upto is not None:
         conditions.append(_compared(columns, "<=", upto))
-    if conditions:
-        query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
-    return query
+    return select_rows(schema, schema.name, conditions)
 
 
 def _compared(columns: Sequence[Column], operator: str, bound: KeyBound) -> sql.Composed:
