@@ -29,6 +29,7 @@ from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, Su
 from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.fixtures.postgres import Database, drop_database
 from tests.fixtures.replication import Replica, Reports, table
+from tests.pg.schema_changes.playing import OWN_ERROR
 
 T = TypeVar("T")
 
@@ -38,8 +39,6 @@ _SETTINGS = {"logical_decoding_work_mem": "'64kB'", "log_min_messages": "warning
 _LOOK_S = 0.25
 _STREAMED = "ALTER SYSTEM SET debug_logical_replication_streaming = "
 _COMPLAINT = re.compile(r" (?:ERROR|FATAL|PANIC|WARNING|CONTEXT): ")
-_OWN_ERROR = "SQLSTATE XX000"
-"""An error of the source itself: decoding may meet an "unexpected duplicate" of a file that was written anew and rolled back. It passes."""
 _EXPECTED_EVENTS = frozenset({"table_copied", "log_reader_died", "copy_lost", "source_timeout", "apply_mode_changed"})
 """Anything else that is told as a warning or an error is looked at as a failure."""
 
@@ -131,7 +130,7 @@ class Watched(Reports):
         self.events[report.code] += 1
         text = f"{report.severity} {report.code}: {report.subject}: {report.detail}"
         self._tell(text)
-        expected = report.code in _EXPECTED_EVENTS or _OWN_ERROR in report.detail
+        expected = report.code in _EXPECTED_EVENTS or OWN_ERROR in report.detail
         if report.severity == "error" or (report.severity == "warning" and not expected):
             self.troubles.append(text)
 

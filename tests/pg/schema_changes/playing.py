@@ -14,7 +14,14 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from engine.link.messages import Report, SchemaVersion, SubscriptionStateReport, TableRenamed, TableStateReport
+from engine.link.messages import (
+    EventReport,
+    Report,
+    SchemaVersion,
+    SubscriptionStateReport,
+    TableRenamed,
+    TableStateReport,
+)
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.schema import Column
 from engine.model.subscription import BatchPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
@@ -35,6 +42,8 @@ _AT_ONCE = BatchPolicy(max_age_ms=60_000, small_rows=0, tasks=3)
 PROBE = "changed_to_see_that_the_catalog_was_looked_at"
 _RESTING = frozenset({"live", "parked"})
 _COMPARE = "compare"
+OWN_ERROR = "SQLSTATE XX000"
+"""An error of the source itself: decoding may meet an "unexpected duplicate" of a file that was written anew and rolled back. It passes."""
 STREAM_ALL = {"debug_logical_replication_streaming": "immediate"}
 """Every open transaction is streamed, however small."""
 
@@ -206,6 +215,17 @@ def history(reports: Sequence[Report], spec: TableId) -> tuple[str, ...]:
         elif isinstance(report, TableRenamed) and report.table == spec:
             told.append(f"renamed to {report.schema_name}.{report.name}")
     return tuple(one for i, one in enumerate(told) if i == 0 or one != told[i - 1])
+
+
+def unexplained(reports: Sequence[Report]) -> list[str]:
+    """Errors, a subscription that does not run in the end, and starts again for anything but what passes on a busy source."""
+    events = [report for report in reports if isinstance(report, EventReport) and report.severity != "info"]
+    passing = [event for event in events if event.code == "source_timeout" or OWN_ERROR in event.detail]
+    states = [report.state for report in reports if isinstance(report, SubscriptionStateReport)]
+    found = [f"{event.code}: {event.detail}" for event in events if event.severity == "error"]
+    if states.count("running") > 1 + len(passing):
+        found += [f"started again: {event.code}: {event.detail}" for event in events] or ["started again, untold why"]
+    return found if states[-1] == "running" else [*found, f"the subscription is {states[-1]}"]
 
 
 class Told:
