@@ -284,11 +284,17 @@ class CopyDesk:
             if entry.schema is None or names.get(entry.schema.relation, entry.spec.source) != entry.spec.source:
                 continue  # It was renamed, which the guard tells.
             if now is None:
-                fault = why_not_described(self._parts.source, entry.spec)
-                self._parts.book.park(entry.table, fault.kind.value, fault.detail)
+                self._park_undescribed(entry)
             elif now.relation != entry.schema.relation:
                 detail = "the table was dropped and created again"
                 self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+
+    def _park_undescribed(self, looked_for: TableEntry) -> None:
+        """A table that the source's description leaves out parks, unless it got another name since it was looked for."""
+        fault = why_not_described(self._parts.source, looked_for.spec)
+        now = self._parts.book.get(looked_for.table)
+        if now is not None and now.spec.source == looked_for.spec.source:
+            self._parts.book.park(now.table, fault.kind.value, fault.detail, known=now)
 
     def _others_live(self) -> bool:
         return bool(self._parts.book.in_state(TableState.LIVE))
@@ -315,8 +321,7 @@ class CopyDesk:
         for entry in entries:
             schema = described.get(entry.spec.source)
             if schema is None:
-                fault = why_not_described(self._parts.source, entry.spec)
-                self.on_table_failed(entry.table, TableFault(fault.kind.value, fault.detail))
+                self._park_undescribed(entry)
                 continue
             if schema.mode is KeyMode.APPEND and not entry.spec.insert_only:
                 detail = f"{entry.spec.source} has no replica identity: updates and deletes could not be followed"

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.link.messages import EventReport, ReloadReport
+from engine.link.messages import EventReport, ReloadReport, TableStateReport
+from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableState
+from engine.runtime import copying
+from engine.runtime.copying import CopyDesk
 from engine.spark.local import LocalRunner
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
@@ -318,6 +321,37 @@ def test_a_reload_ends_when_its_table_does(
     replica.reports.wait(
         lambda reports: any(isinstance(r, ReloadReport) and r.state not in {"running"} for r in reports), "ended", 10
     )
+
+
+def test_a_table_renamed_while_its_copy_looks_for_it_is_not_missing(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = table("orders")
+    replica = replicate(shop, [orders])
+    run = replica.pipeline.run
+    assert run is not None
+    copy_under, why_not_described = CopyDesk._copy_under, copying.why_not_described
+    missed: list[TableSpec] = []
+
+    def rename_first(desk: CopyDesk, snapshot: Any, entries: list[Any]) -> None:
+        shop.execute("ALTER TABLE IF EXISTS orders RENAME TO sales")
+        copy_under(desk, snapshot, entries)
+
+    def look_behind(source: Any, spec: TableSpec) -> EngineFault:
+        fault = why_not_described(source, spec)
+        missed.append(spec)
+        run._guard.look()
+        return fault
+
+    monkeypatch.setattr(CopyDesk, "_copy_under", rename_first)
+    monkeypatch.setattr(copying, "why_not_described", look_behind)
+    replica.pipeline.reload("r1", [orders.table])
+    replica.reports.wait(
+        lambda reports: any(isinstance(r, ReloadReport) and r.state != "running" for r in reports), "reloaded", 30
+    )
+    states = [r for r in replica.reports.all() if isinstance(r, TableStateReport)]
+    assert ([spec.source for spec in missed], states[-1].name, states[-1].state) == ([orders.source], "sales", "live")
+    assert [r for r in states if r.state == "parked"] == []
 
 
 def test_a_whole_reload_asked_for_while_the_subscription_starts_is_made(shop: Database, replicate: Replicate) -> None:
