@@ -40,6 +40,7 @@ _SETTLE_S = 60.0
 _END_S = 10.0
 _AT_ONCE = BatchPolicy(max_age_ms=60_000, small_rows=0, tasks=3)
 PROBE = "changed_to_see_that_the_catalog_was_looked_at"
+_PASSING = frozenset({"source_timeout", "source_unreachable"})
 _RESTING = frozenset({"live", "parked"})
 _COMPARE = "compare"
 OWN_ERROR = "SQLSTATE XX000"
@@ -220,7 +221,7 @@ def history(reports: Sequence[Report], spec: TableId) -> tuple[str, ...]:
 def unexplained(reports: Sequence[Report]) -> list[str]:
     """Errors, a subscription that does not run in the end, and starts again for anything but what passes on a busy source."""
     events = [report for report in reports if isinstance(report, EventReport) and report.severity != "info"]
-    passing = [event for event in events if event.code == "source_timeout" or OWN_ERROR in event.detail]
+    passing = [event for event in events if event.code in _PASSING or OWN_ERROR in event.detail]
     states = [report.state for report in reports if isinstance(report, SubscriptionStateReport)]
     found = [f"{event.code}: {event.detail}" for event in events if event.severity == "error"]
     if states.count("running") > 1 + len(passing):
