@@ -99,6 +99,7 @@ class CopyPart(Message):
 
     max_rows_per_second: int | None = None
     max_time_share: float = 1.0
+    give_way: bool = True
 
 
 class Problem(Message):

@@ -142,6 +142,8 @@ class CopyPolicy:
     max_rows_per_second: int | None = None
     max_time_share: float = 1.0
     """Of each second, above 0: for so much of it rows are read."""
+    give_way: bool = True
+    """Read for less of the time while commits to other tables take longer to become readable than without copies."""
 
     @property
     def limited(self) -> bool:

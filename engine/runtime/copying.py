@@ -33,6 +33,7 @@ from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
+from engine.runtime.give_way import GiveWay
 from engine.runtime.parts import RunParts
 from engine.runtime.startup import why_not_described
 from engine.runtime.stretches import Next, Stretches
@@ -77,16 +78,18 @@ class CopyDesk:
         self._defer = defer
         self._flush = flush
         self._staging = staging / "copy"
+        self._coordinator: CopyCoordinator | None = None
         self._pace = staging / "copies.pace"
         self._pacing = threading.Lock()
         self._paced: CopyPolicy | None = None
+        self._declared = parts.spec.copies
+        self._way = GiveWay()
         self.throttle(parts.spec.copies)
         self._end = end
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._held = threading.Event()
         """Set while the source's log has no room for copies."""
-        self._coordinator: CopyCoordinator | None = None
         self._removals_written = removals_written
         self.reloads = parts.reloads
         self._thread = threading.Thread(target=self._work, name=f"{parts.spec.name}-copy", daemon=True)
@@ -125,6 +128,23 @@ class CopyDesk:
 
     def throttle(self, policy: CopyPolicy) -> None:
         """Read so fast from now on, also what is being read."""
+        self._declared = policy
+        self.give_way()
+        self._stretches.throttle(policy)
+
+    def took(self, lag_ms: float) -> None:
+        """A batch was committed; its oldest commit had waited so long to become readable."""
+        self._way.note(self._parts.clock.monotonic_ms(), lag_ms, copying=self._coordinator is not None)
+
+    def give_way(self) -> None:
+        """Read for as much of the time as others' changes leave. Called again and again; safe from any thread."""
+        policy = self._declared
+        if policy.give_way:
+            share = self._way.share(self._parts.clock.monotonic_ms(), copying=self._coordinator is not None)
+            policy = replace(policy, max_time_share=min(policy.max_time_share, round(share, 2)))
+        self._pace_by(policy)
+
+    def _pace_by(self, policy: CopyPolicy) -> None:
         with self._pacing:
             if policy == self._paced:
                 return
@@ -135,7 +155,6 @@ class CopyDesk:
                 self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
                 return
             self._paced = policy
-        self._stretches.throttle(policy)
 
     def hold(self) -> None:
         """End the copy under way and begin no other until `release`: its snapshot and slot hold the source's log. Safe to repeat."""

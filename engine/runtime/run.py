@@ -412,6 +412,7 @@ class ReplicationRun:
             except queue.Empty:
                 sealed = None
             self._between_actions(after)
+            self.copies.give_way()
             if sealed is None:
                 continue
             self._intake.put(Wake())
@@ -468,6 +469,7 @@ class ReplicationRun:
         lag = None
         if first_commit_us is not None:
             lag = max(0.0, (self._parts.clock.wall_us() - first_commit_us) / 1e6)
+            self.copies.took(lag * 1000)
         self._parts.reporter.progress(
             applied=self._commits.applied.visible,
             captured=self._intake.captured,

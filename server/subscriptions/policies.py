@@ -220,6 +220,11 @@ class CopiesBody(_Policy):
         le=1,
         description="For so much of the time rows are read, and for the rest the source is left alone.",
     )
+    give_way: bool = Field(
+        default=_COPIES.give_way,
+        description="Rows are read for less of the time, down to a tenth, while commits to other tables take longer to become readable"
+        " than they do without copies.",
+    )
 
 
 POLICIES: dict[str, type[_Policy]] = {

@@ -16,7 +16,7 @@ from server.subscriptions.assignment import build_assignment, build_table
 
 URL = "/api/v1/subscriptions/s"
 BODY: dict[str, Any] = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
-SLOW = {"max_rows_per_second": 20_000, "max_time_share": 0.5}
+SLOW = {"max_rows_per_second": 20_000, "max_time_share": 0.5, "give_way": False}
 
 pytestmark = pytest.mark.usefixtures("connections")
 
@@ -29,19 +29,20 @@ def told(app: FastAPI) -> SubscriptionSpec:
 
 def test_by_default_copies_are_not_slowed_down(client: TestClient, app: FastAPI) -> None:
     shown = client.put(URL, json=BODY).json()
-    assert shown["copies"] == {"max_rows_per_second": None, "max_time_share": 1.0}
+    assert shown["copies"] == {"max_rows_per_second": None, "max_time_share": 1.0, "give_way": True}
     assert (told(app).copies, told(app).tables[0].priority) == (CopyPolicy(), 0)
 
 
 def test_limits_are_shown_told_and_changed(client: TestClient, app: FastAPI) -> None:
     assert client.put(URL, json={**BODY, "copies": SLOW}).json()["copies"] == SLOW
-    assert told(app).copies == CopyPolicy(20_000, 0.5)
+    assert told(app).copies == CopyPolicy(20_000, 0.5, give_way=False)
     changed = client.patch(URL, json={"copies": {"max_rows_per_second": 5000}}).json()["copies"]
-    assert changed == {"max_rows_per_second": 5000, "max_time_share": 0.5}
-    assert told(app).copies == CopyPolicy(5000, 0.5)
+    assert changed == {"max_rows_per_second": 5000, "max_time_share": 0.5, "give_way": False}
+    assert told(app).copies == CopyPolicy(5000, 0.5, give_way=False)
     assert client.patch(URL, json={"copies": None}).json()["copies"] == {
         "max_rows_per_second": None,
         "max_time_share": 1.0,
+        "give_way": True,
     }
     with app.state.database.read() as session:
         assert len([row for row in session.exec(select(OutboxRow)) if row.kind == "assign"]) == 3

@@ -1,0 +1,81 @@
+"""Copies give way to others' changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.runtime.give_way import BEHIND_MS, FIRST_SHARE, LEAST_SHARE, LOOK_MS, WINDOW_MS, GiveWay
+
+
+class Course:
+    """Batches that come every 50 ms, and the share that copies are given."""
+
+    def __init__(self) -> None:
+        self.way = GiveWay()
+        self.now_ms = 0.0
+
+    def go(self, seconds: float, lag_ms: float | None, *, copying: bool) -> float:
+        """For so long, with lags of so much; None = nothing is written."""
+        for _ in range(int(seconds * 20)):
+            self.now_ms += 50
+            if lag_ms is not None:
+                self.way.note(self.now_ms, lag_ms, copying=copying)
+            share = self.way.share(self.now_ms, copying=copying)
+        return share
+
+
+@pytest.fixture
+def course() -> Course:
+    made = Course()
+    assert made.go(10, 100.0, copying=False) == 1
+    return made
+
+
+def test_a_copy_that_costs_others_nothing_is_soon_not_slowed_down(course: Course) -> None:
+    assert course.go(0.05, 100.0, copying=True) == FIRST_SHARE
+    assert course.go(5, 120.0, copying=True) == 1
+
+
+def test_a_copy_that_costs_others_much_goes_on_slowly(course: Course) -> None:
+    assert course.go(5, 400.0, copying=True) == LEAST_SHARE
+
+
+def test_it_goes_faster_again_once_that_is_over(course: Course) -> None:
+    course.go(5, 400.0, copying=True)
+    assert course.go(WINDOW_MS / 1000 + 0.5, 100.0, copying=True) < 0.3
+    assert course.go(10, 100.0, copying=True) == 1
+
+
+@pytest.mark.parametrize("lag_ms", [None, 5000.0])
+def test_without_anything_to_compare_with_nothing_is_slowed_down(lag_ms: float | None) -> None:
+    assert Course().go(5, lag_ms, copying=True) == 1
+
+
+def test_where_others_write_nothing_any_more_it_is_not_slowed_down(course: Course) -> None:
+    course.go(5, 400.0, copying=True)
+    assert course.go(20, None, copying=True) == 1
+
+
+def test_what_a_copy_cost_is_not_taken_for_what_it_is_without(course: Course) -> None:
+    course.go(60, 400.0, copying=True)
+    course.go(BEHIND_MS / 1000 - 0.1, 400.0, copying=False)
+    assert course.go(5, 400.0, copying=True) == LEAST_SHARE
+
+
+def test_the_next_stretch_goes_on_as_the_one_before(course: Course) -> None:
+    slow = course.go(5, 400.0, copying=True)
+    course.go(1, None, copying=False)
+    assert course.go(LOOK_MS / 1000, 400.0, copying=True) == pytest.approx(slow, rel=0.5)
+
+
+def test_clocks_that_differ_slow_nothing_down_for_that() -> None:
+    course = Course()
+    course.go(10, 3_600_000.0, copying=False)
+    assert course.go(5, 3_600_020.0, copying=True) == 1
+    assert course.go(5, 3_600_500.0, copying=True) == LEAST_SHARE
+
+
+def test_lags_of_which_nothing_is_known_allow_a_little() -> None:
+    course = Course()
+    course.go(10, 0.0, copying=False)
+    assert course.go(5, 10.0, copying=True) == 1
