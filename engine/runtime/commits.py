@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -168,12 +168,12 @@ class CommitStage:
         self.copies.begin()
         by_table: dict[TableId, list[TableChanges]] = {}
         for change in computed.changes:
-            if change.fault is not None:
+            if change.fault is not None and not self._is_to_be_renewed(change.table):
                 faults.setdefault(change.table, (change.fault.code, change.fault.detail))
             by_table.setdefault(change.table, []).append(change)
         commits: dict[TableId, TableCommit] = {}
         for part in planned.parts:
-            if self.copies.concerns(planned, part.table):
+            if self.copies.concerns(planned, part.table) or _failed(by_table.get(part.table, [])):
                 continue
             changes = [c for c in by_table.get(part.table, []) if _has_rows(c)]
             table = part.table
@@ -208,7 +208,7 @@ class CommitStage:
         planned = computed.planned
         commits: dict[TableId, TableCommit] = {}
         for table in dict.fromkeys([*(part.table for part in planned.parts), *planned.stretches]):
-            if not self.copies.concerns(planned, table) or table in faults:
+            if not self.copies.concerns(planned, table) or table in faults or _failed(by_table.get(table, [])):
                 continue
             missed = [change for change in computed.missed if change.table == table]
             try:
@@ -221,6 +221,13 @@ class CommitStage:
             if commit is not None:
                 commits[table] = commit
         return commits
+
+    def _is_to_be_renewed(self, table: TableId) -> bool:
+        """Whether the table waits for a new copy, which puts right whatever is wrong with changes that were planned before that."""
+        entry = self._book.get(table)
+        return entry is not None and (
+            entry.renewing or (entry.state is TableState.RELOADING and entry.copy_schema is None)
+        )
 
     def _copy_begins_anew(self, table: TableId, detail: str) -> None:
         self._reporter.event("warning", "copy_begins_anew", str(table), detail)
@@ -430,6 +437,10 @@ class CommitStage:
             mode=computed.applying.mode,
             tuning={**computed.tuning, **self._target.tuning(), **in_parts},
         )
+
+
+def _failed(changes: Iterable[TableChanges]) -> bool:
+    return any(change.fault is not None for change in changes)
 
 
 def _unmarks(commit: TableCommit) -> bool:

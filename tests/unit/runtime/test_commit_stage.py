@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 
 from engine.link.messages import Report, TableDropped
-from engine.model.batch import SealedBatch, TableChanges, TablePart
+from engine.model.batch import SealedBatch, TableChanges, TableFault, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
-from engine.model.table_state import TableState
+from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.runtime.clock import SystemClock
 from engine.runtime.commits import CommitStage
@@ -74,14 +74,22 @@ class Bench:
         self.stage = CommitStage(spec, target, self.book, reporter, clock, ZERO, 10_000.0)
 
     def commit(
-        self, number: int, handover: frozenset[TableId] = frozenset(), truncated: frozenset[TableId] = frozenset()
+        self,
+        number: int,
+        handover: frozenset[TableId] = frozenset(),
+        truncated: frozenset[TableId] = frozenset(),
+        failed: TableId | None = None,
     ) -> None:
         """A batch with rows for both tables, as it was planned before anything of the one before was committed."""
         batch = SealedBatch(Lsn(number * 100), Lsn(number * 100 + 100), 0, (), (), 0, 0)
         parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items())
         planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), handover)
         rows: Any = object()
-        changes = tuple(TableChanges(table, table in truncated, None, rows, None) for table in SCHEMAS)
+        fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN.value, "a value does not fit")
+        changes = tuple(
+            TableChanges(table, table in truncated, None, rows, None, fault=fault if table == failed else None)
+            for table in SCHEMAS
+        )
         self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
 
     def commit_nothing(self, number: int) -> None:
@@ -107,6 +115,28 @@ def test_a_refused_copy_parks_and_batches_planned_meanwhile_leave_the_table_alon
     assert entry.reason is not None
     assert (entry.state, entry.reason.code) == (TableState.PARKED, code)
     assert bench.stage.applied.written == Lsn(300)
+
+
+def test_a_value_that_does_not_fit_parks_its_table() -> None:
+    bench = Bench()
+    bench.commit(1, failed=OTHER)
+    entry = bench.book.get(OTHER)
+    assert entry is not None
+    assert (entry.shown, bench.written()[-1][OTHER]) == (TableState.PARKED, FaultKind.VALUE_OUT_OF_DOMAIN.value)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_fails_in_changes_from_before_a_new_copy_counts_for_nothing(*, begun: bool) -> None:
+    bench = Bench()
+    bench.book.park(OTHER, FaultKind.TABLE_STRUCTURE_CHANGED.value, "column c1 changed its type")
+    if begun:
+        bench.book.move(OTHER, TableEvent.RELOAD, deferred_from=BatchId(1))
+    bench.commit(1, failed=OTHER)
+    entry = bench.book.get(OTHER)
+    assert entry is not None
+    assert entry.reason is not None
+    assert (entry.shown, entry.reason.code) == (TableState.RELOADING, FaultKind.TABLE_STRUCTURE_CHANGED.value)
+    assert bench.written()[-1].get(OTHER) in {None, FaultKind.TABLE_STRUCTURE_CHANGED.value}
 
 
 def test_a_handed_over_table_takes_part_again() -> None:
