@@ -324,6 +324,14 @@ class Planner:
             self._take_message(message, chains, parked)
         return resolved, chains
 
+    def _is_structured(self, entry: TableEntry) -> bool:
+        """Whether the target has rows of it, or will have when this batch is written, and their structure is known."""
+        return entry.state in _STRUCTURED or entry.copy_life is not None or entry.table in self._joined
+
+    def _is_followed_on(self, entry: TableEntry) -> bool:
+        """Whether its structure moves on with the log."""
+        return self._is_structured(entry) and (entry.state is not TableState.PARKED or entry.waiting)
+
     def _take_message(
         self,
         placed: PlacedMessage,
@@ -338,7 +346,7 @@ class Planner:
         one = self._book.by_relation(told.table.relation) if told.table is not None else None
         for entry in self._book.all() if told.types else [one] if one is not None else []:
             before = entry.schema
-            if before is None or not _is_followed_on(entry):
+            if before is None or not self._is_followed_on(entry):
                 continue
             try:
                 schema = told.table.schema(entry.spec) if told.table is not None else relabelled(before, told)
@@ -363,7 +371,7 @@ class Planner:
         """The structure to count for one record; where nobody will use it, any: a scan over the batch meets the record all the same."""
         if entry.state is TableState.PARKED and not entry.waiting:
             return entry.schema
-        judged = entry.state in _STRUCTURED or entry.copy_life is not None
+        judged = self._is_structured(entry)
         try:
             known = entry.schema if judged else None
             capture = self._told.vouches(seen, known)
@@ -394,7 +402,10 @@ class Planner:
         if entry.copy_life is not None:
             return self._amended(entry, schema)  # Nobody has seen its copy yet.
         base = entry.kept or entry.schema
-        if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, Followed):
+        seen = (
+            entry.state is not TableState.CATCHING_UP
+        )  # Nobody is asked for what comes before the copy's rows can be read.
+        if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, Followed) and seen:
             self._hold(entry, base, schema, parked)
         if base is not None and self._policy is SchemaPolicy.IGNORE and (isinstance(verdict, Followed) or entry.kept):
             self._book.amend(entry.table, kept=held(base, schema))
@@ -530,13 +541,6 @@ def _announced(
         if len(chain) > 1 and table not in parked:
             found[table] = tuple(chain)
     return found
-
-
-def _is_followed_on(entry: TableEntry) -> bool:
-    """Whether its structure is known and moves on with the log."""
-    if entry.copy_life is not None:
-        return True
-    return entry.state in _STRUCTURED and (entry.state is not TableState.PARKED or entry.waiting)
 
 
 def _is_followed(known: TableSchema | None, announced: Sequence[TableSchema]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+import pytest
+
 from engine.model.batch import LogRange, RelationSeen, SealedBatch
 from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
@@ -43,6 +45,8 @@ class Bench:
         self.moves: list[tuple[str, str]] = []
         self.looks: list[list[bytes]] = []
         """Relation records of each look at the source."""
+        self.known: list[TableSchema | None] = []
+        """What each of them was compared with."""
         self.book = TableBook(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
         for entry in entries:
             self.book.put(entry)
@@ -56,7 +60,12 @@ class Bench:
     def _resolver(self, payloads: Collection[bytes]) -> Resolve:
         self.looks.append(sorted(payloads))
         self.meanwhile()
-        return lambda payload, *_: self.announce[payload]
+
+        def resolve(payload: bytes, _: TableSpec, known: TableSchema | None, *__: object) -> TableSchema:
+            self.known.append(known)
+            return self.announce[payload]
+
+        return resolve
 
     def plan(self, *relations: bytes, records: int = 10) -> PlannedBatch:
         after, self._end = self._end, self._end + 100
@@ -310,6 +319,19 @@ def test_kept_batches_go_when_nobody_needs_them() -> None:
 
 def test_relation_records_of_strangers_are_passed_over() -> None:
     assert versions(Bench(live("a", A)).plan(b"B"), "a") == [A]
+
+
+@pytest.mark.parametrize("policy", SchemaPolicy)
+def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_the_copy(policy: SchemaPolicy) -> None:
+    """Else what the catalog says of the storage, which is later than the record, would hide that rows were written anew."""
+    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED), policy=policy)
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench.book.copy_ends(TableId("ta"))
+    assert bench.plan().handover == {"ta"}
+    planned = bench.plan(b"A+")
+    assert (bench.known, planned.parked) == ([A], {})
+    assert bench.plan(b"A!").parked.keys() == {"ta"}
 
 
 def test_a_hand_over_is_planned_once_even_before_it_is_committed() -> None:
