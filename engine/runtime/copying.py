@@ -7,7 +7,7 @@ stretch by stretch, each under a snapshot of its own (`stretches.py`); what is i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +23,11 @@ from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId
+from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import ExportedSnapshot
-from engine.model.subscription import CopyPolicy
+from engine.model.subscription import CopyPolicy, TableSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
 from engine.runtime.catalog import open_source
@@ -336,13 +336,14 @@ class CopyDesk:
 
     def _copy_under(self, snapshot: ExportedSnapshot, entries: list[TableEntry]) -> None:
         described = self._parts.source.describe([entry.spec for entry in entries])
+        self._refuse_unsent([entry.spec for entry in entries], described)
         tables = []
         for entry in entries:
             schema = described.get(entry.spec.source)
             if schema is None:
                 self._park_undescribed(entry)
                 continue
-            if schema.mode is KeyMode.APPEND and not entry.spec.insert_only:
+            if not _identified(schema) and not entry.spec.insert_only:
                 detail = f"{entry.spec.source} has no replica identity: updates and deletes could not be followed"
                 self.on_table_failed(entry.table, TableFault(FaultKind.TABLE_NO_IDENTITY.value, detail))
                 continue
@@ -362,6 +363,14 @@ class CopyDesk:
                 stretch = self._stretches.under_way(table.spec.table)
                 if stretch is not None and not stretch.read:
                     self._parts.book.stretch_void(table.spec.table)
+
+    def _refuse_unsent(self, specs: Sequence[TableSpec], described: Mapping[TableName, TableSchema]) -> None:
+        """Raise SOURCE_TIMEOUT where a table got another's name since the publications were made: its changes are not in the log."""
+        followed = [s for s in specs if s.source in described and (s.insert_only or _identified(described[s.source]))]
+        relations = {spec.source: described[spec.source].relation for spec in followed}
+        if self._parts.source.unpublished(followed, self._parts.spec.slot, relations):
+            detail = "a table got the name of another while its copy began"
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, self._parts.spec.slot, detail)
 
     def _copy_of(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | None:
         """What to read of a table under the snapshot of `position`; None = nothing."""
@@ -447,3 +456,7 @@ class CopyDesk:
             },
         )
         self.reloads.progressed(progress)
+
+
+def _identified(schema: TableSchema) -> bool:
+    return schema.mode is not KeyMode.APPEND

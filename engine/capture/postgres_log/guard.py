@@ -178,7 +178,11 @@ class TableWatch:
 
     def _known(self, names: Collection[TableName]) -> list[int]:
         with self._lock:
-            return [self._oids[name] for name in names if name in self._oids and name not in self._gone]
+            return [oid for name in names if (oid := self._stood(name))]
+
+    def _stood(self, name: TableName) -> int:
+        """What was last seen under the name; 0 = nothing."""
+        return self._gone.get(name, self._oids.get(name, 0))
 
     def _renamed(
         self, missing: Collection[TableName], elsewhere: Mapping[int, TableName]
@@ -189,11 +193,13 @@ class TableWatch:
         """
         found = {}
         for name in missing:
-            new = elsewhere.get(self._oids.get(name, 0))
-            if new is None or name in self._gone:
+            new = elsewhere.get(self._stood(name))
+            if new is None:
                 continue
             found[name] = new
             self._oids[new] = self._oids.pop(name)
+            if name in self._gone:
+                self._gone[new] = self._gone.pop(name)
             if name in self._below:
                 self._below[new] = self._below.pop(name)
         return found

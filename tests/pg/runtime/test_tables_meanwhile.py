@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.link.messages import EventReport, ReloadReport, TableStateReport
+from engine.link.messages import EventReport, ReloadReport, SubscriptionStateReport, TableStateReport
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy, TableSpec
@@ -352,6 +352,34 @@ def test_a_table_renamed_while_its_copy_looks_for_it_is_not_missing(
     states = [r for r in replica.reports.all() if isinstance(r, TableStateReport)]
     assert ([spec.source for spec in missed], states[-1].name, states[-1].state) == ([orders.source], "sales", "live")
     assert [r for r in states if r.state == "parked"] == []
+
+
+def test_a_table_that_gets_the_name_of_one_whose_copy_begins_is_published_first(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = table("orders")
+    replica = replicate(shop, [orders])
+    copy_under = CopyDesk._copy_under
+    exchanged: list[bool] = []
+
+    def exchange_first(desk: CopyDesk, snapshot: Any, entries: list[Any]) -> None:
+        if not exchanged:
+            exchanged.append(True)
+            shop.execute(
+                "BEGIN; ALTER TABLE orders RENAME TO o; ALTER TABLE lines RENAME TO orders; ALTER TABLE o RENAME TO lines; COMMIT"
+            )
+        copy_under(desk, snapshot, entries)
+        shop.execute("INSERT INTO orders SELECT coalesce(max(id), 0) + 1, 'behind the snapshot' FROM orders")
+
+    monkeypatch.setattr(CopyDesk, "_copy_under", exchange_first)
+    replica.pipeline.reload("r1", [orders.table])
+    replica.reports.wait(
+        lambda reports: any(isinstance(r, ReloadReport) and r.state != "running" for r in reports), "reloaded", 30
+    )
+    replica.wait_live(timeout_s=20)
+    replica.assert_equal()
+    states = [r.state for r in replica.reports.all() if isinstance(r, SubscriptionStateReport)]
+    assert "failed" not in states
 
 
 def test_a_whole_reload_asked_for_while_the_subscription_starts_is_made(shop: Database, replicate: Replicate) -> None:

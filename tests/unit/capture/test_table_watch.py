@@ -25,6 +25,7 @@ class Catalog:
 
     def __init__(self) -> None:
         self.oid = 30
+        self.moved = 30
         self.moved_to: str | None = None
         self.members: dict[int, tuple[str, int, int, bool]] = {31: ("root_1", 31, 5, True), 32: ("root_2", 0, 5, True)}
 
@@ -35,7 +36,7 @@ class Catalog:
     def _execute(self, statement: str, _: Any = None) -> Any:
         rows: list[tuple[Any, ...]]
         if "WHERE c.oid = ANY" in statement:
-            rows = [(30, ROOT.schema, self.moved_to)] if self.moved_to else []
+            rows = [(self.moved, ROOT.schema, self.moved_to)] if self.moved_to else []
         elif "pg_partition_tree" not in statement:
             rows = [(*ROOT_KEY, self.oid, True)] if self.oid else []
         else:
@@ -181,3 +182,14 @@ def test_a_dropped_table_is_told_again_when_there_is_one_again(catalog: Catalog)
     found = look(watch, catalog)
     assert (found.faults, found.replaced) == ({ROOT: "the table was dropped and created again"}, {ROOT: RelationId(41)})
     assert look(watch, catalog).replaced == {}
+
+
+def test_a_table_made_again_goes_by_its_new_name_too(catalog: Catalog) -> None:
+    watch = TableWatch()
+    look(watch, catalog)
+    catalog.oid = 41
+    assert look(watch, catalog).replaced == {ROOT: RelationId(41)}
+    catalog.oid, catalog.moved, catalog.moved_to = 0, 41, "elsewhere"
+    found = look(watch, catalog)
+    assert (found.renamed, found.replaced) == ({ROOT: TableName("public", "elsewhere")}, {})
+    assert watch.gone == {TableName("public", "elsewhere")}
