@@ -78,7 +78,7 @@ def without_history(text: str) -> str:
 def told(text: str) -> list[str]:
     """Lines of the history. Parked and taken in again for the same reason is taken in again."""
     lines = [line.removeprefix("--   ") for line in text.partition("-- history ")[2].splitlines()[1:]]
-    pairs = zip(lines, [*lines[1:], ""], strict=True)
+    pairs = zip(lines, [*lines[1:], ""], strict=False)
     return [line for line, after in pairs if not line.startswith("parked: ") or after != f"reloading: {line[8:]}"]
 
 
