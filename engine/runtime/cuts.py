@@ -124,16 +124,15 @@ class CutDesk:
     def _target_at(self, wanted: _Wanted, stack: ExitStack) -> TargetReader | None:
         """The target pinned at the wanted position; None where it had already gone past."""
         wanted.decided.wait(self._parts.settings.snapshot_timeout_s)
+        with self._lock:
+            if wanted in self._wanted:
+                self._wanted.remove(wanted)
+            if wanted.pin is not None:
+                stack.push(wanted.pin)
         if self._stopped.is_set():
             raise EngineFault(
                 FaultKind.SOURCE_TIMEOUT, str(self._parts.spec.name), "replication stopped before the cut was reached"
             )
-        if wanted.reader is None or wanted.pin is None:
-            with self._lock:
-                if wanted in self._wanted:
-                    self._wanted.remove(wanted)
-            return None
-        stack.push(wanted.pin)
         return wanted.reader
 
 

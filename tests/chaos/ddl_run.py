@@ -26,6 +26,7 @@ from tests.chaos.ddl_model import Table
 from tests.chaos.ddl_standing import Standing
 from tests.chaos.ddl_tables import new_table, other_schema
 from tests.chaos.ddl_transactions import Transaction, step
+from tests.chaos.standstill import standstill
 from tests.fixtures.replication import table as spec_of
 
 LOAD_S = 11.0
@@ -120,7 +121,8 @@ class Run:
             self._leave()
         except (AssertionError, EngineFault, psycopg.Error) as error:
             raise RunFailed(
-                f"{type(error).__name__}: {error}", [*self._lines(), *self._standing.complaints()]
+                f"{type(error).__name__}: {error}",
+                [*self._lines(), *self._standing.complaints(), *standstill(self._standing.database)],
             ) from error
         finally:
             self.counts.events.update(self._standing.reports.events)
