@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from engine.capture.postgres_log import publications
 from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
@@ -287,6 +288,53 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
         source.prepare(now, slot_of(db))
     source.prepare(tables[1:], slot_of(db))
     assert members(db, slot_of(db)) == {"b"}
+
+
+def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
+    db: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    tables = [spec("a"), spec("b")]
+    source.prepare(tables[:1], slot_of(db))
+    source.guard(tables, slot_of(db))
+
+    def ended(*_: object) -> None:
+        db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE b")
+        raise EngineFault(FaultKind.SOURCE_TIMEOUT, slot_of(db), "a table's replica identity changed meanwhile")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publications, "_bring_all", ended)
+        with pytest.raises(EngineFault):
+            source.prepare(tables, slot_of(db))
+    assert source.guard(tables, slot_of(db)).publication_faults == ()
+    db.execute("CREATE TABLE stranger (id int PRIMARY KEY)")
+    db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE stranger")
+    assert len(source.guard(tables, slot_of(db)).publication_faults) == 1
+
+
+def test_what_is_gone_when_it_is_taken_out_is_tried_again(
+    db: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+    tables = [spec("a"), spec("b")]
+    source.prepare(tables, slot_of(db))
+    steps = publications._steps
+
+    def made_again(*args: Any) -> Any:
+        found = steps(*args)
+        db.execute("DROP TABLE b")
+        db.execute("CREATE TABLE b (id int PRIMARY KEY)")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publications, "_steps", made_again)
+        with pytest.raises(EngineFault) as caught:
+            source.prepare(tables[:1], slot_of(db))
+    assert caught.value.kind is FaultKind.SOURCE_TIMEOUT
+    source.prepare(tables[:1], slot_of(db))
+    assert members(db, slot_of(db)) == {"a"}
 
 
 def test_generated_columns_never_keep_an_owner_from_changing_rows(db: Database, source: PostgresSource) -> None:
