@@ -214,11 +214,22 @@ class _Matcher:
             fill = column.fill if before.fill is None else before.fill
             # The definition that the catalog has may be a later one than this record's, and is not to count as known.
             return replace(column, fill=fill, edition=column.edition if self.as_now else before.edition)
+        if self._may_be_dropped_since(announced):
+            raise _changed(self._announced, f"column {announced.name} was dropped, or another one that had its name")
         if self._known and not now.has_missing and self._may_hold_values(now):
             raise _changed(
                 self._announced, f"column {announced.name} was added with values that the log does not carry"
             )
         return column
+
+    def _may_be_dropped_since(self, announced: AnnouncedColumn) -> bool:
+        """Whether a column that was there may have gone by this name when the record was written, and one that came later has it now.
+
+        Only where names went from one column to another: a column that takes the place of a dropped one is nothing out of the ordinary.
+        """
+        there = {c.column.attnum for c in self._in_catalog.values()}
+        dropped = [c for number, c in self._known_attnums.items() if number not in there]
+        return announced.name in self._known and any(_is_type(c, announced, self._types) for c in dropped)
 
     def _may_hold_values(self, now: CatalogColumn) -> bool:
         """Whether rows that are older than our knowledge of a column may hold something in it that is noted nowhere.

@@ -136,6 +136,19 @@ def test_names_swapped_between_columns_are_not_certain() -> None:
     assert changed(record("a:t b:t", keys="a"), catalog("b:t:1 a:t:2", key="a"), known("a:t:1 b:t:2", key="a"))
 
 
+def test_a_name_that_went_from_column_to_column_and_to_a_new_one_is_not_certain() -> None:
+    """a and b exchanged their names; then the one that was b from there on was dropped, and another b of its type added."""
+    before = known("id:i:1 a:i:2 b:t:3")
+    assert "was dropped" in changed(record("id:i b:i a:t"), catalog("id:i:1 a:t:3 b:i:4"), before)
+
+
+def test_a_column_in_the_place_of_a_dropped_one_is_followed() -> None:
+    after = resolve(record("id:i b:t"), catalog("id:i:1 b:t:3"), known("id:i:1 a:t:2"))
+    assert columns_of(after) == [("id", 1, "int4"), ("b", 3, "text")]
+    after = resolve(record("id:i a:i"), catalog("id:i:1 a:i:3"), known("id:i:1 a:t:2"))
+    assert columns_of(after) == [("id", 1, "int4"), ("a", 3, "int4")]
+
+
 def test_a_column_that_came_and_went_unseen_is_not_certain() -> None:
     assert changed(record("id:i x:t"), catalog("id:i:1"), known("id:i:1"))
 
