@@ -9,12 +9,14 @@ from typing import Protocol
 
 from engine.apply.bookkeeping import CopyRecord, Position, Records, Reservation, refuse_batch
 from engine.apply.evolution import Evolution, evolution
+from engine.apply.shared import SharedTables, Views, shown_alike
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
+from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
+from engine.model.shared import SharedInto
 from engine.model.target import BatchCommit, TableCommit, TableRecord
 
 
@@ -61,9 +63,10 @@ class Tables(Protocol):
 class BatchWriter:
     """Applies one batch."""
 
-    def __init__(self, records: Records, tables: Tables) -> None:
+    def __init__(self, records: Records, tables: Tables, views: Views) -> None:
         self._records = records
         self._tables = tables
+        self._shared = SharedTables(records, views, tables.stands)
 
     def apply(self, batch: BatchCommit) -> None:
         """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
@@ -78,6 +81,7 @@ class BatchWriter:
         if applied:
             self._records.write_applied(batch.subscription, applied, batch.end)
         self._note(batch)
+        self._shared.settle(self._tables.faults_of)
 
     def begin_in_order(self, batch: BatchCommit) -> Position:
         """Write what has to be on record before the first of the batch's transactions; returns where the subscription stands."""
@@ -94,6 +98,7 @@ class BatchWriter:
                 elif before.schema != commit.schema:
                     self._restructure(batch, commit, before, before.applied)
         self._note(batch)
+        self._shared.settle(self._tables.faults_of)
         return position
 
     def end_in_order(self, batch: BatchCommit) -> None:
@@ -106,6 +111,12 @@ class BatchWriter:
     def fence(self, batch: BatchCommit) -> Position:
         """Where the subscription stands; raises where this batch must not be written behind that."""
         return refuse_batch(self._records.position(batch.subscription), batch)
+
+    def adopt_shared(
+        self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto | None
+    ) -> None:
+        """As SharedTables.adopt."""
+        self._shared.adopt(subscription, table, place, into)
 
     def drop_copies(self, copies: Sequence[CopyRecord]) -> None:
         """Drop hidden tables and their records."""
@@ -152,7 +163,12 @@ class BatchWriter:
 
     def _restructure(self, batch: BatchCommit, commit: TableCommit, before: Reservation, applied: Lsn) -> None:
         """Bring a table to the commit's structure, and its record with it."""
-        self._evolve(commit, before.target, before)
+        if shown_alike(before.schema, commit.schema):
+            self._evolve(commit, before.target, before)
+        else:
+            self._shared.open(commit.table, before.target)
+            self._evolve(commit, before.target, before)
+            self._shared.shown(before.target, commit.schema)
         record = TableRecord(
             commit.table,
             before.target,
@@ -182,7 +198,9 @@ class BatchWriter:
         self._change(commit, copy.place)
         if commit.check_key:
             self._tables.check_key(commit.table, copy.place, commit.schema)
+        self._shared.open(commit.table, commit.target)
         self._tables.put_in_place(copy.place, commit.target, commit.schema)
+        self._shared.shown(commit.target, commit.schema)
         self._records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
         self._records.write_table(batch.subscription, record)
@@ -216,6 +234,10 @@ class BatchWriter:
         self._records.mark_removed(batch.subscription, batch.removed)
         for table in batch.removed:
             self.drop_copies(self._records.copies(batch.subscription, table))
+        for reservation in self._records.reservations(batch.subscription, batch.removed):
+            member = self._records.member(reservation.target)
+            if member is not None and member.schema is None:
+                self._shared.gone(reservation.target)
         for reservation in self._records.reservations(batch.subscription, batch.dropped) if batch.dropped else ():
             with self._tables.faults_of(reservation.table):
                 self._drop(batch, reservation)
@@ -226,7 +248,9 @@ class BatchWriter:
             detail = f"{left.target} on the target was made by its owner, and stays"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
         if left.applied > ZERO:
+            self._shared.open(left.table, left.target)
             self._tables.drop_for_good(left.table, left.target)
+            self._shared.gone(left.target)
         elif self._tables.stands(left.target):
             detail = (
                 f"what stands at {left.target} on the target is from before: no copy of the table took its place yet"

@@ -13,6 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
+from engine.model.shared import SharedInto
 from engine.model.target import BatchCommit, TableRecord, TargetProgress
 
 OWN_SCHEMA = "penstock"
@@ -68,6 +69,18 @@ class CopyRecord:
     schema: TableSchema
     standing: StandingCopy | None = None
     """How far it is, where it can go on after a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A table whose rows a shared table shows, also one that is not replicated any more and was left behind."""
+
+    subscription: SubscriptionName
+    table: TableId
+    place: TableName
+    into: SharedInto
+    schema: TableSchema | None
+    """As it is shown; None: it is not yet, since no copy of it was complete."""
 
 
 def standing_text(standing: StandingCopy | None) -> str | None:
@@ -141,6 +154,20 @@ class Records(Protocol):
     def amend_copy(self, copy: CopyRecord) -> None:
         """Replace what is recorded of a copy: its structure, and how far it is."""
         ...
+
+    def members(self, relation: TableName | None = None) -> list[Member]:
+        """Of one shared table or all, by their places."""
+        ...
+
+    def member(self, place: TableName) -> Member | None:
+        """The one at this place."""
+        ...
+
+    def write_member(self, member: Member) -> None:
+        """Insert or replace the member at this place."""
+        ...
+
+    def delete_member(self, place: TableName) -> None: ...
 
 
 def hidden_name(table: TableId, target: TableName) -> TableName:

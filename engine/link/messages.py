@@ -20,6 +20,7 @@ from engine.link.policy_parts import ApplyPart, BatchPart, GuardPart, PatternPar
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.sequences import SequenceOutcome
+from engine.model.shared import SharedInto
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
@@ -34,7 +35,7 @@ from engine.model.subscription import (
     TableSpec,
 )
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 # Parts of messages
@@ -48,6 +49,18 @@ class TableNamePart(Message):
 
     def to_name(self) -> TableName:
         return TableName(self.schema_name, self.name)
+
+
+class SharedPart(Message):
+    """A shared table and a table's place in it; fields as `engine.model.shared.SharedInto`."""
+
+    schema_name: str = Field(alias="schema")
+    name: str
+    source_column: str
+    source_value: str
+
+    def to_shared(self) -> SharedInto:
+        return SharedInto(TableName(self.schema_name, self.name), self.source_column, self.source_value)
 
 
 class ConnectionPart(Message):
@@ -76,6 +89,7 @@ class TablePart(Message):
     map_as: dict[str, str] = Field(default_factory=dict)
     paused: bool = False
     into_existing: bool = False
+    shared_into: SharedPart | None = None
     priority: int = 0
 
     def to_spec(self) -> TableSpec:
@@ -90,6 +104,7 @@ class TablePart(Message):
             map_as=dict(self.map_as),
             paused=self.paused,
             into_existing=self.into_existing,
+            shared=self.shared_into.to_shared() if self.shared_into is not None else None,
             priority=self.priority,
         )
 

@@ -39,6 +39,8 @@ class FaultKind(StrEnum):
     TABLE_IS_PARTITION = "table_is_partition"
     """A table of the subscription became a partition of another one, and its changes come under that one's name."""
     TABLE_NAME_COLLISION = "table_name_collision"
+    SHARED_TABLE_CONFLICT = "shared_table_conflict"
+    """The table cannot be shown in its shared table beside the others there: its source value, or the type of a column."""
     TABLE_UNFIT = "table_unfit"
     """The table that its owner made on the target cannot take this one's rows as it stands."""
     TABLE_KEY_NOT_UNIQUE = "table_key_not_unique"

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
+from engine.model.shared import SharedInto
 
 
 class QueueMode(StrEnum):
@@ -106,6 +107,8 @@ class TableSpec:
     paused: bool = False
     into_existing: bool = False
     """Its rows go into a table that its owner made on the target, and that stays what it is."""
+    shared: SharedInto | None = None
+    """The shared table that shows its rows too."""
     priority: int = 0
     """Tables with a higher one are copied before those with a lower one."""
 

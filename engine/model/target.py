@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from engine.model.batch import TableChanges
@@ -13,6 +14,7 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceTarget
+from engine.model.shared import SharedInto
 from engine.model.subscription import LanePolicy
 
 
@@ -225,9 +227,15 @@ class Target(Protocol):
     """A target database. `commit`, copies and DDL come from one thread at a time; `query` and `pin` from any thread."""
 
     def check(
-        self, tables: Sequence[TableName], existing: Collection[TableName] = ()
+        self,
+        tables: Sequence[TableName],
+        existing: Collection[TableName] = (),
+        shared: Mapping[TableName, SharedInto] = MappingProxyType({}),
     ) -> list[tuple[str, str, str, str]]:
-        """Preflight: (severity, code, what, remedy) per finding; reads only. `existing`: those that are to stand there already."""
+        """Preflight: (severity, code, what, remedy) per finding; reads only.
+
+        `existing`: those that are to stand there already. `shared`: those of which a shared table is to show the rows.
+        """
         ...
 
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None: ...
@@ -255,15 +263,23 @@ class Target(Protocol):
         ...
 
     def adopt(
-        self, subscription: SubscriptionName, table: TableId, target: TableName, *, into_existing: bool = False
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        *,
+        into_existing: bool = False,
+        shared: SharedInto | None = None,
     ) -> None:
         """Reserve a table's name on the target. Again before each copy, with what is declared by then.
 
         `into_existing`: the table that its owner made there takes the rows, and is never replaced by another one. It has to be
-        empty, unless rows of this subscription are in it from before.
+        empty, unless rows of this subscription are in it from before. `shared`: the shared table that shows its rows too, from the
+        transaction on in which a copy takes its place; it is defined anew in each transaction that changes what it shows.
 
         Raises EngineFault(TABLE_NAME_COLLISION) where another table has the name, or, without `into_existing`, a table stands
-        there that is not ours; TABLE_UNFIT where the table cannot be taken as it is.
+        there that is not ours; TABLE_UNFIT where the table cannot be taken as it is; SHARED_TABLE_CONFLICT where it cannot be shown
+        beside the others of its shared table.
         """
         ...
 

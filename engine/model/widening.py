@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.model.schema import SourceType
 
 _TEXTS = frozenset({"varchar", "text"})
+_INTEGERS = ("int2", "int4", "int8")
 _FINER = frozenset({"timestamp", "timestamptz", "time", "timetz", "varbit"})
 """Types whose limit may grow or go without a change of any value."""
 
@@ -34,6 +35,17 @@ def widens(old: SourceType, new: SourceType) -> bool:
     if old.name == new.name == "numeric":
         return _more_digits(old.modifier, new.modifier)
     return False
+
+
+def holds(narrow: SourceType, wide: SourceType) -> bool:
+    """Whether every value of `narrow` is a value of `wide` and prints the same, be it that rows would have to be written anew for it."""
+    if narrow.element is not None or wide.element is not None:
+        return same_form(narrow, wide)
+    if narrow.name in _INTEGERS and wide.name in _INTEGERS:
+        return _INTEGERS.index(narrow.name) <= _INTEGERS.index(wide.name)
+    if narrow.name in _INTEGERS and wide.name == "numeric":
+        return wide.modifier < 4
+    return widens(narrow, wide)
 
 
 def _more_digits(old: int, new: int) -> bool:

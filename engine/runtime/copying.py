@@ -321,7 +321,11 @@ class CopyDesk:
     def _adopt(self, entry: TableEntry) -> bool:
         try:
             self._parts.target.adopt(
-                self._parts.spec.name, entry.table, entry.spec.target, into_existing=entry.spec.into_existing
+                self._parts.spec.name,
+                entry.table,
+                entry.spec.target,
+                into_existing=entry.spec.into_existing,
+                shared=entry.spec.shared,
             )
         except EngineFault as fault:
             if policy(fault.kind).action is not Action.PARK_TABLE:

@@ -135,6 +135,11 @@ POLICIES: dict[FaultKind, Policy] = {
         'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target. '
         + _RETRY_TABLE,
     ),
+    FaultKind.SHARED_TABLE_CONFLICT: Policy(
+        Action.PARK_TABLE,
+        "Change what the reason names, on the source or in the table's declaration: a table that is removed and added again may have"
+        ' another "shared_into". ' + _RETRY_TABLE,
+    ),
     FaultKind.TABLE_UNFIT: Policy(
         Action.PARK_TABLE, "Change the table on the target as the reason says. " + _RETRY_TABLE
     ),

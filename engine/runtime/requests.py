@@ -172,7 +172,8 @@ class RequestDesk:
         target = open_target(connection, self._settings)
         try:
             existing = {table.target for table in tables if table.into_existing}
-            found = target.check([table.target for table in tables], existing)
+            shared = {table.target: table.shared for table in tables if table.shared is not None}
+            found = target.check([table.target for table in tables], existing, shared)
         finally:
             target.close()
         return [FindingPart(severity=_severity(s), code=c, what=w, remedy=r) for s, c, w, r in found]

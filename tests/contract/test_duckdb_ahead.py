@@ -303,7 +303,7 @@ def test_records_of_the_layout_before_are_read_and_brought_to_this_one(tmp_path:
     assert progress is not None
     assert progress.end == Lsn(1000)
     pipeline.claim()
-    assert pipeline.select("SELECT version FROM penstock.layout") == [(4,)]
+    assert pipeline.select("SELECT version FROM penstock.layout") == [(5,)]
     target.close()
 
 

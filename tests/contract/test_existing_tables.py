@@ -489,5 +489,5 @@ def test_records_of_the_layout_before_are_brought_to_this_one(filled: Pipeline, 
     assert ORDERS in filled.target.progress(SUBSCRIPTION).tables  # type: ignore[union-attr]
     filled.claim()
     assert mart.execute("SELECT version, (SELECT count(existing) FROM penstock.tables) FROM penstock.layout") == [
-        (3, 0)
+        (4, 0)
     ]

@@ -24,6 +24,11 @@ def folded(name: str) -> str:
     return name.translate(_UPPER_TO_LOWER)
 
 
+def folded_name(name: TableName) -> tuple[str, str]:
+    """Equal for names that are the same table to DuckDB."""
+    return folded(name.schema), folded(name.name)
+
+
 def same_to_duckdb(names: Iterable[str]) -> tuple[str, str] | None:
     """The first two names that DuckDB cannot tell apart."""
     seen: dict[str, str] = {}

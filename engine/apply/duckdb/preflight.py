@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.apply.bookkeeping import OWN_SCHEMA
-from engine.apply.duckdb.identifiers import folded
+from engine.apply.duckdb.identifiers import folded, folded_name
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.model.shared import SharedInto
 
 Finding = tuple[str, str, str, str]
 """Severity, code, what, remedy."""
@@ -26,11 +27,6 @@ _REMEDIES = {
     FaultKind.TARGET_DISK_FULL: "free space on the disk, or move the file to a larger one",
     FaultKind.TARGET_FOREIGN: "give the path of another file",
 }
-
-
-def folded_name(name: TableName) -> tuple[str, str]:
-    """Equal for names that are the same table to DuckDB."""
-    return folded(name.schema), folded(name.name)
 
 
 def is_reserved(target: TableName) -> bool:
@@ -54,6 +50,20 @@ def name_findings(tables: Sequence[TableName], file_stem: str) -> list[Finding]:
         what = f"the schema {schema!r} is named like the file; queries must write {schema}.{schema}.<table>"
         findings.append(("warning", "target_ambiguous_schema", what, "give the file another name"))
     return findings
+
+
+def ambiguous_members(shared: Mapping[TableName, SharedInto], file_stem: str) -> list[Finding]:
+    """Tables that a view cannot name: DuckDB keeps the name in it without the file's, and takes the schema for the file then."""
+    return [
+        (
+            "error",
+            FaultKind.SHARED_TABLE_CONFLICT.value,
+            f"{place}: the schema is named like the file, and a view, which {into.relation} is, cannot read tables in it",
+            'give the table a place in another schema with "target", or the file another name',
+        )
+        for place, into in shared.items()
+        if folded(place.schema) == folded(file_stem)
+    ]
 
 
 def taken_finding(table: TableName) -> Finding:

@@ -8,24 +8,31 @@ from typing import Any
 from engine.apply.bookkeeping import (
     OWN_SCHEMA,
     CopyRecord,
+    Member,
     Position,
     Reservation,
     standing_from,
     standing_text,
 )
-from engine.apply.duckdb.identifiers import folded, quoted
+from engine.apply.duckdb.identifiers import folded, folded_name, quoted
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.shared import SharedInto
 from engine.model.target import TableRecord
 
-LAYOUT = 4
+LAYOUT = 5
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (2, 3, 4)
+READABLE = (2, 3, 4, 5)
 """Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts. Up to 3 no copy
-can go on."""
+can go on; up to 4 there are no shared tables."""
 
+_SHARED = (
+    "CREATE TABLE IF NOT EXISTS {own}.shared (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL, target_schema VARCHAR NOT NULL,"
+    " target_name VARCHAR NOT NULL, shared_schema VARCHAR NOT NULL, shared_name VARCHAR NOT NULL, source_column VARCHAR NOT NULL,"
+    " source_value VARCHAR NOT NULL, structure VARCHAR)"
+)
 _DDL = (
     "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
     "CREATE TABLE {own}.progress (subscription VARCHAR NOT NULL, epoch BIGINT NOT NULL, batch BIGINT NOT NULL,"
@@ -36,6 +43,7 @@ _DDL = (
     "CREATE TABLE {own}.copies (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
     " target_schema VARCHAR NOT NULL, hidden_name VARCHAR NOT NULL, structure VARCHAR NOT NULL,"
     " standing VARCHAR)",
+    _SHARED,
 )
 
 
@@ -79,6 +87,7 @@ class DuckDbRecords:
         if self.exist():
             if self._version != LAYOUT:
                 self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN IF NOT EXISTS standing VARCHAR")
+                self._connection.execute(_SHARED.format(own=self._own))
                 self._connection.execute(f"UPDATE {self._own}.layout SET version = ?", [LAYOUT])
                 self._version = LAYOUT
             return
@@ -124,6 +133,10 @@ class DuckDbRecords:
         self._connection.execute(
             f"UPDATE {self._own}.tables SET removed = true, ready = false WHERE subscription = ?", [subscription]
         )
+        if self._version == LAYOUT:
+            self._connection.execute(
+                f"DELETE FROM {self._own}.shared WHERE subscription = ? AND structure IS NULL", [subscription]
+            )
 
     def reservations(
         self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
@@ -219,7 +232,7 @@ class DuckDbRecords:
             self._connection.execute(f"{statement} AND list_contains(?, table_id)", [subscription, list(tables)])
 
     def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]:
-        standing = "NULL" if self._version is not None and self._version < LAYOUT else "standing"
+        standing = "NULL" if self._version is not None and self._version < 4 else "standing"
         sql = (
             f"SELECT table_id, target_schema, hidden_name, structure, {standing} FROM {self._own}.copies"
             " WHERE ($1 IS NULL OR subscription = $1) AND ($2 IS NULL OR table_id = $2) ORDER BY table_id"
@@ -247,6 +260,43 @@ class DuckDbRecords:
         for (subscription,) in rows:
             self.write_copy(SubscriptionName(subscription), copy)
 
+    def members(self, relation: TableName | None = None) -> list[Member]:
+        if self._version is not None and self._version < LAYOUT:
+            return []
+        rows = self._connection.execute(
+            f"SELECT * FROM {self._own}.shared ORDER BY target_schema, target_name"
+        ).fetchall()
+        found = [_member(row) for row in rows]
+        return [m for m in found if relation is None or folded_name(m.into.relation) == folded_name(relation)]
+
+    def member(self, place: TableName) -> Member | None:
+        return next((m for m in self.members() if folded_name(m.place) == folded_name(place)), None)
+
+    def write_member(self, member: Member) -> None:
+        self.delete_member(member.place)
+        self._connection.execute(
+            f"INSERT INTO {self._own}.shared VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                member.subscription,
+                member.table,
+                member.place.schema,
+                member.place.name,
+                member.into.relation.schema,
+                member.into.relation.name,
+                member.into.source_column,
+                member.into.source_value,
+                to_text(member.schema) if member.schema is not None else None,
+            ],
+        )
+
+    def delete_member(self, place: TableName) -> None:
+        found = self.member(place)
+        if found is not None:
+            self._connection.execute(
+                f"DELETE FROM {self._own}.shared WHERE target_schema = ? AND target_name = ?",
+                [found.place.schema, found.place.name],
+            )
+
     def delete_copy(self, table: TableId) -> None:
         self._connection.execute(f"DELETE FROM {self._own}.copies WHERE table_id = ?", [table])
 
@@ -261,6 +311,12 @@ def _values(subscription: SubscriptionName, position: Position) -> list[object]:
         position.slot,
         subscription,
     ]
+
+
+def _member(row: tuple[Any, ...]) -> Member:
+    into = SharedInto(TableName(row[4], row[5]), row[6], row[7])
+    schema = from_text(row[8]) if row[8] is not None else None
+    return Member(SubscriptionName(row[0]), TableId(row[1]), TableName(row[2], row[3]), into, schema)
 
 
 def _copy(row: tuple[Any, ...]) -> CopyRecord:

@@ -10,8 +10,8 @@ import duckdb
 
 from engine.apply.duckdb.changes import Place, apply_changes, check_key
 from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
-from engine.apply.duckdb.identifiers import qualified, quoted
-from engine.apply.duckdb.preflight import folded_name, standing
+from engine.apply.duckdb.identifiers import folded_name, qualified, quoted
+from engine.apply.duckdb.preflight import standing
 from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.structure import check_columns, evolve_statements
 from engine.apply.duckdb.views import views_upon

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -13,6 +14,7 @@ import duckdb
 from engine.apply.batch_writer import BatchWriter
 from engine.apply.bookkeeping import (
     CopyRecord,
+    Member,
     Position,
     claimed,
     hidden_name,
@@ -25,10 +27,10 @@ from engine.apply.duckdb.ahead import AheadTransaction
 from engine.apply.duckdb.changes import Place, delete_behind, insert_rows
 from engine.apply.duckdb.database import Database, roll_back, transaction
 from engine.apply.duckdb.errors import fault_of, is_broken
-from engine.apply.duckdb.identifiers import qualified, quoted
+from engine.apply.duckdb.identifiers import folded, folded_name, qualified, quoted
 from engine.apply.duckdb.preflight import (
+    ambiguous_members,
     fault_finding,
-    folded_name,
     is_reserved,
     name_findings,
     place_findings,
@@ -39,13 +41,16 @@ from engine.apply.duckdb.query import run_query
 from engine.apply.duckdb.reader import DuckDbReader
 from engine.apply.duckdb.records import DuckDbRecords
 from engine.apply.duckdb.settings import DuckDbSettings, settings_from
+from engine.apply.duckdb.shared import DuckDbViews
 from engine.apply.duckdb.structure import check_columns, create_statements, evolve_statements
 from engine.apply.duckdb.tables import DuckDbTables
 from engine.apply.evolution import evolution
+from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
+from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import (
     AheadRows,
@@ -78,18 +83,24 @@ class DuckDbTarget:
         """The last one begun. It may end at any time; `_lock` is held to begin or commit one."""
 
     def check(
-        self, tables: Sequence[TableName], existing: Collection[TableName] = ()
+        self,
+        tables: Sequence[TableName],
+        existing: Collection[TableName] = (),
+        shared: Mapping[TableName, SharedInto] = MappingProxyType({}),
     ) -> list[tuple[str, str, str, str]]:
         """Preflight: (severity, code, what, remedy) per finding. Creates no file. No table that stands there is taken."""
         del existing
-        findings = name_findings(tables, self.path.stem) + place_findings(self.path)
+        relations = list(dict.fromkeys(into.relation for into in shared.values()))
+        findings = name_findings([*tables, *relations], self.path.stem) + place_findings(self.path)
+        findings += ambiguous_members(shared, self.path.stem)
         if not self.path.exists():
-            return findings
+            return findings + shared_findings(shared, [], folded)
         try:
-            taken = self._foreign_tables()
+            taken, members = self._foreign_tables()
         except EngineFault as fault:
             return [*findings, fault_finding(fault)]
-        return findings + [taken_finding(table) for table in tables if folded_name(table) in taken]
+        findings += [taken_finding(table) for table in [*tables, *relations] if folded_name(table) in taken]
+        return findings + shared_findings(shared, members, folded)
 
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
         with self._reading() as (connection, catalog):
@@ -147,42 +158,56 @@ class DuckDbTarget:
                 records.forget(subscription)
 
     def adopt(
-        self, subscription: SubscriptionName, table: TableId, target: TableName, *, into_existing: bool = False
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        *,
+        into_existing: bool = False,
+        shared: SharedInto | None = None,
     ) -> None:
         """As the protocol says. A table that this subscription left behind on removal may be taken up again."""
         if into_existing:
             detail = "into_existing is not for DuckDB files; leave it out"
             raise EngineFault(FaultKind.TABLE_UNFIT, table, detail)
-        if is_reserved(target):
-            detail = f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
-            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
-        with self._writing() as (connection, database):
-            records = DuckDbRecords(connection, database.catalog)
-            records.create()
-            same = [r for r in records.reservations(None) if folded_name(r.target) == folded_name(target)]
-            mine = {
-                r.table: r for r in records.reservations(subscription) if folded_name(r.target) == folded_name(target)
-            }
-            if table in mine and not mine[table].removed:
-                return
-            stands = folded_name(target) in map(folded_name, standing(connection))
-            others = [other for other in same if other.table not in mine or not other.removed]
-            if others and all(other.removed for other in others):
-                if stands:
-                    detail = (
-                        f"{target} was left behind by another subscription: drop it, or map this table to another name"
-                    )
-                    raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
-                # What another subscription left behind is gone by now, and its name is free.
-                records.delete_left(target)
-                mine = {}
-            elif others:
-                detail = f"{target} is already the target of {others[0].target}; names differ in more than case"
-                raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
-            if not mine and stands:
-                detail = f"a table or view {target} that Penstock did not make stands there; map it to another name"
+        for place in [target] if shared is None else [target, shared.relation]:
+            if is_reserved(place):
+                detail = (
+                    f"the schema {place.schema!r} of the target is not for replicated tables; map it to another name"
+                )
                 raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
-            records.reserve(subscription, table, target, [r.table for r in mine.values()])
+        ambiguous = ambiguous_members({} if shared is None else {target: shared}, self.path.stem)
+        if ambiguous:
+            raise EngineFault(FaultKind.SHARED_TABLE_CONFLICT, table, ambiguous[0][2])
+        with self._writing() as (connection, database):
+            self._adopt(connection, database, subscription, table, target)
+            self._writer(database).adopt_shared(subscription, table, target, shared)
+
+    def _adopt(
+        self, connection: Any, database: Database, subscription: SubscriptionName, table: TableId, target: TableName
+    ) -> None:
+        records = DuckDbRecords(connection, database.catalog)
+        records.create()
+        same = [r for r in records.reservations(None) if folded_name(r.target) == folded_name(target)]
+        mine = {r.table: r for r in records.reservations(subscription) if folded_name(r.target) == folded_name(target)}
+        if table in mine and not mine[table].removed:
+            return
+        stands = folded_name(target) in map(folded_name, standing(connection))
+        others = [other for other in same if other.table not in mine or not other.removed]
+        if others and all(other.removed for other in others):
+            if stands:
+                detail = f"{target} was left behind by another subscription: drop it, or map this table to another name"
+                raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+            # What another subscription left behind is gone by now, and its name is free.
+            records.delete_left(target)
+            mine = {}
+        elif others:
+            detail = f"{target} is already the target of {others[0].target}; names differ in more than case"
+            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
+        if not mine and stands:
+            detail = f"a table or view {target} that Penstock did not make stands there; map it to another name"
+            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+        records.reserve(subscription, table, target, [r.table for r in mine.values()])
 
     def begin_copy(
         self,
@@ -405,18 +430,21 @@ class DuckDbTarget:
         except duckdb.Error as error:
             raise self._fault(error, database) from error
 
-    def _foreign_tables(self) -> set[tuple[str, str]]:
-        """Folded names of tables and views in the file that are not ours."""
+    def _foreign_tables(self) -> tuple[set[tuple[str, str]], list[Member]]:
+        """Folded names of tables and views in the file that are not ours, and what shared tables show."""
         with self._reading() as (connection, catalog):
             records = DuckDbRecords(connection, catalog)
+            members = records.members() if records.exist() else []
             ours = {folded_name(r.target) for r in records.reservations(None)} if records.exist() else set()
-            return {folded_name(name) for name in standing(connection)} - ours
+            ours |= {folded_name(member.into.relation) for member in members if member.schema is not None}
+            return {folded_name(name) for name in standing(connection)} - ours, members
 
     def _writer(self, database: Database) -> BatchWriter:
         crowded = self._ahead is not None and not self._ahead.over
         return BatchWriter(
             DuckDbRecords(database.writer, database.catalog, crowded=crowded),
             DuckDbTables(database.writer, database.catalog, self.path),
+            DuckDbViews(database.writer, database.catalog),
         )
 
     def _open(self) -> Database:

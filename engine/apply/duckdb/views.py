@@ -2,33 +2,64 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb.identifiers import folded, qualified
+from engine.apply.duckdb.identifiers import folded, folded_name, qualified
 from engine.apply.duckdb.staging import StagingConnection
 from engine.model.identity import TableName
 
-_PART = re.compile(r'"((?:[^"]|"")*)"|([^.]+)')
+_BODY = re.compile(r" AS ")
 
 
 def views_upon(connection: StagingConnection, catalog: str, table: TableName) -> list[str]:
-    """Names of the views that read the table, directly or through others. A view that names it without a schema counts too."""
-    sql = "SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = ? AND NOT internal ORDER BY ALL"
-    views = [TableName(*row) for row in connection.execute(sql, [catalog]).fetchall()]
-    return [str(view) for view in views if _reads(connection, qualified(catalog, view), table)]
+    """Names of the views that read the table, or view, directly or through others. A view that names it without a schema counts too.
+
+    As the transaction under way sees them, but for views that cannot be read as they stand committed: those show nothing.
+    """
+    sql = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = ? AND NOT internal ORDER BY ALL"
+    rows = connection.execute(sql, [catalog]).fetchall()
+    reads = {TableName(schema, name): _named(connection, text) for schema, name, text in rows}
+    reached = [table]
+    for each in reached:
+        new = [view for view, named in reads.items() if view not in reached and any(_is(one, each) for one in named)]
+        reached += [view for view in new if _shows(connection, qualified(catalog, view))]
+    return [str(view) for view in reads if view in reached[1:]]
 
 
-def _reads(connection: StagingConnection, view: str, table: TableName) -> bool:
+def _named(connection: StagingConnection, text: str) -> list[tuple[str, str]]:
+    """Schema, empty where there is none, and name of everything that a view's definition reads."""
+    for body in _BODY.finditer(text):
+        read = text[body.end() :].rstrip().removesuffix(";")
+        tree = json.loads(connection.execute("SELECT json_serialize_sql(?)", [read]).fetchall()[0][0])
+        if not tree.get("error"):
+            return list(_tables(tree))
+    return []
+
+
+def _tables(tree: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(tree, dict):
+        if tree.get("type") == "BASE_TABLE":
+            yield str(tree.get("schema_name", "")), str(tree["table_name"])
+        for part in tree.values():
+            yield from _tables(part)
+    elif isinstance(tree, list):
+        for part in tree:
+            yield from _tables(part)
+
+
+def _shows(connection: StagingConnection, view: str) -> bool:
     try:
-        named = connection.tables_of(f"SELECT * FROM {view}")
+        connection.tables_of(f"SELECT * FROM {view}")
     except duckdb.Error:
-        return False  # It shows nothing as it is.
-    return any(_is(one, table) for one in named)
+        return False
+    return True
 
 
-def _is(named: str, table: TableName) -> bool:
-    parts = [folded(quoted.replace('""', '"') or plain) for quoted, plain in _PART.findall(named)]
-    wanted = [folded(table.schema), folded(table.name)]
-    return parts[-2:] == wanted[-len(parts) :]
+def _is(named: tuple[str, str], table: TableName) -> bool:
+    schema, name = folded_name(table)
+    return folded(named[1]) == name and folded(named[0]) in {"", schema}

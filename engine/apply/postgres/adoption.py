@@ -23,10 +23,7 @@ def adopt(
     into_existing: bool,
 ) -> None:
     """As Target.adopt, in the transaction of the caller. What this subscription left behind on removal may be taken up again."""
-    if is_reserved(target):
-        raise _collision(
-            table, f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
-        )
+    refuse_reserved(table, target)
     records = PostgresRecords(connection)
     records.create()
     same = [r for r in records.reservations(None) if r.target == target]
@@ -51,6 +48,14 @@ def adopt(
         records.reserve(subscription, table, target, list(mine), state)
     elif held.existing is not state:
         records.write_existing(held, state)
+
+
+def refuse_reserved(table: TableId, target: TableName) -> None:
+    """Raises EngineFault(TABLE_NAME_COLLISION) where no replicated table may stand in this schema."""
+    if is_reserved(target):
+        raise _collision(
+            table, f"the schema {target.schema!r} of the target is not for replicated tables; map it to another name"
+        )
 
 
 def _whose(target: TableName, others: Sequence[Reservation]) -> str:

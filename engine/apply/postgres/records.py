@@ -10,6 +10,7 @@ from engine.apply.bookkeeping import (
     OWN_SCHEMA,
     CopyRecord,
     Existing,
+    Member,
     Position,
     Reservation,
     standing_from,
@@ -19,15 +20,21 @@ from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.shared import SharedInto
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
 
-LAYOUT = 3
+LAYOUT = 4
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (1, 2, 3)
-"""Up to 1 every table is our own; up to 2 no copy can go on."""
+READABLE = (1, 2, 3, 4)
+"""Up to 1 every table is our own; up to 2 no copy can go on; up to 3 there are no shared tables."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
+_SHARED = (
+    f"CREATE TABLE IF NOT EXISTS {OWN_SCHEMA}.shared (target_schema text, target_name text, subscription text NOT NULL,"
+    " table_id text NOT NULL, shared_schema text NOT NULL, shared_name text NOT NULL, source_column text NOT NULL,"
+    " source_value text NOT NULL, structure text, PRIMARY KEY (target_schema, target_name))"
+)
 _DDL = (
     f"CREATE SCHEMA IF NOT EXISTS {OWN_SCHEMA}",
     f"CREATE TABLE {OWN_SCHEMA}.layout (version integer NOT NULL)",
@@ -39,7 +46,9 @@ _DDL = (
     " PRIMARY KEY (subscription, table_id)) WITH (fillfactor = 50)",
     f"CREATE TABLE {OWN_SCHEMA}.copies (subscription text NOT NULL, table_id text PRIMARY KEY,"
     " target_schema text NOT NULL, hidden_name text NOT NULL, structure text NOT NULL, standing text)",
+    _SHARED,
 )
+_MEMBER = "subscription, table_id, target_schema, target_name, shared_schema, shared_name, source_column, source_value, structure"
 _TABLE = "table_id, target_schema, target_name, structure, ready, applied, parked, removed, mark"
 
 
@@ -82,6 +91,7 @@ class PostgresRecords:
                 if self._version < 2:
                     self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.tables ADD COLUMN existing text")
                 self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.copies ADD COLUMN IF NOT EXISTS standing text")
+                self._connection.execute(_SHARED)
                 self._connection.execute(f"UPDATE {OWN_SCHEMA}.layout SET version = %s", [LAYOUT])
                 self._version = LAYOUT
             return
@@ -120,6 +130,10 @@ class PostgresRecords:
         self._connection.execute(
             f"UPDATE {OWN_SCHEMA}.tables SET removed = true, ready = false WHERE subscription = %s", [subscription]
         )
+        if self._version > 3:
+            self._connection.execute(
+                f"DELETE FROM {OWN_SCHEMA}.shared WHERE subscription = %s AND structure IS NULL", [subscription]
+            )
 
     def reservations(
         self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
@@ -290,6 +304,46 @@ class PostgresRecords:
     def delete_copy(self, table: TableId) -> None:
         self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.copies WHERE table_id = %s", [table])
 
+    def members(self, relation: TableName | None = None) -> list[Member]:
+        if self._version < 4:
+            return []
+        where = "" if relation is None else " WHERE shared_schema = %s AND shared_name = %s"
+        rows = self._connection.execute(
+            f"SELECT {_MEMBER} FROM {OWN_SCHEMA}.shared{where} ORDER BY target_schema, target_name".encode(),
+            [] if relation is None else [relation.schema, relation.name],
+        ).fetchall()
+        return [_member(row) for row in rows]
+
+    def member(self, place: TableName) -> Member | None:
+        row = self._connection.execute(
+            f"SELECT {_MEMBER} FROM {OWN_SCHEMA}.shared WHERE target_schema = %s AND target_name = %s",
+            [place.schema, place.name],
+        ).fetchone()
+        return _member(row) if row is not None else None
+
+    def write_member(self, member: Member) -> None:
+        self.delete_member(member.place)
+        self._connection.execute(
+            f"INSERT INTO {OWN_SCHEMA}.shared ({_MEMBER}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                member.subscription,
+                member.table,
+                member.place.schema,
+                member.place.name,
+                member.into.relation.schema,
+                member.into.relation.name,
+                member.into.source_column,
+                member.into.source_value,
+                to_text(member.schema) if member.schema is not None else None,
+            ],
+        )
+
+    def delete_member(self, place: TableName) -> None:
+        self._connection.execute(
+            f"DELETE FROM {OWN_SCHEMA}.shared WHERE target_schema = %s AND target_name = %s",
+            [place.schema, place.name],
+        )
+
     def next_generation(self, target: TableName) -> None:
         """Note that a table's rows were replaced in a way that older snapshots do not see through."""
         self._connection.execute(
@@ -301,6 +355,12 @@ class PostgresRecords:
         """Of every table, by its name on the target."""
         rows = self._connection.execute(f"SELECT target_schema, target_name, generation FROM {OWN_SCHEMA}.tables")
         return {TableName(schema, name): generation for schema, name, generation in rows.fetchall()}
+
+
+def _member(row: tuple[Any, ...]) -> Member:
+    into = SharedInto(TableName(row[4], row[5]), row[6], row[7])
+    schema = from_text(row[8]) if row[8] is not None else None
+    return Member(SubscriptionName(row[0]), TableId(row[1]), TableName(row[2], row[3]), into, schema)
 
 
 def _copy(row: tuple[Any, ...]) -> CopyRecord:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -21,7 +22,7 @@ from engine.apply.bookkeeping import (
     rebased,
 )
 from engine.apply.evolution import evolution, require_columns
-from engine.apply.postgres.adoption import adopt
+from engine.apply.postgres.adoption import adopt, refuse_reserved
 from engine.apply.postgres.changes import Place, delete_behind, insert_rows
 from engine.apply.postgres.errors import TARGET
 from engine.apply.postgres.existing import place_of, refuse_unfit
@@ -46,10 +47,12 @@ from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.sequences import PostgresSequences
 from engine.apply.postgres.structure import create_statement, evolve_statements, key_statement
 from engine.apply.postgres.writer import Writer, batch_writer, roll_back
+from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
+from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import (
     PARTS_FROM_ROWS,
@@ -121,20 +124,27 @@ class PostgresTarget:
         """Held while some parts of a batch are visible and others are not, and while a reader of ours takes its snapshot."""
 
     def check(
-        self, tables: Sequence[TableName], existing: Collection[TableName] = ()
+        self,
+        tables: Sequence[TableName],
+        existing: Collection[TableName] = (),
+        shared: Mapping[TableName, SharedInto] = MappingProxyType({}),
     ) -> list[tuple[str, str, str, str]]:
-        findings = name_findings(tables)
+        relations = list(dict.fromkeys(into.relation for into in shared.values()))
+        findings = name_findings([*tables, *relations])
         try:
             with self._sessions.session() as connection:
                 findings += place_findings(connection) or origin_findings(connection)
                 records = PostgresRecords(connection)
                 ours = {r.target for r in records.reservations(None)} if records.exist() else set()
-                new = [table for table in tables if table not in existing and table not in ours]
+                members = records.members() if ours else []
+                ours |= {member.into.relation for member in members if member.schema is not None}
+                new = [place for place in [*tables, *relations] if place not in existing and place not in ours]
                 strange = [table for table in new if is_taken(connection, table)]
                 findings += existing_findings(connection, [t for t in tables if t in existing], ours)
                 findings += rigid_findings(connection, [t for t in tables if t in existing or t in ours])
         except EngineFault as fault:
             return [*findings, fault_finding(fault)]
+        findings += shared_findings(shared, members, str)
         return findings + [taken_finding(table) for table in strange]
 
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None:
@@ -198,11 +208,20 @@ class PostgresTarget:
             self._writer.close()
 
     def adopt(
-        self, subscription: SubscriptionName, table: TableId, target: TableName, *, into_existing: bool = False
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        target: TableName,
+        *,
+        into_existing: bool = False,
+        shared: SharedInto | None = None,
     ) -> None:
         """As the protocol says. A table that this subscription left behind on removal may be taken up again."""
         with self._writer.transaction(table) as connection:
             adopt(connection, subscription, table, target, into_existing=into_existing)
+            if shared is not None:
+                refuse_reserved(table, shared.relation)
+            batch_writer(connection).adopt_shared(subscription, table, target, shared)
 
     def begin_copy(
         self,

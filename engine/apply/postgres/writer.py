@@ -18,6 +18,7 @@ from engine.apply.postgres.origins import Origins
 from engine.apply.postgres.plans import FIND_BY_KEY
 from engine.apply.postgres.prepared import settle_parts
 from engine.apply.postgres.records import PostgresRecords
+from engine.apply.postgres.shared import PostgresViews
 from engine.apply.postgres.staging import set_copy_above, wonders
 from engine.apply.postgres.tables import PostgresTables
 from engine.model.identity import SubscriptionName, TableId, TableName
@@ -178,7 +179,7 @@ class Writer:
 def batch_writer(connection: PostgresConnection, *, in_place: bool = True) -> BatchWriter:
     """What writes a batch in the connection's transaction."""
     records = PostgresRecords(connection, fence=True)
-    return BatchWriter(records, PostgresTables(connection, records, in_place=in_place))
+    return BatchWriter(records, PostgresTables(connection, records, in_place=in_place), PostgresViews(connection))
 
 
 def _check_constraints(connection: PostgresConnection) -> None:

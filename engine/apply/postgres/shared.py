@@ -1,0 +1,148 @@
+"""Shared tables of a PostgreSQL database: views, defined anew in the transaction that changes a table which they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psycopg
+
+from engine.apply.postgres.identifiers import qualified, quoted
+from engine.apply.postgres.types import postgres_type
+from engine.apply.shared import SharedColumn, SharedView, nothing
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.schema import Column
+from engine.postgres.sessions import PostgresConnection
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock shared', 0))"
+_COLUMNS = """
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute AS a
+JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
+WHERE c.oid = pg_catalog.to_regclass(%s) AND c.relkind = 'v' AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_OPTIONS = """
+SELECT pg_catalog.array_to_string(reloptions, ', ') FROM pg_catalog.pg_class
+WHERE oid = pg_catalog.to_regclass(%s) AND reloptions IS NOT NULL
+"""
+_BUILT_UPON = """
+SELECT DISTINCT coalesce(r.ev_class::pg_catalog.regclass::text, pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid))
+FROM pg_catalog.pg_depend AS d
+LEFT JOIN pg_catalog.pg_rewrite AS r ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND r.oid = d.objid
+WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = pg_catalog.to_regclass(%s)
+  AND d.deptype <> 'i' AND r.ev_class IS DISTINCT FROM d.refobjid ORDER BY 1
+"""
+_REMARKS = """
+WITH relation AS (SELECT * FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%(place)s)),
+grants AS (
+  SELECT NULL::name AS attname, relacl AS acl, relowner FROM relation
+  UNION ALL SELECT a.attname, a.attacl, c.relowner FROM relation AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid)
+SELECT 1, 'ALTER VIEW %%1$s OWNER TO ' || quote_ident(pg_catalog.pg_get_userbyid(relowner)), NULL FROM relation
+WHERE relowner <> (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user)
+UNION ALL SELECT 2, 'ALTER VIEW %%1$s SET (' || array_to_string(reloptions, ', ') || ')', NULL FROM relation WHERE reloptions IS NOT NULL
+UNION ALL
+SELECT 3, 'GRANT ' || e.privilege_type || coalesce(' (' || quote_ident(g.attname) || ')', '') || ' ON %%1$s TO '
+  || CASE e.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_catalog.pg_get_userbyid(e.grantee)) END
+  || CASE WHEN e.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END, g.attname
+FROM grants AS g CROSS JOIN LATERAL pg_catalog.aclexplode(g.acl) AS e WHERE e.grantee <> g.relowner
+UNION ALL
+SELECT 4, CASE d.objsubid WHEN 0 THEN 'COMMENT ON VIEW %%1$s' ELSE 'COMMENT ON COLUMN %%1$s.' || quote_ident(a.attname) END
+  || ' IS ' || quote_literal(d.description), a.attname
+FROM relation AS c JOIN pg_catalog.pg_description AS d ON d.objoid = c.oid AND d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass
+LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = d.objsubid AND d.objsubid > 0
+ORDER BY 1
+"""
+"""What a relation's users said of it, as statements with the place of its name; the column that each is about, if any."""
+
+
+class PostgresViews:
+    """Implements Views."""
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+
+    def same_name(self, name: str) -> str:
+        return name
+
+    def type_of(self, column: Column) -> str:
+        return postgres_type(column)
+
+    def lock(self) -> None:
+        """One for all shared tables of the database: whoever changes several of them waits for nobody who waits for him."""
+        self._connection.execute(_LOCK)
+
+    def loosen(self, table: TableId, relation: TableName) -> None:
+        present = self._columns(relation)
+        if present:
+            with self._owned(table, relation):
+                self._replace(relation, nothing(present, quoted))
+
+    def show(self, table: TableId, view: SharedView) -> None:
+        present = self._columns(view.relation)
+        if not present:
+            self._execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(view.relation.schema)}")
+            self._create(view)
+            return
+        upon = self._built_upon(view.relation)
+        arranged = view.arranged(present, self.same_name, kept=bool(upon))
+        with self._owned(table, view.relation):
+            if view.drops(present, self.same_name) and not upon:
+                self._recreate(arranged)
+                return
+            try:
+                with self._connection.transaction():
+                    self._replace(view.relation, arranged.select(qualified, quoted))
+            except psycopg.errors.InvalidTableDefinition as error:
+                # A column has another type now.
+                if upon:
+                    detail = f"{view.relation} on the target cannot follow ({error.diag.message_primary}) while these show it:"
+                    raise EngineFault(
+                        FaultKind.TABLE_UNFIT, table, f"{detail} {', '.join(upon)}; drop them first"
+                    ) from error
+                self._recreate(arranged)
+
+    def drop(self, table: TableId, relation: TableName) -> None:
+        upon = self._built_upon(relation)
+        if upon:
+            detail = f"it is the last one that {relation} shows, and these show that: {', '.join(upon)}"
+            raise EngineFault(FaultKind.TABLE_NOT_DROPPED, table, detail)
+        with self._owned(table, relation):
+            self._execute(f"DROP VIEW IF EXISTS {qualified(relation)}")
+
+    def _columns(self, relation: TableName) -> Sequence[SharedColumn]:
+        rows = self._connection.execute(_COLUMNS, [qualified(relation)]).fetchall()
+        return [SharedColumn(name, type_) for name, type_ in rows]
+
+    def _built_upon(self, relation: TableName) -> list[str]:
+        return [row[0] for row in self._connection.execute(_BUILT_UPON, [qualified(relation)]).fetchall()]
+
+    def _replace(self, relation: TableName, select: str) -> None:
+        """PostgreSQL keeps all but the options of a view that is replaced."""
+        set_ = self._connection.execute(_OPTIONS, [qualified(relation)]).fetchall()
+        options = f" WITH ({set_[0][0]})" if set_ else ""
+        self._execute(f"CREATE OR REPLACE VIEW {qualified(relation)}{options} AS {select}")
+
+    def _create(self, view: SharedView) -> None:
+        self._execute(f"CREATE VIEW {qualified(view.relation)} AS {view.select(qualified, quoted)}")
+
+    def _recreate(self, view: SharedView) -> None:
+        """In place of the one that stands there, with what its users said of it."""
+        place = qualified(view.relation)
+        remarks = self._connection.execute(_REMARKS, {"place": place}).fetchall()
+        names = {column.name for column in view.columns}
+        self._execute(f"DROP VIEW {place}")
+        self._create(view)
+        for _, statement, column in sorted(remarks, key=lambda row: (-row[0], row[1])):
+            if column is None or column in names:
+                self._execute(statement.replace("%1$s", place, 1))
+
+    @contextmanager
+    def _owned(self, table: TableId, relation: TableName) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.errors.InsufficientPrivilege as error:
+            detail = f"only the owner of {relation} on the target may define it anew: ALTER VIEW {qualified(relation)} OWNER TO our user"
+            raise EngineFault(FaultKind.TABLE_UNFIT, table, detail) from error
+
+    def _execute(self, statement: str) -> None:
+        self._connection.execute(statement.encode())

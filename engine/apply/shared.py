@@ -1,0 +1,346 @@
+"""Shared tables: which columns one has, and when it is defined anew. The rows stay in a table for each source, its members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from engine.apply.bookkeeping import Member, Records
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.schema import Column, SourceType, TableSchema
+from engine.model.shared import SharedInto
+from engine.model.widening import holds
+
+
+@dataclass(frozen=True, slots=True)
+class SharedColumn:
+    """A column as readers see it."""
+
+    name: str
+    type: str
+    """Type text as the target's SQL takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """What one member gives: SQL expressions for the columns, in their order; None where it has no such column."""
+
+    place: TableName
+    value: str
+    columns: tuple[tuple[str, str] | None, ...]
+    """Of each column behind the source column: the member's own name for it, and its type there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedView:
+    """A shared table's definition. The first column is the source column."""
+
+    relation: TableName
+    columns: tuple[SharedColumn, ...]
+    parts: tuple[SharedPart, ...]
+
+    def arranged(self, present: Sequence[SharedColumn], same_name: Callable[[str], str], *, kept: bool) -> SharedView:
+        """With the columns in the order in which they stand, new ones behind them. `kept`: those that no member has any more stay."""
+        old = [same_name(column.name) for column in present[1:]]
+        names = [same_name(column.name) for column in self.columns[1:]]
+        order = [name for name in old if kept or name in names] + [name for name in names if name not in old]
+        standing = dict(zip(old, present[1:], strict=True))
+        wanted = dict(zip(names, self.columns[1:], strict=True))
+        parts = []
+        for part in self.parts:
+            own = dict(zip(names, part.columns, strict=True))
+            parts.append(replace(part, columns=tuple(own.get(name) for name in order)))
+        columns = tuple(wanted[name] if name in wanted else standing[name] for name in order)
+        return SharedView(self.relation, (self.columns[0], *columns), tuple(parts))
+
+    def drops(self, present: Sequence[SharedColumn], same_name: Callable[[str], str]) -> bool:
+        """Whether a column that stands there is none of these."""
+        return bool(
+            {same_name(column.name) for column in present} - {same_name(column.name) for column in self.columns}
+        )
+
+    def select(self, qualified: Callable[[TableName], str], quoted: Callable[[str], str]) -> str:
+        """The rows of all members, as SQL."""
+        return " UNION ALL ".join(self._select(part, qualified, quoted) for part in self.parts)
+
+    def _select(self, part: SharedPart, qualified: Callable[[TableName], str], quoted: Callable[[str], str]) -> str:
+        source, *others = self.columns
+        value = "'" + part.value.replace("'", "''") + "'"
+        terms = [f"CAST({value} AS {source.type}) AS {quoted(source.name)}"]
+        for column, own in zip(others, part.columns, strict=True):
+            term = "NULL" if own is None else quoted(own[0])
+            if own is None or own[1] != column.type:
+                term = f"CAST({term} AS {column.type})"
+            terms.append(f"{term} AS {quoted(column.name)}")
+        return f"SELECT {', '.join(terms)} FROM {qualified(part.place)}"
+
+
+def nothing(columns: Sequence[SharedColumn], quoted: Callable[[str], str]) -> str:
+    """No rows with these columns, from no table, as SQL."""
+    return f"SELECT {', '.join(f'CAST(NULL AS {c.type}) AS {quoted(c.name)}' for c in columns)} WHERE false"
+
+
+class Views(Protocol):
+    """What becomes of shared tables, in the target's own words, inside the transaction of the caller."""
+
+    def same_name(self, name: str) -> str:
+        """Equal for names of columns, schemas and tables that are one name to the target."""
+        ...
+
+    def type_of(self, column: Column) -> str:
+        """Type text of a column of a table of ours."""
+        ...
+
+    def lock(self) -> None:
+        """Let nobody else define a shared table until the transaction ends."""
+        ...
+
+    def loosen(self, table: TableId, relation: TableName) -> None:
+        """Let the relation read no table until it is shown again, so that its members can change. Nothing where it is not there.
+
+        Raises EngineFault(TABLE_UNFIT) for `table` where that is not for us to do.
+        """
+        ...
+
+    def show(self, table: TableId, view: SharedView) -> None:
+        """Define the relation. A column that others built upon stays, with NULL, though no member has it any more.
+
+        Raises EngineFault(TABLE_UNFIT) for `table` where what others built upon the relation is in the way.
+        """
+        ...
+
+    def drop(self, table: TableId, relation: TableName) -> None:
+        """Raises EngineFault(TABLE_NOT_DROPPED) for `table` where others depend on the relation."""
+        ...
+
+
+class SharedTables:
+    """Keeps shared tables what their members make of them, within one transaction.
+
+    `open` comes before a change of a member, one of `shown`, `gone` or nothing behind it, and `settle` last.
+    """
+
+    def __init__(self, records: Records, views: Views, stands: Callable[[TableName], bool]) -> None:
+        """`stands`: as Tables.stands."""
+        self._records = records
+        self._views = views
+        self._stands = stands
+        self._touched: dict[TableName, list[TableId]] = {}
+        """Relations to be defined anew, each with the tables that change, and that are to blame where it fails."""
+        self._strange: set[TableName] = set()
+        """Those that showed nothing so far: what stands there is not ours."""
+
+    def open(self, table: TableId, place: TableName) -> None:
+        """The table at this place is about to change. Harmless for one that no shared table shows."""
+        member = self._records.member(place)
+        if member is not None:
+            self._touch(table, member.into.relation)
+
+    def shown(self, place: TableName, schema: TableSchema) -> None:
+        """The table at this place has this structure, and complete rows."""
+        member = self._records.member(place)
+        if member is not None:
+            self._records.write_member(replace(member, schema=schema))
+
+    def gone(self, place: TableName) -> None:
+        """No table stands at this place any more, or none that is to be shown."""
+        self._records.delete_member(place)
+
+    def settle(self, faults_of: Callable[[TableId], AbstractContextManager[None]]) -> None:
+        """Define the relations that were touched, or drop those that show nothing any more.
+
+        `faults_of`: as Tables.faults_of. Raises EngineFault(SHARED_TABLE_CONFLICT, TABLE_NAME_COLLISION, TABLE_UNFIT,
+        TABLE_NOT_DROPPED) for a table that changed.
+        """
+        touched, self._touched = self._touched, {}
+        for relation, tables in touched.items():
+            with faults_of(tables[-1]):
+                self._define(tables, relation)
+
+    def adopt(self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto | None) -> None:
+        """Note which shared table is to show the table at this place; one that showed it so far and is not meant any more lets go.
+
+        Raises:
+            EngineFault: SHARED_TABLE_CONFLICT where another table has its source value there, or the relation's source column has
+                another name; TABLE_NAME_COLLISION where something else stands there.
+        """
+        before = self._records.member(place)
+        if before is not None and before.into != into:
+            self._touch(table, before.into.relation)
+            self.gone(place)
+            before = None
+        if into is not None:
+            self._refuse(subscription, table, place, into)
+            schema = before.schema if before is not None else None
+            self._records.write_member(Member(subscription, table, place, into, schema))
+        self.settle(lambda _: nullcontext())
+
+    def _refuse(self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto) -> None:
+        members = self._records.members(into.relation)
+        why = conflict(place, into, members, self._views.same_name)
+        if why is not None:
+            raise EngineFault(FaultKind.SHARED_TABLE_CONFLICT, table, why)
+        relation = _folded(into.relation, self._views.same_name)
+        stands = self._stands(into.relation)
+        same = [r for r in self._records.reservations(None) if _folded(r.target, self._views.same_name) == relation]
+        shown = any(member.schema is not None for member in members)
+        if any(stands or not one.removed for one in same) or (stands and not shown):
+            detail = f"a table or view stands at {into.relation} on the target, where a shared table is to be"
+            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+
+    def _touch(self, table: TableId, relation: TableName) -> None:
+        if relation not in self._touched:
+            self._views.lock()
+            if any(member.schema is not None for member in self._records.members(relation)):
+                self._views.loosen(table, relation)
+            else:
+                self._strange.add(relation)
+        self._touched.setdefault(relation, []).append(table)
+
+    def _define(self, tables: Sequence[TableId], relation: TableName) -> None:
+        table = tables[-1]
+        members = [m for m in self._records.members(relation) if m.schema is not None and self._stands(m.place)]
+        if relation in self._strange and members and self._stands(relation):
+            detail = f"a table or view stands at {relation} on the target, where a shared table is to be"
+            raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
+        if not members:
+            if relation not in self._strange:
+                self._views.drop(table, relation)
+            return
+        self._views.show(table, shared_view(tables, relation, members, self._views.same_name, self._views.type_of))
+
+
+def shown_alike(one: TableSchema | None, other: TableSchema) -> bool:
+    """Whether a shared table shows tables of both structures with the same columns."""
+    if one is None:
+        return True
+    columns = [[(column.name, column.type, column.map_as) for column in schema.columns] for schema in (one, other)]
+    return columns[0] == columns[1]
+
+
+def conflict(
+    place: TableName, into: SharedInto, members: Sequence[Member], same_name: Callable[[str], str]
+) -> str | None:
+    """Why a table at `place` cannot come to the members of its relation; None where it can."""
+    if _folded(place, same_name) == _folded(into.relation, same_name):
+        return f"{place} is the shared table itself: a table that it shows needs a place of its own"
+    for other in members:
+        if _folded(other.place, same_name) == _folded(place, same_name):
+            continue
+        if other.into.source_value == into.source_value:
+            return (
+                f"the rows of {other.place} have the source value {into.source_value!r} in {into.relation} already:"
+                ' give this table another "source_value"'
+            )
+        if other.into.source_column != into.source_column:
+            return f"the source column of {into.relation} is {other.into.source_column!r}, not {into.source_column!r}"
+    return None
+
+
+def shared_findings(
+    shared: Mapping[TableName, SharedInto], members: Sequence[Member], same_name: Callable[[str], str]
+) -> list[tuple[str, str, str, str]]:
+    """Of a preflight: what keeps tables, by their places, from being shown as they say. Which columns they have is known when they
+    are copied."""
+    nobody, unknown = SubscriptionName(""), TableId("")
+    declared = [Member(nobody, unknown, place, into, None) for place, into in shared.items()]
+    others = {_folded(member.place, same_name): member for member in [*members, *declared]}
+    findings = []
+    for place, into in shared.items():
+        relation = _folded(into.relation, same_name)
+        beside = [m for m in others.values() if _folded(m.into.relation, same_name) == relation]
+        why = conflict(place, into, beside, same_name)
+        if why is not None:
+            remedy = "change what it names in the table's declaration"
+            findings.append(("error", FaultKind.SHARED_TABLE_CONFLICT.value, f"{place}: {why}", remedy))
+    return findings
+
+
+def shared_view(
+    changing: Sequence[TableId],
+    relation: TableName,
+    members: Sequence[Member],
+    same_name: Callable[[str], str],
+    type_of: Callable[[Column], str],
+) -> SharedView:
+    """The definition: the source column, and the union of the members' columns by name, each of a type that holds the values of all.
+
+    Raises:
+        EngineFault: SHARED_TABLE_CONFLICT where there is no such type, or a column has the source column's name. It names one of
+            `changing`.
+    """
+    source = Column(members[0].into.source_column, SourceType("text"), 0)
+    found: dict[str, tuple[Member, Column]] = {}
+    for member in members:
+        for column in _columns(member):
+            name = same_name(column.name)
+            if name == same_name(source.name):
+                detail = f"{member.place} has a column {column.name!r}, and so is the source column of {relation} named"
+                raise _conflict(
+                    _blamed(changing, [member]), f'{detail}: declare another "source_column" for all its tables'
+                )
+            known = found.get(name)
+            both = known and _wider(known[1], column, type_of)
+            if known is not None and both is None:
+                raise _no_type(changing, relation, known, (member, column), type_of)
+            found[name] = (member, both or column)
+    columns = tuple(SharedColumn(column.name, type_of(column)) for _, column in found.values())
+    parts = tuple(_part(member, found, same_name, type_of) for member in members)
+    return SharedView(relation, (SharedColumn(source.name, type_of(source)), *columns), parts)
+
+
+def _part(
+    member: Member,
+    found: Mapping[str, tuple[Member, Column]],
+    same_name: Callable[[str], str],
+    type_of: Callable[[Column], str],
+) -> SharedPart:
+    own = {same_name(column.name): column for column in _columns(member)}
+    columns = tuple((own[name].name, type_of(own[name])) if name in own else None for name in found)
+    return SharedPart(member.place, member.into.source_value, columns)
+
+
+def _wider(one: Column, other: Column, type_of: Callable[[Column], str]) -> Column | None:
+    """The column whose type holds the values of both, under the first one's name; None where neither does."""
+    if type_of(one) == type_of(other) or _all_held(other, one):
+        return one
+    return replace(other, name=one.name) if _all_held(one, other) else None
+
+
+def _no_type(
+    changing: Sequence[TableId],
+    relation: TableName,
+    one: tuple[Member, Column],
+    other: tuple[Member, Column],
+    type_of: Callable[[Column], str],
+) -> EngineFault:
+    (member, column), (another, there) = one, other
+    detail = (
+        f"column {column.name!r} is {type_of(column)} in {member.place} and {type_of(there)} in {another.place}, and no type of"
+        f' {relation} holds the values of both: make them alike on the sources, or give both "map_as": "text"'
+    )
+    return _conflict(_blamed(changing, [another, member]), detail)
+
+
+def _blamed(changing: Sequence[TableId], members: Collection[Member]) -> TableId:
+    """Of the tables that change, the one that the trouble is with."""
+    return next((member.table for member in members if member.table in changing), changing[-1])
+
+
+def _all_held(narrow: Column, wide: Column) -> bool:
+    return narrow.map_as is None and wide.map_as is None and holds(narrow.type, wide.type)
+
+
+def _columns(member: Member) -> tuple[Column, ...]:
+    return member.schema.columns if member.schema is not None else ()
+
+
+def _folded(name: TableName, same_name: Callable[[str], str]) -> tuple[str, str]:
+    return same_name(name.schema), same_name(name.name)
+
+
+def _conflict(table: TableId, detail: str) -> EngineFault:
+    return EngineFault(FaultKind.SHARED_TABLE_CONFLICT, table, detail)
