@@ -22,6 +22,7 @@ from server.retries.endpoints import router as retries
 from server.schema_versions.endpoints import router as schema_versions
 from server.security.endpoints import router as tokens
 from server.sequences.endpoints import router as sequences
+from server.shared_tables.endpoints import router as shared_tables
 from server.subscriptions.endpoints import router as subscriptions
 from server.tables.endpoints import router as tables
 from server.verifications.endpoints import router as verifications
@@ -30,6 +31,7 @@ API_PREFIX = "/api/v1"
 
 API_ROUTERS: tuple[APIRouter, ...] = (
     connections,
+    shared_tables,
     subscriptions,
     tables,
     schema_versions,

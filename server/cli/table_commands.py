@@ -75,7 +75,39 @@ def remove(
         return
     fate = "is dropped as soon as the subscription runs" if drop_target else "stays"
     target = escape(f"{answer['target']['schema']}.{answer['target']['name']}")
+    shown = answer.get("shared_into")
+    if shown is not None and not drop_target:
+        fate += f", and {qualified_name(shown)} goes on showing its rows"
     out.print(f"Removed {qualified_name(answer)}; {target} on the target {fate}.")
+
+
+@tables.command("shared")
+@reported
+def shared(
+    connection: Annotated[str, typer.Argument(metavar="TARGET", help="Name of the connection that is the target.")],
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shared tables of a target, with the tables whose rows each shows."""
+    with open_api(url, token) as api:
+        found = list(api.items(f"/connections/{segment(connection)}/shared-tables"))
+    if as_json:
+        print_json({"target": connection, "shared_tables": found})
+        return
+    rows = [
+        [
+            qualified_name(item),
+            escape(f"{item['source_column']} = {member['source_value']}"),
+            escape(member["subscription"]),
+            qualified_name(member["target"]),
+            state(member["state"]),
+            member.get("position"),
+        ]
+        for item in found
+        for member in item["members"]
+    ]
+    print_table(["shared table", "rows with", "subscription", "lie in", "state", "position"], rows)
 
 
 @tables.command("retry")

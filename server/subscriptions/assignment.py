@@ -88,5 +88,6 @@ def _part(row: TableRow) -> dict[str, Any]:
         map_as=row.map_as,
         paused=row.desired_state == "paused",
         into_existing=row.into_existing,
+        shared_into=row.shared_into,
         priority=row.priority,
     )

@@ -29,7 +29,7 @@ from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, Sub
 from server.subscriptions.service import ApplyModeUnsupported, SubscriptionEndpointFixed
 from server.subscriptions.views import views
 from server.tables.body import TableBody, require_all_supported
-from server.tables.declaration import IntoExistingUnsupported, PatternMatchesNothing
+from server.tables.declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
 from server.tables.service import TableTargetFixed, TransitionRefused
 
 router = APIRouter(prefix="/subscriptions", tags=["subscriptions"], dependencies=[needs(Role.VIEWER)])
@@ -45,6 +45,7 @@ _CHANGE = responses(
     NotSupportedYet,
     ApplyModeUnsupported,
     IntoExistingUnsupported,
+    SharedTableConflict,
     EngineUnavailable,
     EngineTimeout,
 )

@@ -234,7 +234,7 @@ def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | Non
 def _set_tables(
     session: WriteSession, row: SubscriptionRow, bodies: Sequence[TableBody], discovered: Discovered, target: Kind
 ) -> bool:
-    meant = resolve(bodies, discovered, target, repository_of_tables.kept_out(session, row.id or 0))
+    meant = resolve(bodies, discovered, target, row.name, repository_of_tables.kept_out(session, row.id or 0))
     changed = tables.reconcile(session, row, meant, target)
     patterns = [
         body.model_dump(by_alias=True, exclude_defaults=True, mode="json") for body in bodies if body.is_pattern

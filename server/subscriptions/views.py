@@ -23,7 +23,7 @@ from server.subscriptions.policies import (
 )
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
-from server.tables.body import ColumnOptions, Operation, TableBody, TargetName
+from server.tables.body import ColumnOptions, Operation, TableBody, TargetName, shared_body
 
 _REPORTS_EVERY = timedelta(seconds=15)
 
@@ -85,6 +85,7 @@ def _declared(row: TableRow) -> TableBody:
         target=TargetName(schema_name=row.target_schema, name=row.target_name) if elsewhere else None,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
         into_existing=row.into_existing,
+        shared_into=shared_body(row.shared_into),
         priority=row.priority,
         exact=ANY in row.name,
     )

@@ -9,6 +9,7 @@ from server.connections import repository as connections
 from server.connections.kinds import KINDS
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import WriteSession
+from server.errors import InvalidRequest
 from server.events.service import record_event
 from server.tables import repository, service
 from server.tables.body import TableBody
@@ -25,9 +26,19 @@ def take_in(session: WriteSession, subscription: SubscriptionRow, found: Iterabl
     target = KINDS[connections.by_ids(session, [subscription.target_id])[subscription.target_id].kind]
     patterns = [TableBody.model_validate(pattern) for pattern in subscription.patterns]
     kept_out = repository.kept_out(session, subscription.id or 0)
-    declared = [_declared(patterns, table) for table in found]
-    wanted = [table for table in declared if table is not None and table.source not in kept_out]
-    for source, refused in service.take_in(session, subscription, wanted, target).items():
+    wanted, refusals = [], {}
+    for each in found:
+        if (each.schema_name, each.name) in kept_out:
+            continue
+        try:
+            table = _declared(patterns, each, subscription.name)
+        except InvalidRequest as why:
+            refusals[each.schema_name, each.name] = why
+            continue
+        if table is not None:
+            wanted.append(table)
+    refusals |= service.take_in(session, subscription, wanted, target)
+    for source, refused in refusals.items():
         name = ".".join(source)
         record_event(
             session,
@@ -40,7 +51,9 @@ def take_in(session: WriteSession, subscription: SubscriptionRow, found: Iterabl
         )
 
 
-def _declared(patterns: Iterable[TableBody], table: FoundTable) -> Declaration | None:
+def _declared(patterns: Iterable[TableBody], table: FoundTable, subscription: str) -> Declaration | None:
     """As the first pattern that takes it declares the table."""
     pattern = next((each for each in patterns if each.takes(table.schema_name, table.name)), None)
-    return by_pattern(pattern, table.name, has_identity=table.identity) if pattern is not None else None
+    if pattern is None:
+        return None
+    return by_pattern(pattern, table.name, has_identity=table.identity, subscription=subscription)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from engine.model.identity import TableName
 from engine.model.patterns import ANY, TablePattern
-from server.errors import FieldError, NotSupportedYet
+from engine.model.shared import SharedInto
+from server.errors import FieldError, InvalidRequest, NotSupportedYet
 
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 
@@ -39,6 +40,22 @@ class TargetName(_Body):
 
     schema_name: Identifier | None = Field(default=None, validation_alias="schema", serialization_alias="schema")
     name: Identifier | None = None
+
+
+class SharedBody(_Body):
+    """The shared table that shows a table's rows together with those of others, also of other subscriptions into the same target."""
+
+    schema_name: Identifier | None = Field(
+        default=None, validation_alias="schema", serialization_alias="schema", description="By default the source's."
+    )
+    name: Identifier | None = Field(default=None, description="By default the table's own.")
+    source_column: Identifier = Field(
+        default="source", description="The shared table's first column, which tells whose rows they are."
+    )
+    source_value: Identifier | None = Field(
+        default=None,
+        description="Its value in the rows of this table, which no other table there has; by default the subscription's name.",
+    )
 
 
 class ColumnOptions(_Body):
@@ -105,6 +122,11 @@ class TableBody(TableOptions):
     schema_name: Identifier = Field(validation_alias="schema", serialization_alias="schema")
     name: Identifier
     target: TargetName | None = None
+    shared_into: SharedBody | None = Field(
+        default=None,
+        description="A table on the target that shows these rows together with those of other sources. The rows themselves lie in a "
+        "table of their own beside it, by default called like it with the source value behind: `orders__eu`.",
+    )
 
     exclude: list[Identifier] | None = Field(
         default=None,
@@ -138,15 +160,35 @@ class TableBody(TableOptions):
                 raise ValueError(f"a pattern takes no '{field}'; declare the table that needs it by its name as well")
         if self.target is not None and self.target.name is not None:
             raise ValueError("the tables of a pattern keep their names; only the target's schema can be another one")
+        if self.shared_into is not None and self.shared_into.name is not None:
+            raise ValueError(
+                "the tables of a pattern keep their names, in shared tables too; leave out 'name' in 'shared_into'"
+            )
         return self
 
-    @property
-    def target_schema(self) -> str:
-        return (self.target.schema_name if self.target else None) or self.schema_name
+    @model_validator(mode="after")
+    def _shared_is_ours(self) -> TableBody:
+        if self.shared_into is not None and self.into_existing:
+            raise ValueError(
+                "a table that goes into one of its owner's cannot be in a shared table; leave one of the two out"
+            )
+        return self
 
-    @property
-    def target_name(self) -> str:
-        return (self.target.name if self.target else None) or self.name
+    def shared(self, subscription: str) -> SharedInto | None:
+        """The shared table that shows its rows, if there is one."""
+        into = self.shared_into
+        if into is None:
+            return None
+        relation = TableName(into.schema_name or self.schema_name, into.name or self.name)
+        return SharedInto(relation, into.source_column, into.source_value or subscription)
+
+    def place(self, subscription: str) -> tuple[str, str]:
+        """Schema and name on the target."""
+        into = self.shared(subscription)
+        if into is not None and self.target is None:
+            return into.relation.schema, f"{into.relation.name}__{into.source_value}"
+        target = self.target or TargetName()
+        return target.schema_name or self.schema_name, target.name or self.name
 
 
 def require_supported(options: TableOptions) -> None:
@@ -193,14 +235,22 @@ def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
 
     Raises:
         NotSupportedYet: see `require_all_supported`.
+        InvalidRequest: a table for a shared one does not name its source value.
     """
     require_all_supported(tables)
+    unnamed = [
+        FieldError(pointer=f"/tables/{number}/shared_into/source_value", detail="A check knows no subscription's name.")
+        for number, table in enumerate(tables)
+        if table.shared_into is not None and table.shared_into.source_value is None
+    ]
+    if unnamed:
+        raise InvalidRequest(unnamed[0].detail, "Name the source value.", errors=unnamed)
     named = [table for table in tables if not table.is_pattern]
     return [
         part(
             f"t{number:012x}",
             source=(table.schema_name, table.name),
-            target=(table.target_schema, table.target_name),
+            target=table.place(""),
             key=table.key or (),
             operations=table.operations or (),
             where=table.where,
@@ -208,10 +258,35 @@ def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
             map_as=table.map_as,
             paused=False,
             into_existing=table.into_existing,
+            shared_into=shared_document(table.shared("")),
             priority=table.priority,
         )
         for number, table in enumerate(named)
     ]
+
+
+def shared_document(shared: SharedInto | None) -> dict[str, str] | None:
+    """A table's place in a shared table, as it is stored and as the engine takes it."""
+    if shared is None:
+        return None
+    return {
+        "schema": shared.relation.schema,
+        "name": shared.relation.name,
+        "source_column": shared.source_column,
+        "source_value": shared.source_value,
+    }
+
+
+def shared_from(document: Mapping[str, str] | None) -> SharedInto | None:
+    if document is None:
+        return None
+    relation = TableName(document["schema"], document["name"])
+    return SharedInto(relation, document["source_column"], document["source_value"])
+
+
+def shared_body(document: Mapping[str, str] | None) -> SharedBody | None:
+    """As its user would declare it."""
+    return SharedBody.model_validate(document) if document is not None else None
 
 
 def part(
@@ -226,6 +301,7 @@ def part(
     map_as: dict[str, str],
     paused: bool,
     into_existing: bool = False,
+    shared_into: dict[str, str] | None = None,
     priority: int = 0,
 ) -> dict[str, Any]:
     """A table as the engine takes it. No `operations` means all that its consent allows."""
@@ -241,5 +317,6 @@ def part(
         "map_as": map_as,
         "paused": paused,
         "into_existing": into_existing,
+        "shared_into": shared_into,
         "priority": priority,
     }

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.model.identity import TableName
+from engine.model.shared import SharedInto
 from server.connections.kinds import Kind
 from server.errors import FieldError, InvalidRequest
 from server.tables.body import TableBody, require_all_supported
@@ -23,6 +25,26 @@ class IntoExistingUnsupported(InvalidRequest):
     default_remedy = "Leave into_existing out, or use a PostgreSQL target."
 
 
+class SharedTableConflict(InvalidRequest):
+    code = "shared_table_conflict"
+    title = "The tables do not go together in a shared table"
+    default_remedy = "Give each table a source value of its own, all of them one source column, and the shared table a name of its own."
+
+
+_LONGEST_NAME = 63
+"""Bytes that PostgreSQL keeps of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What other tables have of the target."""
+
+    places: Mapping[tuple[str, str], str]
+    """Folded target names, with the source names of who has them."""
+    shown: Sequence[tuple[str, SharedInto]]
+    """Source names of those that shared tables show, and where."""
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """One table as it is meant. `pointer` leads to its place in the request."""
@@ -38,6 +60,7 @@ class Declaration:
     map_as: Mapping[str, str]
     from_pattern: bool
     pointer: str
+    shared: SharedInto | None = None
     into_existing: bool = False
     priority: int = 0
 
@@ -46,13 +69,21 @@ class Declaration:
         return self.schema, self.name
 
 
-def declare(body: TableBody, pointer: str) -> Declaration:
-    """The table that `body` names."""
+def declare(body: TableBody, pointer: str, subscription: str) -> Declaration:
+    """The table that `body` names, in the subscription of this name.
+
+    Raises:
+        InvalidRequest: the name that follows for its place on the target is too long.
+    """
+    schema, name = body.place(subscription)
+    if body.shared_into is not None and len(name.encode()) > _LONGEST_NAME:
+        detail = f"'{name}', where the rows of '{body.schema_name}.{body.name}' would lie, is longer than {_LONGEST_NAME} bytes."
+        raise InvalidRequest.at(f"{pointer}/shared_into", detail, 'Give it another place with "target".')
     return Declaration(
         schema=body.schema_name,
         name=body.name,
-        target_schema=body.target_schema,
-        target_name=body.target_name,
+        target_schema=schema,
+        target_name=name,
         key=tuple(body.key or ()),
         operations=tuple(sorted(body.operations or ())),
         where=body.where,
@@ -60,6 +91,7 @@ def declare(body: TableBody, pointer: str) -> Declaration:
         map_as=body.map_as,
         from_pattern=False,
         pointer=pointer,
+        shared=body.shared(subscription),
         into_existing=body.into_existing,
         priority=body.priority,
     )
@@ -87,9 +119,10 @@ def resolve(
     bodies: Sequence[TableBody],
     discovered: Sequence[Mapping[str, Any]],
     target: Kind,
+    subscription: str,
     kept_out: Collection[tuple[str, str]] = (),
 ) -> list[Declaration]:
-    """The tables that `bodies` mean; those declared by name take precedence over patterns.
+    """The tables that `bodies` mean in the subscription of this name; those declared by name take precedence over patterns.
 
     `discovered`: the source's tables, as its discovery answers; looked at only where there are patterns. `kept_out`: schemas and names
     of tables that no pattern brings in.
@@ -107,7 +140,7 @@ def resolve(
     for number, body in enumerate(bodies):
         if body.is_pattern:
             continue
-        table = declare(body, f"/tables/{number}")
+        table = declare(body, f"/tables/{number}", subscription)
         if table.source in named:
             detail = f"The table '{body.schema_name}.{body.name}' is declared twice."
             errors.append(FieldError(pointer=table.pointer, detail=detail))
@@ -116,23 +149,22 @@ def resolve(
         raise InvalidRequest("A table is declared more than once.", errors=errors)
     for number, body in enumerate(bodies):
         if body.is_pattern:
-            for table in _expand(body, f"/tables/{number}", discovered):
+            for table in _expand(body, f"/tables/{number}", discovered, subscription):
                 if table.source not in kept_out:
                     named.setdefault(table.source, table)
     tables = list(named.values())
-    check_targets(tables, target, {})
+    check_targets(tables, target, Taken({}, []))
     return tables
 
 
-def check_targets(tables: Sequence[Declaration], target: Kind, taken: Mapping[tuple[str, str], str]) -> None:
+def check_targets(tables: Sequence[Declaration], target: Kind, taken: Taken) -> None:
     """Refuse tables that cannot stand beside each other, or beside those that are there, on the target.
-
-    `taken`: folded target names of present tables, with their source names.
 
     Raises:
         InvalidRequest: what is said above.
+        SharedTableConflict: so it is with what they say of shared tables.
     """
-    seen = dict(taken)
+    seen = dict(taken.places)
     errors = []
     for table in tables:
         if target.fold(table.target_schema) in target.own_schemas:
@@ -148,25 +180,66 @@ def check_targets(tables: Sequence[Declaration], target: Kind, taken: Mapping[tu
             errors.append(FieldError(pointer=table.pointer, detail=detail))
     if errors:
         raise InvalidRequest(errors[0].detail, "Give one of them another target name or schema.", errors=errors)
+    _check_shared(tables, target, Taken(seen, taken.shown))
 
 
-def _expand(body: TableBody, pointer: str, discovered: Sequence[Mapping[str, Any]]) -> list[Declaration]:
+def _check_shared(tables: Sequence[Declaration], target: Kind, taken: Taken) -> None:
+    """`taken.places`: those of `tables` as well."""
+    relations = {_fold(target, shared.relation): (shared, who) for who, shared in taken.shown}
+    values = {(_fold(target, shared.relation), shared.source_value): who for who, shared in taken.shown}
+    errors = []
+    for table in tables:
+        if table.shared is None:
+            continue
+        who, relation, into = f"{table.schema}.{table.name}", _fold(target, table.shared.relation), table.shared
+        if relation[0] in target.own_schemas:
+            detail = f"The target's schema '{into.relation.schema}' is reserved."
+            errors.append(FieldError(pointer=f"{table.pointer}/shared_into/schema", detail=detail))
+        known, first = relations.setdefault(relation, (into, who))
+        if known.source_column != into.source_column:
+            detail = f"The source column of '{into.relation}' is '{known.source_column}' for '{first}', not '{into.source_column}'."
+            errors.append(FieldError(pointer=f"{table.pointer}/shared_into/source_column", detail=detail))
+        other = values.setdefault((relation, into.source_value), who)
+        if other != who:
+            detail = f"'{other}' has the source value '{into.source_value}' in the shared table '{into.relation}'."
+            errors.append(FieldError(pointer=f"{table.pointer}/shared_into/source_value", detail=detail))
+    pointers = {f"{table.schema}.{table.name}": table.pointer for table in tables}
+    for place in relations.keys() & taken.places.keys():
+        (into, who), there = relations[place], taken.places[place]
+        detail = f"'{into.relation}' is a shared table for '{who}', and the place of '{there}'."
+        errors.append(FieldError(pointer=pointers.get(there, pointers.get(who, "")), detail=detail))
+    if errors:
+        raise SharedTableConflict(errors[0].detail, errors=errors)
+
+
+def _fold(target: Kind, name: TableName) -> tuple[str, str]:
+    return target.fold(name.schema), target.fold(name.name)
+
+
+def _expand(
+    body: TableBody, pointer: str, discovered: Sequence[Mapping[str, Any]], subscription: str
+) -> list[Declaration]:
     found = [table for table in discovered if table["schema"] == body.schema_name]
     if not found:
         detail = f"The source has no table in the schema '{body.schema_name}'."
         raise PatternMatchesNothing(detail, errors=[FieldError(pointer=pointer, detail=detail)])
     return [
-        by_pattern(body, str(table["name"]), has_identity=_has_identity(table), pointer=pointer)
+        by_pattern(
+            body, str(table["name"]), has_identity=_has_identity(table), subscription=subscription, pointer=pointer
+        )
         for table in sorted(found, key=lambda table: str(table["name"]))
         if body.takes(body.schema_name, str(table["name"]))
     ]
 
 
-def by_pattern(body: TableBody, name: str, *, has_identity: bool, pointer: str = "") -> Declaration:
-    """A table as the pattern `body`, which takes it, declares it. Consent to follow inserts only counts where it has no identity."""
-    pattern = declare(body, pointer)
-    only = pattern.insert_only and not has_identity
-    return replace(pattern, name=name, target_name=name, insert_only=only, from_pattern=True)
+def by_pattern(body: TableBody, name: str, *, has_identity: bool, subscription: str, pointer: str = "") -> Declaration:
+    """A table as the pattern `body`, which takes it, declares it. Consent to follow inserts only counts where it has no identity.
+
+    Raises:
+        InvalidRequest: see `declare`.
+    """
+    table = declare(body.model_copy(update={"name": name}), pointer, subscription)
+    return replace(table, insert_only=table.insert_only and not has_identity, from_pattern=True)
 
 
 def _has_identity(table: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from server.subscriptions import lookup
 from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import repository, service
 from server.tables.body import TableBody, require_supported
-from server.tables.declaration import IntoExistingUnsupported, declare
+from server.tables.declaration import IntoExistingUnsupported, SharedTableConflict, declare
 from server.tables.schemas import OnRemoval, TablePatch, TableView
 from server.tables.service import TableExists, TableRemoved, TargetTableOfOwner, TransitionRefused
 
@@ -74,6 +74,7 @@ def list_tables(
         InvalidRequest,
         NotSupportedYet,
         IntoExistingUnsupported,
+        SharedTableConflict,
     ),
 )
 def add_table(
@@ -84,7 +85,7 @@ def add_table(
         remedy = 'PATCH the subscription\'s tables with the pattern; or give "exact": true where a table has this name.'
         raise InvalidRequest.at("/name", "A pattern cannot be added.", remedy)
     require_supported(body)
-    row = service.add(session, name, declare(body, ""), _target_kind(session, name))
+    row = service.add(session, name, declare(body, "", name), _target_kind(session, name))
     answer = service.view(row)
     headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
     response.headers.update(headers)

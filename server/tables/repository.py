@@ -37,6 +37,15 @@ def beside(session: ReadSession, subscription: SubscriptionRow) -> list[tuple[Ta
     return [(row, name) for row, name in session.exec(query)]
 
 
+def ever_into(session: ReadSession, target_id: int) -> list[tuple[TableRow, SubscriptionRow]]:
+    """Tables of all subscriptions into this target, removed ones included, the oldest first."""
+    query = select(TableRow, SubscriptionRow).join(
+        SubscriptionRow, col(SubscriptionRow.id) == col(TableRow.subscription_id)
+    )
+    query = query.where(SubscriptionRow.target_id == target_id)
+    return list(session.exec(query.order_by(col(TableRow.created_at), col(TableRow.id))))
+
+
 def present_of_many(session: ReadSession, subscription_ids: Iterable[int]) -> dict[int, list[TableRow]]:
     """The same for several subscriptions at once."""
     ids = set(subscription_ids)

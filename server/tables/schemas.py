@@ -69,6 +69,17 @@ class TableTarget(BaseModel):
     name: str
 
 
+class SharedView(BaseModel):
+    """The shared table that shows a table's rows, and how it tells them from others."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+    source_column: str
+    source_value: str
+
+
 class TableView(BaseModel):
     """A table of a subscription."""
 
@@ -118,6 +129,9 @@ class TableView(BaseModel):
     insert_only: bool
     columns: dict[str, ColumnOptions]
     into_existing: bool
+    shared_into: SharedView | None = Field(
+        default=None, description="The shared table that shows its rows together with those of other sources."
+    )
     priority: int = Field(default=0, description="Tables with a higher one are copied before those with a lower one.")
     target_table: TargetTable | None = Field(
         default=None,

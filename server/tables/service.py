@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import ValidationError
 
+from engine.model.identity import TableName
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
 from server.connections.kinds import Kind
 from server.db.models.subscription import SubscriptionRow
@@ -20,11 +22,20 @@ from server.events.service import record_event
 from server.schema_versions import service as versions
 from server.subscriptions import lookup
 from server.tables import repository
-from server.tables.body import ColumnOptions, Operation, TableOptions, followed, require_supported
-from server.tables.declaration import Declaration, check_targets, refuse_existing
+from server.tables.body import (
+    ColumnOptions,
+    Operation,
+    TableOptions,
+    followed,
+    require_supported,
+    shared_document,
+    shared_from,
+)
+from server.tables.declaration import Declaration, Taken, check_targets, refuse_existing
 from server.tables.schemas import (
     Copied,
     OnRemoval,
+    SharedView,
     TableDesiredState,
     TablePatch,
     TableTarget,
@@ -108,6 +119,7 @@ def view(row: TableRow) -> TableView:
         insert_only=row.insert_only,
         columns={name: ColumnOptions(map_as="text") for name in row.map_as},
         into_existing=row.into_existing,
+        shared_into=SharedView.model_validate(row.shared_into) if row.shared_into is not None else None,
         priority=row.priority,
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         from_pattern=row.from_pattern,
@@ -153,22 +165,24 @@ def take_in(
             refused[table.source] = why
             continue
         row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
-        taken[_place(row, target)] = ".".join(table.source)
+        taken = _taken(session, subscription, [*present, row], target)
+        present.append(row)
     if len(wanted) > len(refused):
         enqueue(session, subscription.name, "assign", {})
     return refused
 
 
-def _taken(
-    session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: Kind
-) -> dict[tuple[str, str], str]:
-    """Places on the target that these tables have, and those of other subscriptions into it, with who has each."""
-    held = {_place(row, target): f"{row.schema_name}.{row.name}" for row in present}
-    others = {
-        _place(row, target): f"{row.schema_name}.{row.name} of the subscription {name}"
+def _taken(session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: Kind) -> Taken:
+    """What these tables have of the target, and those of other subscriptions into it."""
+    rows = [
+        (row, f"{row.schema_name}.{row.name} of the subscription {name}")
         for row, name in repository.beside(session, subscription)
-    }
-    return others | held
+    ]
+    rows += [(row, f"{row.schema_name}.{row.name}") for row in present]
+    shared = [(who, shared_from(row.shared_into)) for row, who in rows]
+    return Taken(
+        {_place(row, target): who for row, who in rows}, [(who, into) for who, into in shared if into is not None]
+    )
 
 
 def _place(row: TableRow, target: Kind) -> tuple[str, str]:
@@ -222,7 +236,11 @@ def patch(
     subscription = lookup.get_changeable(session, name)
     row = get_present(session, subscription, table_id)
     check_if_match(if_match, row)
-    changed = _apply_options(row, _merged_options(row, body))
+    options = _merged_options(row, body)
+    if row.shared_into is not None and body.into_existing:
+        detail = "A table that a shared table shows cannot go into one of its owner's."
+        raise InvalidRequest.at("/into_existing", detail, "Remove it and add it again without shared_into.")
+    changed = _apply_options(row, options)
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
         _check_transition(row, body.desired_state)
         row.desired_state = body.desired_state.value
@@ -290,6 +308,7 @@ def _insert(
         insert_only=table.insert_only,
         map_as=dict(table.map_as),
         into_existing=table.into_existing,
+        shared_into=shared_document(table.shared),
         priority=table.priority,
         from_pattern=table.from_pattern,
         desired_state=TableDesiredState.RUNNING.value,
@@ -315,7 +334,14 @@ def _remove(
     row.code = row.reason = row.remedy = None
     _changed(session, row)
     versions.record_state(session, row.id, TableState.REMOVED)
-    _event(session, subscription, row, "table_removed", _REMOVED[on_target])
+    _event(session, subscription, row, "table_removed", _REMOVED[on_target] + _still_shown(row, on_target))
+
+
+def _still_shown(row: TableRow, on_target: OnRemoval) -> str:
+    into = shared_from(row.shared_into)
+    if into is None or on_target is OnRemoval.DROP:
+        return ""
+    return f", and the shared table '{into.relation}' goes on showing them as '{into.source_value}'"
 
 
 _REMOVED = {
@@ -346,6 +372,12 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
         raise TableTargetFixed(
             f"'{row.schema_name}.{row.name}' stands at '{row.target_schema}.{row.target_name}' on the target already."
         )
+    shown = table.shared
+    standing = shared_from(row.shared_into)
+    if keep and shown is not None and standing is not None:
+        shown = replace(shown, relation=TableName(shown.relation.schema, standing.relation.name))
+    if shown != standing:
+        raise TableTargetFixed(f"What '{row.schema_name}.{row.name}' is shown in on the target does not change.")
     options = (
         list(table.key),
         list(table.operations),

@@ -41,6 +41,8 @@ class TableRow(SQLModel, table=True):
     insert_only: bool = False
     map_as: dict[str, str] = document(default_factory=dict)
     into_existing: bool = False
+    shared_into: dict[str, str] | None = document(default=None, nullable=True)
+    """`schema`, `name`, `source_column` and `source_value` (engine.model.shared.SharedInto)."""
     priority: int = 0
     from_pattern: bool = False
     kept_out: bool = False

@@ -1,0 +1,1 @@
+"""Shared tables: which tables of which subscriptions one shows."""

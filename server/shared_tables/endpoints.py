@@ -1,0 +1,34 @@
+"""Shared tables of a target."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from server.connections import service as connections
+from server.db.dependencies import Reading
+from server.errors import NotFound, responses
+from server.naming import NamePath
+from server.paging import Page, PageTokenInvalid, Paging
+from server.security.principal import Role
+from server.security.require import needs
+from server.shared_tables import service
+from server.shared_tables.schemas import SharedTableView
+
+router = APIRouter(prefix="/connections/{name}/shared-tables", tags=["connections"], dependencies=[needs(Role.VIEWER)])
+
+
+@router.get(
+    "",
+    operation_id="connections_shared_tables",
+    summary="List the shared tables of a target",
+    responses=responses(NotFound, PageTokenInvalid),
+)
+def list_shared_tables(session: Reading, paging: Paging, name: NamePath) -> Page[SharedTableView]:
+    """Those that tables of this target declare with `shared_into`, by schema and name, each with its members. Nothing is contacted."""
+    found = service.shared_tables(session, connections.get(session, name))
+    behind = paging.behind(str, str)
+    if behind:
+        found = [table for table in found if (table.schema_name, table.name) > behind]
+    shown, more = paging.split(found)
+    token = paging.token([shown[-1].schema_name, shown[-1].name]) if more else None
+    return Page(items=shown, next_page_token=token)

@@ -1,0 +1,62 @@
+"""Bodies of the shared table endpoints."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.model.table_state import TableState
+from server.tables.schemas import TableTarget, TargetTable
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+
+class MemberView(_View):
+    """A table whose rows a shared table shows, or will show when its first copy is complete."""
+
+    subscription: str
+    id: str
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema", description="On the source.")
+    name: str
+    source_value: str = Field(description="What its rows have in the source column.")
+    target: TableTarget = Field(description="Where its rows lie.")
+    state: TableState = Field(description="`removed`: replicated no longer, and still shown.")
+    target_table: TargetTable | None = None
+    position: str | None = Field(
+        default=None, description="What is visible of its source: the applied position of its subscription."
+    )
+
+
+class SharedTableView(_View):
+    """A relation on the target that shows the rows of several tables, told apart by its first column."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "schema": "public",
+                    "name": "orders",
+                    "source_column": "source",
+                    "members": [
+                        {
+                            "subscription": "eu",
+                            "id": "t3f2a9c81d07e",
+                            "schema": "public",
+                            "name": "orders",
+                            "source_value": "eu",
+                            "target": {"schema": "public", "name": "orders__eu"},
+                            "state": "live",
+                            "target_table": None,
+                            "position": "0/16B3748",
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+    source_column: str
+    members: list[MemberView] = Field(description="By source value.")
