@@ -118,6 +118,14 @@ class BatchWriter:
         """As SharedTables.adopt."""
         self._shared.adopt(subscription, table, place, into)
 
+    def refuse_columns(self, table: TableId, place: TableName, schema: TableSchema) -> None:
+        """As SharedTables.refuse_columns."""
+        self._shared.refuse_columns(table, place, schema)
+
+    def mend_shared(self, subscription: SubscriptionName) -> None:
+        """As SharedTables.mend."""
+        self._shared.mend(subscription)
+
     def drop_copies(self, copies: Sequence[CopyRecord]) -> None:
         """Drop hidden tables and their records."""
         for copy in copies:

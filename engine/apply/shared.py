@@ -178,6 +178,28 @@ class SharedTables:
             self._records.write_member(Member(subscription, table, place, into, schema))
         self.settle(lambda _: nullcontext())
 
+    def refuse_columns(self, table: TableId, place: TableName, schema: TableSchema) -> None:
+        """Raises EngineFault(SHARED_TABLE_CONFLICT) where a table of this structure could not be shown beside what is shown now."""
+        member = self._records.member(place)
+        if member is not None:
+            relation = member.into.relation
+            others = [m for m in self._records.members(relation) if m.schema is not None and m.place != member.place]
+            members = [*others, replace(member, schema=schema)]
+            shared_view([table], relation, members, self._views.same_name, self._views.type_of)
+
+    def mend(self, subscription: SubscriptionName) -> None:
+        """Define those relations of the subscription anew of which somebody dropped a member, or the whole relation."""
+        shown = [member for member in self._records.members() if member.schema is not None]
+        for own in shown:
+            if own.subscription != subscription or own.into.relation in self._touched:
+                continue
+            lost = [m for m in shown if m.into.relation == own.into.relation and not self._stands(m.place)]
+            if lost or not self._stands(own.into.relation):
+                self._touch(own.table, own.into.relation)
+                for member in lost:
+                    self.gone(member.place)
+        self.settle(lambda _: nullcontext())
+
     def _refuse(self, subscription: SubscriptionName, table: TableId, place: TableName, into: SharedInto) -> None:
         members = self._records.members(into.relation)
         why = conflict(place, into, members, self._views.same_name)

@@ -294,7 +294,8 @@ class Target(Protocol):
     ) -> None:
         """Make an empty hidden table for a copy, in place of any unfinished one. `keyed`: batches will change its rows by their key.
 
-        Raises EngineFault(TABLE_UNFIT) where the table was adopted as one of its owner's, and its structure does not take the rows.
+        Raises EngineFault(TABLE_UNFIT) where the table was adopted as one of its owner's, and its structure does not take the rows;
+        SHARED_TABLE_CONFLICT where its columns do not go with those of the others in its shared table.
         """
         ...
 

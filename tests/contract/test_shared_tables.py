@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.apply.duckdb import DuckDbTarget
+from engine.apply.postgres import PostgresTarget
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import TableSchema
@@ -166,8 +169,7 @@ def test_a_column_whose_types_do_not_go_together_is_a_fault_of_the_table_that_br
     eu: Source, target: Target
 ) -> None:
     us = Source(target, "us", {"id": "uuid", "state": "text"})
-    us.copy([("00000000-0000-0000-0000-000000000001", "sent")])
-    fault = fault_of(us.hand_over)
+    fault = fault_of(lambda: us.copy([]))
     assert (fault.kind, fault.subject) == (FaultKind.SHARED_TABLE_CONFLICT, us.table)
     assert "column 'id'" in fault.detail
     assert seen(eu) == BOTH[:2]
@@ -297,6 +299,17 @@ def test_the_shared_table_is_there_after_the_target_was_opened_again(
         again.close()
 
 
+def test_what_somebody_dropped_is_shown_no_more_from_the_next_claim_on(eu: Source, us: Source, build: Build) -> None:
+    us.pipeline.target.forget(us.pipeline.subscription)
+    build("DROP VIEW marts.orders")
+    build("DROP TABLE marts.orders__us")
+    eu.pipeline.claim()
+    assert seen(eu) == BOTH[:2]
+    us.pipeline.claim()
+    us.load([(4, "again")])
+    assert seen(eu) == [*BOTH[:2], ("us", 4, "again")]
+
+
 def test_views_of_others_upon_it_live_through_all_of_it(eu: Source, us: Source, build: Build) -> None:
     build("CREATE VIEW marts.states AS SELECT source, state, count(*) AS n FROM marts.orders GROUP BY source, state")
     states = lambda: sorted(eu.pipeline.select("SELECT source, state FROM marts.states"), key=str)  # noqa: E731
@@ -382,3 +395,56 @@ def test_an_engine_fault_is_all_that_comes_of_a_refused_declaration(eu: Source, 
         reserved.copy([])
     assert caught.value.kind is FaultKind.TABLE_NAME_COLLISION
     assert seen(eu) == BOTH[:2]
+
+
+@pytest.mark.parametrize("opened", ["postgres18"], indirect=True)
+def test_engines_define_it_beside_each_other_and_no_reader_sees_a_gap(opened: OpenTarget, build: Build) -> None:
+    """A reader of its own, whose every statement sees what is committed then."""
+    sources = [Source(opened(), name) for name in ("eu", "us")]
+    for source in sources:
+        source.load([(1, "x"), (2, "y")])
+    target = sources[0].pipeline.target
+    assert isinstance(target, PostgresTarget)
+    done = threading.Event()
+    counts: set[Row] = set()
+
+    def read() -> None:
+        with target._sessions.session() as connection:
+            while not done.is_set():
+                rows = connection.execute("SELECT source, count(*) FROM marts.orders GROUP BY source ORDER BY source")
+                counts.add(tuple(rows.fetchall()))
+
+    def reload(source: Source) -> None:
+        for _ in range(8):
+            source.load([(1, "x"), (2, "y")])
+
+    with ThreadPoolExecutor(3) as pool:
+        reading = pool.submit(read)
+        try:
+            for each in [pool.submit(reload, source) for source in sources]:
+                each.result()
+        finally:
+            done.set()
+        reading.result()
+    assert counts == {(("eu", 2), ("us", 2))}
+    for source in sources:
+        source.pipeline.target.close()
+
+
+@pytest.mark.parametrize("opened", ["postgres18"], indirect=True)
+def test_two_engines_that_hand_over_the_first_rows_at_once_both_show_them(opened: OpenTarget) -> None:
+    sources = [Source(opened(), name) for name in ("eu", "us")]
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(6):
+            relation = TableName("marts", f"orders_{number}")
+            for source in sources:
+                source.table = TableId(f"{source.table}{number}")
+                place = replace(relation, name=f"{relation.name}__{source.into.source_value}")
+                source.schema, source.into = replace(source.schema, name=place), replace(source.into, relation=relation)
+                source.copy([(1, "x")])
+            for each in [pool.submit(source.hand_over) for source in sources]:
+                each.result()
+            rows = sources[0].pipeline.select(f"SELECT source FROM {sql_name(relation)} ORDER BY source")
+            assert rows == [("eu",), ("us",)]
+    for source in sources:
+        source.pipeline.target.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from time import monotonic
 from types import MappingProxyType
@@ -166,6 +166,9 @@ class PostgresTarget:
             batch_writer(connection).drop_copies([copy for copy in copies if copy.standing is None])
         self._epochs[subscription] = epoch
         self._wait_alone(subscription, after.end)
+        # What fails here fails again where the shared table is defined next, and has a table to blame then.
+        with suppress(EngineFault), self._writer.transaction() as connection:
+            batch_writer(connection).mend_shared(subscription)
 
     def rebase(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
@@ -240,7 +243,9 @@ class PostgresTarget:
                 raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
             if records.existing(target) is not None:
                 refuse_unfit(connection, table, target, schema)
-            batch_writer(connection).drop_copies(records.copies(None, table))
+            writer = batch_writer(connection)
+            writer.refuse_columns(table, target, schema)
+            writer.drop_copies(records.copies(None, table))
             place = hidden_name(table, target)
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema)}".encode())
             connection.execute(create_statement(qualified(place), schema).encode())

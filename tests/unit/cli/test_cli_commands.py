@@ -161,6 +161,30 @@ def test_tables_remove(stand_in: StandIn, run: Run, given: list[str], wanted: st
         assert deleted[-1][1].endswith(f"/t1?target_table={wanted}")
 
 
+def test_tables_shared_lists_the_members_of_each(stand_in: StandIn, run: Run) -> None:
+    member = {"subscription": "eu", "source_value": "[eu]", "target": {"schema": "m", "name": "orders__eu"}}
+    shared = {"schema": "m", "name": "orders", "source_column": "source", "members": [{**member, "state": "live"}]}
+    stand_in.replies["GET", "/connections/mart/shared-tables"] = (200, {"items": [shared]})
+    shown = run("tables", "shared", "mart").stdout
+    for text in ("m.orders", "source = [eu]", "m.orders__eu", "live"):
+        assert text in shown
+    assert json.loads(run("tables", "shared", "mart", "--json").stdout) == {"target": "mart", "shared_tables": [shared]}
+
+
+def test_tables_remove_tells_where_the_rows_are_still_shown(stand_in: StandIn, run: Run) -> None:
+    table = {
+        **_TABLE,
+        "target": {"schema": "m", "name": "orders__eu"},
+        "shared_into": {"schema": "m", "name": "orders"},
+    }
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [table]})
+    stand_in.replies["GET", "/subscriptions/mart/tables/t1"] = (200, table)
+    stand_in.replies["DELETE", "/subscriptions/mart/tables/t1"] = (204, None)
+    kept, dropped = (run("tables", "remove", "public.orders", "-s", "mart", *more) for more in ((), ("--drop-target",)))
+    assert "m.orders goes on showing its rows" in " ".join(kept.stdout.split())
+    assert "goes on showing" not in dropped.stdout
+
+
 def test_tables_retry(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
     stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (202, {"id": "l1", "state": "queued"})
