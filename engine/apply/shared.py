@@ -98,6 +98,10 @@ class Views(Protocol):
         """Let nobody else define a shared table until the transaction ends."""
         ...
 
+    def is_view(self, relation: TableName) -> bool:
+        """Whether what stands there is a view, as shared tables are."""
+        ...
+
     def loosen(self, table: TableId, relation: TableName) -> None:
         """Let the relation read no table until it is shown again, so that its members can change. Nothing where it is not there.
 
@@ -225,7 +229,8 @@ class SharedTables:
     def _define(self, tables: Sequence[TableId], relation: TableName) -> None:
         table = tables[-1]
         members = [m for m in self._records.members(relation) if m.schema is not None and self._stands(m.place)]
-        if relation in self._strange and members and self._stands(relation):
+        ours = relation not in self._strange and self._views.is_view(relation)
+        if members and not ours and self._stands(relation):
             detail = f"a table or view stands at {relation} on the target, where a shared table is to be"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         if not members:
@@ -327,9 +332,9 @@ def _part(
 
 def _wider(one: Column, other: Column, type_of: Callable[[Column], str]) -> Column | None:
     """The column whose type holds the values of both, under the first one's name; None where neither does."""
-    if type_of(one) == type_of(other) or _all_held(other, one):
+    if type_of(one) == type_of(other) or _all_held(other, one, type_of):
         return one
-    return replace(other, name=one.name) if _all_held(one, other) else None
+    return replace(other, name=one.name) if _all_held(one, other, type_of) else None
 
 
 def _no_type(
@@ -352,8 +357,13 @@ def _blamed(changing: Sequence[TableId], members: Collection[Member]) -> TableId
     return next((member.table for member in members if member.table in changing), changing[-1])
 
 
-def _all_held(narrow: Column, wide: Column) -> bool:
-    return narrow.map_as is None and wide.map_as is None and holds(narrow.type, wide.type)
+def _all_held(narrow: Column, wide: Column, type_of: Callable[[Column], str]) -> bool:
+    """Whether values of the one are values of the other as the target holds them: what it has no type for is text there."""
+    if narrow.map_as is None and wide.map_as is None and holds(narrow.type, wide.type):
+        return True
+    text = Column("", SourceType("text"), 0)
+    both = [text if type_of(column) == type_of(text) else column for column in (narrow, wide)]
+    return all(column.map_as is None for column in both) and holds(both[0].type, both[1].type)
 
 
 def _columns(member: Member) -> tuple[Column, ...]:

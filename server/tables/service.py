@@ -165,8 +165,11 @@ def take_in(
             refused[table.source] = why
             continue
         row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
-        taken = _taken(session, subscription, [*present, row], target)
-        present.append(row)
+        who = ".".join(table.source)
+        taken = Taken(
+            {**taken.places, _place(row, target): who},
+            [*taken.shown, *([(who, table.shared)] if table.shared is not None else [])],
+        )
     if len(wanted) > len(refused):
         enqueue(session, subscription.name, "assign", {})
     return refused

@@ -14,10 +14,10 @@ from engine.apply.duckdb import DuckDbTarget
 from engine.apply.postgres import PostgresTarget
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
-from engine.model.schema import TableSchema
+from engine.model.schema import Column, TableSchema
 from engine.model.shared import SharedInto
 from engine.model.target import TableCommit, Target
-from tests.contract.target_material import Pipeline, Row, changes, inserts, keys, sql_name, structure
+from tests.contract.target_material import Pipeline, Row, changes, inserts, keys, source_type, sql_name, structure
 from tests.contract.targets import KINDS, Build, OpenTarget, builder, target_opener
 from tests.contract.test_target_contract import fault_of
 
@@ -165,6 +165,16 @@ def test_types_are_widened_where_that_is_exact(eu: Source, target: Target) -> No
     assert seen(eu) == [*BOTH[:2], ("us", 2**40, "sent")]
 
 
+def test_what_is_held_as_text_goes_with_text(eu: Source, target: Target) -> None:
+    mood = replace(source_type("mood"), category="e")
+    eu.load([(1, "glad")], replace(eu.schema, columns=(eu.schema.columns[0], Column("state", mood, 2))))
+    us = Source(target, "us", {"id": "int2", "state": "varchar"})
+    us.load([(1, "sent")])
+    third = Source(target, "zz")
+    third.load([(1, "text")])
+    assert seen(eu) == [("eu", 1, "glad"), ("us", 1, "sent"), ("zz", 1, "text")]
+
+
 def test_a_column_whose_types_do_not_go_together_is_a_fault_of_the_table_that_brings_it(
     eu: Source, target: Target
 ) -> None:
@@ -221,6 +231,11 @@ def test_a_place_that_something_else_has_is_refused(target: Target, build: Build
     us.copy([(1, "sent")])
     build("CREATE TABLE marts.orders (id int)")
     assert fault_of(us.hand_over).kind is FaultKind.TABLE_NAME_COLLISION
+    build("DROP TABLE marts.orders")
+    us.load([(1, "sent")])
+    build("DROP VIEW marts.orders")
+    build("CREATE TABLE marts.orders (id int)")
+    assert fault_of(lambda: us.becomes({"id": "int4"})).kind is FaultKind.TABLE_NAME_COLLISION
     build("DROP TABLE marts.orders")
     us.load([(1, "sent")])
     assert seen(us) == BOTH[2:]

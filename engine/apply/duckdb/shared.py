@@ -33,6 +33,9 @@ class DuckDbViews:
     def lock(self) -> None:
         """Nothing: one thread writes."""
 
+    def is_view(self, relation: TableName) -> bool:
+        return bool(self._columns(relation)[0])
+
     def loosen(self, table: TableId, relation: TableName) -> None:
         """So that what shows a member is somebody else's. Nobody sees it: the transaction shows it again."""
         del table

@@ -71,6 +71,9 @@ class PostgresViews:
         """One for all shared tables of the database: whoever changes several of them waits for nobody who waits for him."""
         self._connection.execute(_LOCK)
 
+    def is_view(self, relation: TableName) -> bool:
+        return bool(self._columns(relation))
+
     def loosen(self, table: TableId, relation: TableName) -> None:
         present = self._columns(relation)
         if present:
