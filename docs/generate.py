@@ -92,7 +92,8 @@ type alone, never from a value:
 
 An array column declares no number of dimensions on PostgreSQL. A value with more than one dimension, or whose index does
 not begin at 1, is not a list: it parks the table. The remedy for every parked value is `"map_as": "text"` for its column in
-the subscription, then a reload of the table.
+the subscription, then a reload of the table; or, table by table, `"refused_rows": "set_aside"`, with which such rows are kept
+beside the table.
 """
 
 

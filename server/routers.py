@@ -17,6 +17,7 @@ from server.freshness.endpoints import router as freshness
 from server.health.endpoints import router as health
 from server.metrics.endpoints import router as metrics
 from server.queries.endpoints import router as queries
+from server.refused_rows.endpoints import router as refused_rows
 from server.reloads.endpoints import router as reloads
 from server.retries.endpoints import router as retries
 from server.schema_versions.endpoints import router as schema_versions
@@ -38,6 +39,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     approvals,
     reloads,
     retries,
+    refused_rows,
     freshness,
     queries,
     batches,

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
+from engine.apply.arrow_rows import refuse_faults
 from engine.apply.bookkeeping import CopyRecord, Position, Records, Reservation, refuse_batch
 from engine.apply.evolution import Evolution, evolution
+from engine.apply.refused_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
+from engine.apply.setting_aside import RefusedByTarget, RefusingTables, SettingAside
 from engine.apply.shared import SharedTables, Views, shown_alike
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
+from engine.model.refused import (
+    PARKED_KEPT,
+    SET_ASIDE_LIMIT,
+    RefusedCause,
+    RefusedRow,
+    RefusedState,
+    SetAside,
+    Texts,
+)
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
-from engine.model.target import BatchCommit, TableCommit, TableRecord
+from engine.model.target import BatchCommit, QueryRefused, TableCommit, TableRecord
 
 
-class Tables(Protocol):
+class Tables(RefusingTables, Protocol):
     """What a batch does to the target's tables, in the target's own words."""
 
     def same(self, one: TableName, other: TableName) -> bool:
@@ -39,8 +51,17 @@ class Tables(Protocol):
         """Raise EngineFault(TABLE_KEY_NOT_UNIQUE) where the key does not tell the table's rows apart."""
         ...
 
-    def put_in_place(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
-        """The copy takes the place of the table that readers see, where there is one."""
+    def put_in_place(
+        self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
+    ) -> RefusedByTarget:
+        """The copy takes the place of the table that readers see, where there is one.
+
+        `refuse`: so many rows that an owner's table does not take are left out and returned, and it ends with one more.
+        """
+        ...
+
+    def trial(self) -> AbstractContextManager[bool]:
+        """Whether what is done in the block can be undone alone; if so it is undone at its end, and faults in it end there."""
         ...
 
     def drop(self, place: TableName) -> None:
@@ -63,10 +84,25 @@ class Tables(Protocol):
 class BatchWriter:
     """Applies one batch."""
 
-    def __init__(self, records: Records, tables: Tables, views: Views) -> None:
+    def __init__(
+        self,
+        records: Records,
+        tables: Tables,
+        views: Views,
+        decode: DecodeText,
+        careful: Collection[TableId] = frozenset(),
+    ) -> None:
+        """`careful`: tables that the target refused rows of at another try, which are looked for now."""
         self._records = records
         self._tables = tables
+        self._views = views
         self._shared = SharedTables(records, views, tables.stands)
+        self._decode = decode
+        self._careful = careful
+        self.set_aside: dict[TableId, SetAside] = {}
+        """Of tables where rows may or do stand aside."""
+        self.settings: list[SettingAside] = []
+        """What was done to rows that stand aside."""
 
     def apply(self, batch: BatchCommit) -> None:
         """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
@@ -76,7 +112,7 @@ class BatchWriter:
         applied: list[TableId] = []
         for commit in batch.tables:
             with self._tables.faults_of(commit.table):
-                if self._apply_table(batch, commit, known):
+                if self.apply_table(batch, commit, known):
                     applied.append(commit.table)
         if applied:
             self._records.write_applied(batch.subscription, applied, batch.end)
@@ -131,6 +167,7 @@ class BatchWriter:
         for copy in copies:
             self._tables.drop(copy.place)
             self._records.delete_copy(copy.table)
+            self._records.delete_refused(None, copy.table, of_copy=True)
 
     def _note(self, batch: BatchCommit) -> None:
         """What the batch says of tables beside their changes."""
@@ -149,7 +186,7 @@ class BatchWriter:
         position = self.fence(batch)
         self._records.write_position(batch.subscription, replace(position, batch=batch.batch, end=batch.end))
 
-    def _apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, Reservation]) -> bool:
+    def apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, Reservation]) -> bool:
         """True where `applied` remains to be set to the batch's end."""
         if commit.parked is not None:
             self._park(batch, commit, known.get(commit.table))
@@ -166,7 +203,7 @@ class BatchWriter:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "changes for a table that is not on the target")
         if commit.schema != reservation.schema or commit.resumed:
             self._restructure(batch, commit, reservation, batch.end)
-        self._change(commit, reservation.target)
+        self._change(batch, commit, reservation.target)
         return True
 
     def _restructure(self, batch: BatchCommit, commit: TableCommit, before: Reservation, applied: Lsn) -> None:
@@ -193,9 +230,77 @@ class BatchWriter:
             return
         self._tables.evolve(commit.table, place, commit.schema, evolution(commit.table, before.schema, commit.schema))
 
-    def _change(self, commit: TableCommit, place: TableName) -> None:
-        if commit.changes:
-            self._tables.change(commit.table, place, commit.schema, commit.changes)
+    def _change(self, batch: BatchCommit, commit: TableCommit, place: TableName, *, of_copy: bool = False) -> None:
+        aside = commit.aside
+        if of_copy:
+            if aside or commit.set_aside:
+                self.set_aside[commit.table] = SetAside(0, 0)
+            aside = bool(self._records.refused(batch.subscription, commit.table, of_copy=True))
+        refused = commit.set_aside and any(change.refused is not None for change in commit.changes)
+        if not (aside or refused or commit.table in self._careful):
+            if commit.changes:
+                self._tables.change(commit.table, place, commit.schema, commit.changes)
+            return
+        refuse_faults(commit.table, commit.changes)
+        setting = self._setting(
+            batch.subscription, commit.table, place, commit.schema, commit.set_aside, of_copy=of_copy
+        )
+        setting.change(commit.changes, Origin(batch.batch, batch.end))
+        self.set_aside[commit.table] = setting.result()
+        self._write_rows(batch.subscription, commit.table, setting, of_copy=of_copy)
+
+    def _setting(
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        place: TableName,
+        schema: TableSchema,
+        most: int,
+        *,
+        of_copy: bool = False,
+    ) -> SettingAside:
+        standing = self._records.refused(subscription, table, of_copy=of_copy)
+        standing = [row for row in standing if row.state is not RefusedState.PARKED]
+        self.settings.append(SettingAside(self._tables, self._decode, table, place, schema, standing, most))
+        return self.settings[-1]
+
+    def _write_rows(
+        self, subscription: SubscriptionName, table: TableId, setting: SettingAside, *, of_copy: bool = False
+    ) -> None:
+        changed = [row for row in setting.rows.values() if setting.before.get(row.row) != row]
+        gone = (setting.before.keys() - setting.rows.keys()) | (setting.before.keys() & {row.row for row in changed})
+        if gone:
+            self._records.delete_refused(subscription, table, gone, of_copy=of_copy)
+        if changed:
+            self._records.write_refused(subscription, table, self._dated(changed), of_copy=of_copy)
+
+    def _dated(self, rows: Sequence[RefusedRow]) -> list[RefusedRow]:
+        now = moment(self._records.now_us())
+        return [row if row.refused_at else replace(row, refused_at=now) for row in rows]
+
+    def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
+        """As Target.retry_refused, in the transaction of the caller, which has checked the fence."""
+        with self._tables.faults_of(table):
+            setting = self._of_standing(subscription, table)
+            waiting = [id_ for id_, row in setting.rows.items() if row.state is RefusedState.SET_ASIDE]
+            done = setting.retry(waiting if rows is None else rows)
+            self._write_rows(subscription, table, setting)
+        return done
+
+    def skip_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
+    ) -> list[str]:
+        """As Target.skip_refused, in the transaction of the caller, which has checked the fence."""
+        setting = self._of_standing(subscription, table)
+        done = setting.skip(list(setting.rows) if rows is None else rows, by, moment(self._records.now_us()))
+        self._write_rows(subscription, table, setting)
+        return done
+
+    def _of_standing(self, subscription: SubscriptionName, table: TableId) -> SettingAside:
+        for found in self._records.reservations(subscription, [table]):
+            if found.schema is not None and found.ready and found.parked is None and not found.removed:
+                return self._setting(subscription, table, found.target, found.schema, SET_ASIDE_LIMIT)
+        raise QueryRefused("table_not_live", "the table is not complete on the target")
 
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
         copies = self._records.copies(batch.subscription, commit.table)
@@ -203,11 +308,11 @@ class BatchWriter:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy stands ready to take this table's place")
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
-        self._change(commit, copy.place)
+        self._change(batch, commit, copy.place, of_copy=True)
         if commit.check_key:
             self._tables.check_key(commit.table, copy.place, commit.schema)
         self._shared.open(commit.table, commit.target)
-        self._tables.put_in_place(copy.place, commit.target, commit.schema)
+        self._put_in_place(batch, commit, copy.place)
         self._shared.shown(commit.target, commit.schema)
         self._records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
@@ -220,14 +325,48 @@ class BatchWriter:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "not the copy that the batch was made for")
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
-        self._change(commit, copy.place)
+        if commit.changes:
+            self._tables.change(commit.table, copy.place, commit.schema, commit.changes)
         after = replace(copy, schema=commit.schema, standing=standing)
         if after != copy:
             self._records.amend_copy(after)
 
+    def _put_in_place(self, batch: BatchCommit, commit: TableCommit, copy: TableName) -> None:
+        """What stood aside of the table ends, and what does of the copy takes its place."""
+        self._records.take_refused_of_copy(batch.subscription, commit.table)
+        refuse = commit.set_aside if commit.table in self._careful else 0
+        refused = self._tables.put_in_place(copy, commit.target, commit.schema, refuse=refuse)
+        if not refused:
+            return
+        setting = self._setting(batch.subscription, commit.table, commit.target, commit.schema, commit.set_aside)
+        names = [f"c{i}" for i in range(len(commit.schema.columns))]
+        for row, cause in refused:
+            values = texts_of(row, names, commit.schema.columns)[0]
+            key = key_of(commit.schema, values, self._decode)
+            setting.add(refused_row(commit.schema, values, key, "copy", cause, Origin(batch.batch, batch.end)))
+        self.set_aside[commit.table] = setting.result()
+        self._write_rows(batch.subscription, commit.table, setting)
+
+    def keep_of_copy(
+        self,
+        subscription: SubscriptionName,
+        copy: CopyRecord,
+        refused: Sequence[tuple[Texts, RefusedCause]],
+        most: int,
+    ) -> None:
+        """As Target.set_aside_of_copy, in the transaction of the caller."""
+        setting = self._setting(subscription, copy.table, copy.place, copy.schema, most, of_copy=True)
+        for values, cause in refused:
+            key = key_of(copy.schema, values, self._decode)
+            setting.add(refused_row(copy.schema, values, key, "copy", cause, OF_COPY))
+        setting.result()
+        self._write_rows(subscription, copy.table, setting, of_copy=True)
+
     def _park(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
         """The rows stay as they are, and so does the structure that describes them."""
         schema = before.schema if before is not None and before.schema is not None else commit.schema
+        if commit.tried is not None and before is not None:
+            self._keep_parked(batch, commit.tried, before)
         record = TableRecord(
             commit.table,
             before.target if before is not None else commit.target,
@@ -238,9 +377,33 @@ class BatchWriter:
         )
         self._records.write_table(batch.subscription, record)
 
+    def _keep_parked(self, batch: BatchCommit, tried: TableCommit, before: Reservation) -> None:
+        """Keep rows over which the table parks, in place of those of an earlier time. What stands aside stays so."""
+        origin = Origin(batch.batch, batch.end)
+        old = [r.row for r in self._records.refused(batch.subscription, tried.table) if r.state is RefusedState.PARKED]
+        setting = self._setting(batch.subscription, tried.table, before.target, tried.schema, SET_ASIDE_LIMIT)
+        if any(change.refused is not None for change in tried.changes):
+            setting.keep_refused(tried.changes, origin)
+        else:
+            setting = self._tried(batch, tried, before) or setting
+        kept = [replace(row, state=RefusedState.PARKED) for row in setting.fresh[:PARKED_KEPT]]
+        if old:
+            self._records.delete_refused(batch.subscription, tried.table, old)
+        if kept:
+            self._records.write_refused(batch.subscription, tried.table, self._dated(kept))
+
+    def _tried(self, batch: BatchCommit, tried: TableCommit, before: Reservation) -> SettingAside | None:
+        """What a careful try, which leaves nothing behind, finds of the rows that the target refuses."""
+        writer = BatchWriter(self._records, self._tables, self._views, self._decode, {tried.table})
+        with self._tables.trial() as possible:
+            if possible:
+                writer.apply_table(batch, replace(tried, set_aside=PARKED_KEPT), {tried.table: before})
+        return next((setting for setting in writer.settings if setting.fresh), None)
+
     def _remove(self, batch: BatchCommit) -> None:
         self._records.mark_removed(batch.subscription, batch.removed)
         for table in batch.removed:
+            self._records.delete_refused(batch.subscription, table)
             self.drop_copies(self._records.copies(batch.subscription, table))
         for reservation in self._records.reservations(batch.subscription, batch.removed):
             member = self._records.member(reservation.target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -12,6 +12,7 @@ from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.refused import RefusedRow
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.target import BatchCommit, TableRecord, TargetProgress
@@ -168,6 +169,36 @@ class Records(Protocol):
         ...
 
     def delete_member(self, place: TableName) -> None: ...
+    def refused(self, subscription: SubscriptionName, table: TableId, *, of_copy: bool = False) -> list[RefusedRow]:
+        """Refused rows that are kept of a table, or of the copy that is being made of it; in no order."""
+        ...
+
+    def write_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Sequence[RefusedRow], *, of_copy: bool = False
+    ) -> None: ...
+
+    def delete_refused(
+        self,
+        subscription: SubscriptionName | None,
+        table: TableId,
+        rows: Collection[str] | None = None,
+        *,
+        of_copy: bool = False,
+    ) -> None:
+        """Forget these refused rows; None = all."""
+        ...
+
+    def take_refused_of_copy(self, subscription: SubscriptionName, table: TableId) -> None:
+        """What is kept of the copy is the table's from now on, in place of what was kept of the table."""
+        ...
+
+    def now_us(self) -> int:
+        """The target's clock: microseconds since 1970."""
+        ...
+
+    def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
+        """How many rows stand aside, of tables where some do."""
+        ...
 
 
 def hidden_name(table: TableId, target: TableName) -> TableName:
@@ -176,11 +207,16 @@ def hidden_name(table: TableId, target: TableName) -> TableName:
 
 
 def progress_of(
-    position: Position, reservations: Sequence[Reservation], copies: Sequence[CopyRecord]
+    position: Position,
+    reservations: Sequence[Reservation],
+    copies: Sequence[CopyRecord],
+    set_aside: Mapping[TableId, int],
 ) -> TargetProgress:
     """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
     tables = {
-        r.table: TableRecord(r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark)
+        r.table: TableRecord(
+            r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark, set_aside.get(r.table, 0)
+        )
         for r in reservations
         if r.schema is not None and not r.removed
     }

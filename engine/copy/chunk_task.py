@@ -6,6 +6,7 @@ The task knows no driver: how to open the source and how to decode are handed in
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -19,6 +20,7 @@ from engine.copy.pace import Pacer, read_pace
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
+from engine.model.refused import RefusedCause, Texts
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, Source
 from engine.model.subscription import ConnectionSpec
@@ -26,6 +28,9 @@ from engine.model.subscription import ConnectionSpec
 OpenSource = Callable[[ConnectionSpec], Source]
 Decode = Callable[[bytes, TableSchema], Any]
 """COPY text (whole lines) and the structure to a pyarrow.RecordBatch with columns c0 … cn."""
+
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class ChunkPart:
     attempt: int
     schema: TableSchema
     chunk: CopyChunk
+    set_aside: int = 0
+    """So many rows that cannot be decoded may be left out and handed back; 0: they are a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,8 @@ class PartResult:
     rows: int = 0
     bytes: int = 0
     fault: TableFault | None = None
+    refused: tuple[tuple[Texts, RefusedCause], ...] = ()
+    """Rows that are in no file, since their columns cannot hold them: texts by column, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +130,51 @@ def decoded(
         yield decode(b"".join(held), schema), size
 
 
+def decoded_but_refused(
+    lines: bytes, schema: TableSchema, decode: Decode, refused: list[tuple[Texts, RefusedCause]], most: int
+) -> list[Any]:
+    """The lines as record batches, but those that cannot be decoded, which are found by halves and added to `refused`.
+
+    Raises EngineFault: what `decode` raises where more than `most` would be refused, or for another reason.
+    """
+    try:
+        return [decode(lines, schema)]
+    except EngineFault as fault:
+        if fault.kind is not FaultKind.VALUE_OUT_OF_DOMAIN or len(refused) >= most:
+            raise
+        each = lines.splitlines(keepends=True)
+        if len(each) == 1:
+            refused.append((copy_values(lines), RefusedCause(fault.kind.value, fault.detail)))
+            return []
+    halves = (b"".join(each[: len(each) // 2]), b"".join(each[len(each) // 2 :]))
+    return [batch for half in halves for batch in decoded_but_refused(half, schema, decode, refused, most)]
+
+
+def copy_values(line: bytes) -> Texts:
+    """The values of one line of COPY's text form."""
+    return tuple(None if text == b"\\N" else _unescaped(text) for text in line.removesuffix(b"\n").split(b"\t"))
+
+
+def _unescaped(text: bytes) -> str:
+    plain = _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
+    return plain.decode("utf-8", "backslashreplace")
+
+
 def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) -> PartResult:
     files = _PartFiles(Path(task.staging), f"e{task.epoch}-{part.table}-c{part.number}-a{part.attempt}", task.limits)
     read_bytes = 0
+    refused: list[tuple[Texts, RefusedCause]] = []
+
+    def decode_part(lines: bytes, schema: TableSchema) -> list[Any]:
+        return decoded_but_refused(lines, schema, decode, refused, part.set_aside)
+
     try:
         with closing(files):
             pacer = Pacer(lambda: read_pace(None if task.pace is None else Path(task.pace)), task.readers)
             pieces = pacer.paced(source.read_chunk(part.chunk, task.snapshot))
-            for batch, size in decoded(pieces, part.schema, decode, task.limits.batch_bytes):
-                files.write(batch)
+            for batches, size in decoded(pieces, part.schema, decode_part, task.limits.batch_bytes):
+                for batch in batches:
+                    files.write(batch)
                 read_bytes += size
     except EngineFault as fault:
         files.remove()
@@ -143,7 +188,8 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
         detail = f"reading a chunk failed with {type(error).__name__}"
         return _failed(part, EngineFault(FaultKind.INTERNAL, str(part.table), detail))
     staged = tuple(files.staged)
-    return PartResult(part.table, part.number, part.attempt, staged, sum(file.rows for file in staged), read_bytes)
+    rows = sum(file.rows for file in staged)
+    return PartResult(part.table, part.number, part.attempt, staged, rows, read_bytes, refused=tuple(refused))
 
 
 def staging_fault(error: OSError, folder: str) -> EngineFault:

@@ -22,6 +22,7 @@ from engine.copy.staging import delete_staged, read_staged, staging_folder
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
+from engine.model.refused import SET_ASIDE_LIMIT
 from engine.model.source import CopyChunk
 
 
@@ -180,6 +181,10 @@ class CopyCoordinator:
                 raise EngineFault(
                     FaultKind.COPY_FAILED, str(result.table), f"the target took {taken} of {file.rows} copied rows"
                 )
+
+        if result.refused:
+            with self._tools.writing():
+                self._tools.target.set_aside_of_copy(result.table, result.refused, SET_ASIDE_LIMIT)
 
     def _begin(self, copy: _Copy) -> None:
         if copy.begun:

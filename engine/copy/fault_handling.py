@@ -33,6 +33,8 @@ _CONSEQUENCES: dict[FaultKind, Consequence] = {
     FaultKind.TABLE_UNFIT: Consequence.FAIL_TABLE,
     FaultKind.TABLE_PARTITIONS_CHANGED: Consequence.FAIL_TABLE,
     FaultKind.VALUE_OUT_OF_DOMAIN: Consequence.FAIL_TABLE,
+    FaultKind.ROW_REFUSED: Consequence.FAIL_TABLE,
+    FaultKind.TOO_MANY_SET_ASIDE: Consequence.FAIL_TABLE,
     FaultKind.NET_CHANGE_ANOMALY: Consequence.FAIL_TABLE,
     FaultKind.COPY_FAILED: Consequence.FAIL_TABLE,
     FaultKind.INTERNAL: Consequence.FAIL_TABLE,

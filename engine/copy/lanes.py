@@ -13,6 +13,7 @@ from engine.copy.job import CopyJob, CopyTools
 from engine.copy.pace import read_pace
 from engine.copy.schedule import ChunkSchedule, PlannedChunk
 from engine.model.identity import TableId
+from engine.model.refused import SET_ASIDE_LIMIT, RefusedPolicy
 from engine.model.schema import TableSchema
 
 PACE_LOOK_S = 0.5
@@ -45,6 +46,8 @@ class Lanes:
         self._function: Callable[[CopyTask], CopyTaskResult] = partial(copy_task, tools.open_source, tools.decode)
         self._staging = staging
         self._schemas: dict[TableId, TableSchema] = {table.spec.table: table.schema for table in job.tables}
+        aside = RefusedPolicy.SET_ASIDE
+        self._setting_aside = {table.spec.table for table in job.tables if table.spec.refused_rows is aside}
         self._schedule = schedule
         self._changed = threading.Condition()
         self._in_flight = 0
@@ -145,7 +148,14 @@ class Lanes:
 
     def _descriptor(self, task: Sequence[PlannedChunk], readers: int) -> CopyTask:
         parts = tuple(
-            ChunkPart(chunk.table, chunk.number, chunk.attempt, self._schemas[chunk.table], chunk.chunk)
+            ChunkPart(
+                chunk.table,
+                chunk.number,
+                chunk.attempt,
+                self._schemas[chunk.table],
+                chunk.chunk,
+                set_aside=SET_ASIDE_LIMIT if chunk.table in self._setting_aside else 0,
+            )
             for chunk in task
         )
         job = self._job

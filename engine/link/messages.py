@@ -15,106 +15,29 @@ from pydantic import (
     TypeAdapter,
 )
 
-from engine.link.message import Message, Position, Secret
-from engine.link.policy_parts import ApplyPart, BatchPart, GuardPart, PatternPart
-from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
+from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
+from engine.link.message import Message, Position
+from engine.link.policy_parts import ApplyPart, BatchPart, CopyPart, GuardPart, PatternPart
+from engine.link.refused_parts import RefusedRows
+from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.patterns import TablePattern
 from engine.model.sequences import SequenceOutcome
-from engine.model.shared import SharedInto
 from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
     BatchPolicy,
-    ConnectionSpec,
     CopyPolicy,
     GuardPolicy,
     OriginFilter,
     QueueMode,
     SchemaPolicy,
     SubscriptionSpec,
-    TableSpec,
 )
 
 PROTOCOL = 9
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 # Parts of messages
-
-
-class TableNamePart(Message):
-    """A table's schema and name."""
-
-    schema_name: str = Field(alias="schema")
-    name: str
-
-    def to_name(self) -> TableName:
-        return TableName(self.schema_name, self.name)
-
-
-class SharedPart(Message):
-    """A shared table and a table's place in it; fields as `engine.model.shared.SharedInto`."""
-
-    schema_name: str = Field(alias="schema")
-    name: str
-    source_column: str
-    source_value: str
-
-    def to_shared(self) -> SharedInto:
-        return SharedInto(TableName(self.schema_name, self.name), self.source_column, self.source_value)
-
-
-class ConnectionPart(Message):
-    """A connection with its secrets."""
-
-    name: str
-    kind: str
-    settings: dict[str, str | int] = Field(default_factory=dict)
-    secrets: dict[str, Secret] = Field(default_factory=dict, repr=False)
-
-    def to_spec(self) -> ConnectionSpec:
-        secrets = {key: value.get_secret_value() for key, value in self.secrets.items()}
-        return ConnectionSpec(name=self.name, kind=self.kind, settings=dict(self.settings), secrets=secrets)
-
-
-class TablePart(Message):
-    """A table of a subscription; fields as `engine.model.subscription.TableSpec`."""
-
-    table: str
-    source: TableNamePart
-    target: TableNamePart
-    key: tuple[str, ...] = ()
-    operations: frozenset[str] = frozenset({"insert", "update", "delete", "truncate"})
-    where: str | None = None
-    insert_only: bool = False
-    map_as: dict[str, str] = Field(default_factory=dict)
-    paused: bool = False
-    into_existing: bool = False
-    shared_into: SharedPart | None = None
-    priority: int = 0
-
-    def to_spec(self) -> TableSpec:
-        return TableSpec(
-            table=TableId(self.table),
-            source=self.source.to_name(),
-            target=self.target.to_name(),
-            key=self.key,
-            operations=self.operations,
-            where=self.where,
-            insert_only=self.insert_only,
-            map_as=dict(self.map_as),
-            paused=self.paused,
-            into_existing=self.into_existing,
-            shared=self.shared_into.to_shared() if self.shared_into is not None else None,
-            priority=self.priority,
-        )
-
-
-class CopyPart(Message):
-    """How fast copies read; fields and defaults as `engine.model.subscription.CopyPolicy`."""
-
-    max_rows_per_second: int | None = None
-    max_time_share: float = 1.0
-    give_way: bool = True
 
 
 class Problem(Message):
@@ -421,6 +344,7 @@ Command = Annotated[
     | Now
     | Query
     | Sequences
+    | RefusedRows
     | Verify
     | Cancel,
     Field(discriminator="kind"),
@@ -513,6 +437,14 @@ class TableDropped(SubscriptionReport):
     table: str
     left: str | None = None
     remedy: str | None = None
+
+
+class RowsSetAside(SubscriptionReport):
+    """How many rows of tables stand aside on the target, by table id. `whole`: none of any other table."""
+
+    kind: Literal["rows_set_aside"] = "rows_set_aside"
+    counts: dict[str, int]
+    whole: bool = False
 
 
 class CopyProgress(SubscriptionReport):
@@ -614,6 +546,8 @@ class VerifiedTable(Message):
     """Where it was compared: behind the verification's own position where it could not be read there."""
     source_rows: int
     target_rows: int
+    set_aside: int = 0
+    """Rows of it that stand aside: known differences."""
     differing: tuple[Difference, ...] = ()
     """At most 100 differences."""
 
@@ -659,6 +593,7 @@ Report = Annotated[
     | TablesFound
     | TableDropped
     | TableRenamed
+    | RowsSetAside
     | CopyProgress
     | SchemaVersion
     | BatchReport

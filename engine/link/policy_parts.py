@@ -45,3 +45,11 @@ class GuardPart(Message):
     name_transaction_share: float = 0.8
     drop_slot_share: float = 0.95
     drop_slot: bool = True
+
+
+class CopyPart(Message):
+    """How fast copies read; fields and defaults as `engine.model.subscription.CopyPolicy`."""
+
+    max_rows_per_second: int | None = None
+    max_time_share: float = 1.0
+    give_way: bool = True

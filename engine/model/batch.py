@@ -190,6 +190,10 @@ class TableChanges:
     paired: int = 0
     """So many rows at the start of `deletes` and of `inserts` have the same keys in the same order: rows that stay under their key."""
     in_order: Any | None = None
+    refused: Any | None = None
+    """Net rows with a value that its column cannot hold, in none of the other parts; with them `fault` says why the table parks
+    unless they are set aside. All values are texts: `k0 … km` of the row that existed before (NULL of an insert), `c0 … cn`, for
+    every column that is unset somewhere `u<i>` (bool), `gone` (bool: nothing but the key, of a row that is gone) and `cause`."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """Rows in `deletes` ("delete"), `inserts` ("insert") and `partials` ("complete"); nothing for those that are None."""
 

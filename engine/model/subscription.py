@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
+from engine.model.refused import RefusedPolicy
 from engine.model.shared import SharedInto
 
 
@@ -111,6 +112,7 @@ class TableSpec:
     """The shared table that shows its rows too."""
     priority: int = 0
     """Tables with a higher one are copied before those with a lower one."""
+    refused_rows: RefusedPolicy = RefusedPolicy.PARK
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceTarget
 from engine.model.shared import SharedInto
@@ -33,6 +34,8 @@ class TableRecord:
     """Code of the fault that parked it."""
     mark: str | None = None
     """What the source showed below the table when it was last looked at (GuardReading.marks); None where that is not known."""
+    set_aside: int = 0
+    """Rows of it that stand aside, since the target did not take them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,16 @@ class TableCommit:
     """Apply to the copy that was being loaded, then put it in the place of the table that readers see."""
     parked: str | None = None
     """Record only that the table is parked with this fault code; changes are empty."""
+    tried: TableCommit | None = None
+    """With `parked`: what the table parks over. Nothing of it stays, but the rows that the target refuses are kept to be looked at."""
     resumed: bool = False
     """The changes include everything since the table became stale: it counts as complete again."""
     check_key: bool = False
     """With `handover`: refuse the copy with TABLE_KEY_NOT_UNIQUE where two rows have the same `schema.key`, or one has a NULL in it."""
+    set_aside: int = 0
+    """So many rows of the table may stand aside, refused ones of these changes among them; 0: a refused row is a fault."""
+    aside: bool = False
+    """Some rows of it stand aside. The changes may be of them."""
     copy: StandingCopy | None = None
     """Apply to the copy that is being loaded, which goes on being that; this is recorded of it behind the batch."""
 
@@ -303,6 +312,13 @@ class Target(Protocol):
         """Append rows (pyarrow.Table, columns c0 … cn) to the hidden table, in a transaction of its own. Returns the count."""
         ...
 
+    def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
+        """Keep rows of a copy that their columns cannot hold, with the hidden table; texts by column, in a transaction of its own.
+
+        Raises EngineFault(TOO_MANY_SET_ASIDE) where more than `most` would stand aside.
+        """
+        ...
+
     def trim_copy(self, table: TableId, above: Any) -> int:
         """Delete the rows of the hidden table behind a place of its key, in a transaction of its own. Returns the count.
 
@@ -312,11 +328,34 @@ class Target(Protocol):
 
     def discard_copy(self, table: TableId) -> None: ...
 
-    def commit(self, batch: BatchCommit) -> None:
+    def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """Apply a batch and its progress in one durable transaction. Nothing of it stays when this raises.
+
+        Returns, of tables where rows may or do stand aside, what became of those.
 
         Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, EPOCH_LOST); a fault of one table names it as `subject`, also
         TABLE_NOT_DROPPED: the table is its owner's, or others depend on it, and the batch is to be committed without dropping it.
+        """
+        ...
+
+    def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
+        """The rows of a table that were refused and are kept, in the order in which they came. From any thread."""
+        ...
+
+    def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
+        """Put rows that stand aside into the table, all of them where `rows` is None, in one transaction; from any thread.
+
+        Those that are refused again stay aside with their new cause. Returns the ids of those that are in the table now.
+        Raises EngineFault(EPOCH_LOST).
+        """
+        ...
+
+    def skip_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
+    ) -> list[str]:
+        """Note that rows that stand aside are to stay out of the table; from any thread. Returns the ids of those that were not so before.
+
+        Raises EngineFault(EPOCH_LOST).
         """
         ...
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from engine.model.batch import StagedRows, TableChanges, TaskDescriptor, TaskResult
 from engine.model.fault import EngineFault, FaultKind
 
-_KINDS = ("deletes", "inserts", "partials", "in_order")
+_KINDS = ("deletes", "inserts", "partials", "in_order", "refused")
 _ALIGNED = 64
 """Streams begin at multiples of this, as Arrow likes its buffers."""
 

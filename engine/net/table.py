@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from engine.model.batch import TableChanges, TableFault, TablePart
 from engine.model.fault import FaultKind
+from engine.model.refused import SET_ASIDE_LIMIT
 from engine.model.schema import KeyMode
 from engine.net import change_kernels as kernels
 from engine.net.change_kernels import Changes, Layout, Net, Refs, Rows
-from engine.net.compiled import UNSET, Array, empty_places
+from engine.net.compiled import NULL, UNSET, Array, empty_places
 from engine.net.decode import ValueOutOfDomain, decode_batches
 from engine.net.plan import ColumnPlan, DecodePlan, plan_for
+from engine.net.refused import Places, bad_rows, refused_table
 
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
 _INSERT, _UPDATE, TRUNCATE = 1, 2, 4
@@ -57,6 +59,8 @@ class _Outcome:
     partials: pa.Table | None = None
     net_rows: int = 0
     paired: int = 0
+    refused: pa.Table | None = None
+    fault: TableFault | None = None
 
 
 def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, bucket: Bucket) -> TableChanges:
@@ -93,7 +97,9 @@ def net_table(part: TablePart, data: Array, fills_at: int, changes: Changes, buc
         outcome.partials,
         counts,
         outcome.net_rows,
+        fault=outcome.fault,
         paired=outcome.paired,
+        refused=outcome.refused,
         staged={name: rows.num_rows for name, rows in parts.items() if rows is not None},
     )
 
@@ -186,21 +192,90 @@ def _keyed_outcome(
     source, last = net.source[:found], net.last[:found]
     staying = np.empty(found, np.bool_)
     kernels.find_staying(data, refs, source, last, after, staying)
-    alive = np.flatnonzero(last >= 0)
-    rows, part = read_rows(data, changes, layout, plan, last[alive], net.prev)
-    if np.any(part & (source[alive] < 0)):
+    rows, part = read_rows(data, changes, layout, plan, last[last >= 0], net.prev)
+    if np.any(part & (source[last >= 0] < 0)):
         check(kernels.VALUE_UNKNOWN)
-    paired = staying[alive] & ~part
-    leaving = source >= 0
+    kept = _Kept(refs, source, last, staying, rows, part)
+    try:
+        outcome = _decode_kept(data, plan, kept, np.zeros(len(part), np.bool_), np.zeros(found, np.bool_))
+    except ValueOutOfDomain as error:
+        outcome = _without_refused(data, plan, kept, error)
+    return replace(outcome, mine=mine, net_rows=len(part) + kernels.count_gone(data, refs, net))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is left of a bucket's changes: by entry the key of the row before (-1: none) and the last change (-1: it is gone), and by
+    entry that has a last change the row's values."""
+
+    refs: Refs
+    source: Array
+    last: Array
+    staying: Array
+    rows: Rows
+    part: Array
+
+    @property
+    def alive(self) -> Array:
+        return np.flatnonzero(self.last >= 0)
+
+
+def _decode_kept(data: Array, plan: DecodePlan, kept: _Kept, bad: Array, bad_key: Array) -> _Outcome:
+    """`bad`: rows to leave out, by entry that has a last change; `bad_key`: keys of rows before to leave out, by entry."""
+    source, alive = kept.source, kept.alive
+    paired = kept.staying[alive] & ~kept.part & ~bad
+    leaving = (source >= 0) & ~bad_key
     leaving[alive[paired]] = False
     return _Outcome(
-        mine,
-        deletes=_decode_keys(data, plan, refs, np.concatenate([source[alive[paired]], source[leaving]])),
-        inserts=_decode_rows(data, plan.columns, rows, _first_those(paired, ~part)),
-        partials=_decode_partials(data, plan, rows, part, refs, source[alive]),
-        net_rows=len(alive) + kernels.count_gone(data, refs, net),
+        np.empty(0, np.bool_),
+        deletes=_decode_keys(data, plan, kept.refs, np.concatenate([source[alive[paired]], source[leaving]])),
+        inserts=_decode_rows(data, plan.columns, kept.rows, _first_those(paired, ~kept.part & ~bad)),
+        partials=_decode_partials(data, plan, kept.rows, kept.part & ~bad, kept.refs, source[alive]),
         paired=int(np.count_nonzero(paired)),
     )
+
+
+def _without_refused(data: Array, plan: DecodePlan, kept: _Kept, error: ValueOutOfDomain) -> _Outcome:
+    """The rows that can be held; the others as texts, with the fault that they are."""
+    before = np.flatnonzero(kept.source >= 0)
+    key_off, key_len, columns, _ = key_places(plan, kept.refs, kept.source[before])
+    of_keys = {int(before[i]): why for i, why in bad_rows(data, key_off, key_len, columns).items()}
+    of_rows = bad_rows(data, kept.rows.off, kept.rows.len, plan.columns)
+    if max(len(of_keys), len(of_rows)) > SET_ASIDE_LIMIT:
+        raise error
+    alive = kept.alive
+    bad_key, bad = np.zeros(len(kept.source), np.bool_), np.zeros(len(alive), np.bool_)
+    bad_key[list(of_keys)] = True
+    bad[list(of_rows)] = True
+    bad |= bad_key[alive] & kept.part
+    refused = alive[bad]
+    gone = np.setdiff1d(np.flatnonzero(bad_key), refused)
+    causes = [of_rows.get(int(i), str(error)) for i in np.flatnonzero(bad)] + [of_keys[int(i)] for i in gone]
+    entries = np.concatenate([refused, gone])
+    return replace(
+        _decode_kept(data, plan, kept, bad, bad_key),
+        refused=refused_table(
+            data,
+            _source_keys(plan, kept, entries),
+            _padded(kept.rows, np.flatnonzero(bad), len(gone)),
+            causes,
+            np.arange(len(entries)) >= len(refused),
+        ),
+        fault=TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(error)),
+    )
+
+
+def _source_keys(plan: DecodePlan, kept: _Kept, entries: Array) -> Places:
+    """Where the keys of these entries' rows before lie; NULL where there was none."""
+    source = kept.source[entries]
+    off, length, _, _ = key_places(plan, kept.refs, np.maximum(source, 0))
+    return Places(off, np.where(source < 0, NULL, length))
+
+
+def _padded(rows: Rows, chosen: Array, more: int) -> Places:
+    """Where the chosen rows lie, and behind them so many rows of NULLs."""
+    off = np.pad(rows.off[:, chosen], ((0, 0), (0, more)))
+    return Places(off, np.pad(rows.len[:, chosen], ((0, 0), (0, more)), constant_values=NULL))
 
 
 def _first_those(first: Array, chosen: Array) -> Array:
@@ -309,7 +384,20 @@ def _net_append(
     rows, part = read_rows(data, changes, layout, plan, own, np.full(len(mine), -1, np.int32))
     if part.any():
         check(kernels.VALUE_UNKNOWN)
-    return _Outcome(mine, inserts=_decode_rows(data, plan.columns, rows), net_rows=len(own))
+    try:
+        return _Outcome(mine, inserts=_decode_rows(data, plan.columns, rows), net_rows=len(own))
+    except ValueOutOfDomain as error:
+        of_rows = bad_rows(data, rows.off, rows.len, plan.columns)
+        if len(of_rows) > SET_ASIDE_LIMIT:
+            raise
+        chosen = np.array(sorted(of_rows), np.int64)
+        refused = refused_table(
+            data, _NO_KEYS, _padded(rows, chosen, 0), [of_rows[int(i)] for i in chosen], np.zeros(len(chosen), np.bool_)
+        )
+        inserts = _decode_rows(data, plan.columns, rows, np.setdiff1d(np.arange(len(own)), chosen))
+        fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN, str(error))
+        return _Outcome(mine, inserts=inserts, net_rows=len(own), refused=refused, fault=fault)
 
 
+_NO_KEYS = Places(np.empty((0, 0), np.int64), np.empty((0, 0), np.int32))
 _NETTING = {KeyMode.KEYED: _net_keyed, KeyMode.BAG: _net_bag, KeyMode.APPEND: _net_append}

@@ -292,6 +292,6 @@ def files_of(staged: Staged) -> set[str]:
     return {
         part.path
         for change in staged.changes
-        for part in (change.deletes, change.inserts, change.partials)
+        for part in (change.deletes, change.inserts, change.partials, change.refused)
         if isinstance(part, StagedRows)
     }

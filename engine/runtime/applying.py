@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from engine.model.identity import TableId
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, Visibility
 from engine.model.target import InOrder, InOrderTarget, PartsTarget
@@ -36,9 +37,15 @@ class ApplyChooser:
     """Chooses in the job stage, learns from the commit stage; may be called from any thread."""
 
     def __init__(
-        self, policy: ApplyPolicy, target: InOrderTarget | None, parts: PartsTarget | None, announce: Announce
+        self,
+        policy: ApplyPolicy,
+        target: InOrderTarget | None,
+        parts: PartsTarget | None,
+        announce: Announce,
+        sets_aside: Callable[[TableId], bool] = lambda table: False,
     ) -> None:
-        """`announce` tells the user that the way has changed, and why."""
+        """`announce` tells the user that the way has changed, and why. `sets_aside`: whether rows of a table may or do stand aside."""
+        self._sets_aside = sets_aside
         self._policy = policy
         self._target = target
         self._parts = parts if policy.visibility is Visibility.RELAXED else None
@@ -61,7 +68,7 @@ class ApplyChooser:
             return self._net()
         if self._policy.mode is ApplyMode.AUTO:
             return self._by_cost(planned)
-        reason = _only_as_batch(planned)
+        reason = self._only_as_batch(planned)
         if reason is None and planned.batch.transactions == 1 and any(part.xid for part in planned.ranges):
             return AS_BATCH  # it stays what it is, whatever its size
         with self._lock:
@@ -117,7 +124,7 @@ class ApplyChooser:
     def _by_cost(self, planned: PlannedBatch) -> Applying:
         # To find a row by all its columns one by one would read the table each time.
         slow = any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts)
-        if slow or _only_as_batch(planned) is not None or not 0 < planned.records <= MOST_SINGLE:
+        if slow or self._only_as_batch(planned) is not None or not 0 < planned.records <= MOST_SINGLE:
             return self._net()
         as_parts = self._net().parts
         with self._lock:
@@ -136,6 +143,12 @@ class ApplyChooser:
             return Applying(parts=as_parts, tuning=tuning)
         # One unit: the batch stays one target transaction.
         return Applying(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning=tuning)
+
+    def _only_as_batch(self, planned: PlannedBatch) -> str | None:
+        """Why a batch's changes cannot be written as they are, None where they can."""
+        if any(self._sets_aside(part.table) for part in planned.parts):
+            return "rows of a table that the target refuses are set aside"
+        return _only_as_batch(planned)
 
     def _tell(self, what: str) -> None:
         if what != self._told:

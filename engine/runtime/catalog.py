@@ -28,6 +28,7 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
             },
         ),
         settings.home,
+        decode_copy_text,
     ),
     "postgres": lambda connection, settings: PostgresTarget(
         connection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
+from engine.model.refused import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress
@@ -29,6 +30,10 @@ from engine.runtime.table_book import TableBook
 
 _FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
 """Of these every structure is told; a copy takes the one that is there."""
+
+
+_OF_ROWS = frozenset({FaultKind.VALUE_OUT_OF_DOMAIN, FaultKind.ROW_REFUSED, FaultKind.TOO_MANY_SET_ASIDE})
+"""Faults of single rows, which are kept."""
 
 
 _NOT_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING})
@@ -82,6 +87,10 @@ class CommitStage:
         """End of the last batch that took a table's mark away: a look that began before it may show the table as it was."""
         self.applied = Applied(start, start)
         self.copies = CopyFollower(book, self._copy_begins_anew)
+        self._aside: dict[TableId, int] = {}
+        """How many rows of a table stand aside, where some do."""
+        self._tried: dict[TableId, TableCommit] = {}
+        """What tables park over, for the rows that were refused of it."""
         self.handed_over: frozenset[TableId] = frozenset()
         """Tables that the last batch put into place."""
 
@@ -95,6 +104,8 @@ class CommitStage:
             self._put(progress.batch, progress.end, {})
         self.copies.take_up(progress)
         self._complete = {t for t, record in progress.tables.items() if record.ready}
+        self._aside = {t: record.set_aside for t, record in progress.tables.items() if record.set_aside}
+        self._reporter.set_aside(self._aside, whole=True)
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
         ready = {t: record.mark for t, record in progress.tables.items() if record.ready}
         self._marks = {t: mark for t, mark in ready.items() if mark is not None}
@@ -167,7 +178,13 @@ class CommitStage:
         faults = dict(planned.parked)
         self.copies.begin()
         by_table: dict[TableId, list[TableChanges]] = {}
-        for change in computed.changes:
+        for found in computed.changes:
+            aside = (
+                found.refused is not None
+                and self._sets_aside(found.table)
+                and not self.copies.concerns(planned, found.table)
+            )
+            change = replace(found, fault=None) if aside else found
             if change.fault is not None and not self._is_to_be_renewed(change.table):
                 faults.setdefault(change.table, (change.fault.code, change.fault.detail))
             by_table.setdefault(change.table, []).append(change)
@@ -193,8 +210,17 @@ class CommitStage:
                 handover=table in planned.handover,
                 resumed=table in planned.resumed,
                 check_key=bool(entry.spec.key),
+                set_aside=SET_ASIDE_LIMIT if self._sets_aside(table) else 0,
+                aside=table in self._aside,
             )
         commits |= self._copies(computed, by_table, faults)
+        self._tried = {}
+        for part in planned.parts:
+            refused = [change for change in by_table.get(part.table, []) if change.refused is not None]
+            if part.table in faults and refused:
+                place = entry.spec.target if (entry := self._book.get(part.table)) is not None else None
+                if place is not None:
+                    self._tried[part.table] = TableCommit(part.table, part.versions[-1], place, tuple(refused))
         for table, (code, _) in faults.items():
             parked = self._parked(table, code)
             if parked is not None:
@@ -236,7 +262,16 @@ class CommitStage:
         entry = self._book.get(table)
         if entry is None or entry.schema is None:
             return None
-        return TableCommit(table=table, schema=entry.schema, target=entry.spec.target, parked=code)
+        tried = self._tried.pop(table, None)
+        return TableCommit(table=table, schema=entry.schema, target=entry.spec.target, parked=code, tried=tried)
+
+    def sets_aside(self, table: TableId) -> bool:
+        """Whether refused rows of the table are set aside, or some stand aside. From any thread."""
+        return self._sets_aside(table) or table in self._aside
+
+    def _sets_aside(self, table: TableId) -> bool:
+        entry = self._book.get(table)
+        return entry is not None and entry.spec.refused_rows is RefusedPolicy.SET_ASIDE
 
     @property
     def removals_pending(self) -> bool:
@@ -263,6 +298,8 @@ class CommitStage:
                     raise
                 refused[table] = (fault.kind.value, fault.detail)
                 self.copies.refused(table)
+                if fault.kind in _OF_ROWS:
+                    self._tried[table] = commits[table]
                 parked = self._parked(table, fault.kind.value)
                 commits = {k: v for k, v in commits.items() if k != table}
                 if parked is not None:
@@ -337,17 +374,18 @@ class CommitStage:
             left=left,
         )
         in_order = self._target.in_order() if applying.way is not None else None
-        in_parts = self._target.in_parts() if applying.parts > 1 else None
+        whole = any(commit.set_aside or commit.aside for commit in commits.values())
+        in_parts = self._target.in_parts() if applying.parts > 1 and not whole else None
         if applying.way is not None and in_order is not None:
             in_order.commit_in_order(batch, applying.way)
         elif in_parts is not None:
             parts = in_parts.commit_in_parts(batch, applying.parts)
         else:
-            self._target.commit(batch)
+            self._take_aside(self._target.commit(batch))
         self._marks_written(marks)
-        whole = {t for t, commit in commits.items() if commit.handover or commit.resumed}
-        self._complete = (self._complete | whole) - self._stale
-        self._known_parked = (self._known_parked - whole) | {t for t, c in commits.items() if c.parked is not None}
+        handed = {t for t, commit in commits.items() if commit.handover or commit.resumed}
+        self._complete = (self._complete | handed) - self._stale
+        self._known_parked = (self._known_parked - handed) | {t for t, c in commits.items() if c.parked is not None}
         self._removed = [table for table in self._removed if table not in removed]
         for table in batch.dropped:
             self._dropping.remove(table)
@@ -357,6 +395,20 @@ class CommitStage:
         self._stale.clear()
         self._written_ms = self._clock.monotonic_ms()
         return parts
+
+    def _take_aside(self, found: Mapping[TableId, SetAside]) -> None:
+        """Tell what became of rows that the target refused."""
+        for table, now in found.items():
+            if now.fresh and now.cause is not None:
+                detail = f"{now.fresh} rows were set aside, {now.count} stand aside now; {now.cause.detail}"
+                self._reporter.event("warning", "rows_set_aside", str(table), detail)
+            if now.count:
+                self._aside[table] = now.count
+            else:
+                self._aside.pop(table, None)
+        if found:
+            # Also where nothing changed: somebody may have dealt with some rows meanwhile.
+            self._reporter.set_aside({table: now.count for table, now in found.items()})
 
     def _marks_with(self, commits: Mapping[TableId, TableCommit], end: Lsn) -> dict[TableId, str | None]:
         """What was noted, and no mark for tables whose mark would be held against them at the next start.
@@ -449,5 +501,5 @@ def _unmarks(commit: TableCommit) -> bool:
 
 
 def _has_rows(changes: TableChanges) -> bool:
-    parts = (changes.deletes, changes.inserts, changes.partials, changes.in_order)
+    parts = (changes.deletes, changes.inserts, changes.partials, changes.in_order, changes.refused)
     return changes.truncated or any(part is not None for part in parts)

@@ -254,5 +254,10 @@ def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]
 def only_inserts(changes: Sequence[TableChanges]) -> bool:
     """Whether nothing else is needed to apply them."""
     return not any(
-        one.truncated or one.fault is not None or one.deletes is not None or one.partials is not None for one in changes
+        one.truncated
+        or one.fault is not None
+        or one.refused is not None
+        or one.deletes is not None
+        or one.partials is not None
+        for one in changes
     )

@@ -31,6 +31,7 @@ from engine.link.messages import (
     Table,
     Verify,
 )
+from engine.link.refused_parts import RefusedRows
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SubscriptionSpec
@@ -99,7 +100,7 @@ class Engine:
             return self._pipelines.get(subscription)
 
     def _take(self, command: Command) -> None:
-        if isinstance(command, Preflight | Discover | Now | Query | Sequences | Verify):
+        if isinstance(command, Preflight | Discover | Now | Query | RefusedRows | Sequences | Verify):
             self._requests.take(command)
         elif isinstance(command, Assign):
             self._assign(command.to_spec())

@@ -161,6 +161,17 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.VALUE_OUT_OF_DOMAIN: Policy(
         Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, or mend the value. ' + _RETRY_TABLE
     ),
+    FaultKind.ROW_REFUSED: Policy(
+        Action.PARK_TABLE,
+        "GET /subscriptions/{name}/tables/{table_id}/refused-rows shows the rows and why. Mend them on the source, or the target's"
+        ' table; or PATCH the table with "refused_rows": "set_aside", which keeps such rows beside the table. '
+        + _RETRY_TABLE,
+    ),
+    FaultKind.TOO_MANY_SET_ASIDE: Policy(
+        Action.PARK_TABLE,
+        "So many refused rows are no exception: GET /subscriptions/{name}/tables/{table_id}/refused-rows shows why. Mend the target's"
+        ' table, or give the column "map_as": "text". ' + _RETRY_TABLE,
+    ),
     FaultKind.NET_CHANGE_ANOMALY: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.COPY_LOST: Policy(Action.RETRY, "None needed: the copy starts again under a new snapshot."),
     FaultKind.COPY_FAILED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),

@@ -19,6 +19,7 @@ from engine.link.messages import (
     Progress,
     ReloadReport,
     Report,
+    RowsSetAside,
     SchemaVersion,
     SubscriptionStateReport,
     TableDropped,
@@ -129,6 +130,11 @@ class Reporter:
         """A table that was removed is gone from the target too; `left`: why it is not."""
         remedy = None if left is None else policy(FaultKind.TABLE_NOT_DROPPED).remedy
         self._send(TableDropped(subscription=self._name, epoch=self._epoch, table=table, left=left, remedy=remedy))
+
+    def set_aside(self, counts: Mapping[TableId, int], *, whole: bool = False) -> None:
+        """So many rows of the tables stand aside, since the target did not take them. `whole`: none of any other table."""
+        found = {str(table): count for table, count in counts.items()}
+        self._send(RowsSetAside(subscription=self._name, epoch=self._epoch, counts=found, whole=whole))
 
     def schema(
         self, entry: TableEntry, schema: TableSchema, position: Lsn, learnt: Evidence, changes: tuple[str, ...] = ()

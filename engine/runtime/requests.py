@@ -27,9 +27,11 @@ from engine.link.messages import (
     PreflightBody,
     Problem,
     Query,
+    RowsSetAside,
     Sequences,
     Verify,
 )
+from engine.link.refused_parts import RefusedRows
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.sequences import SequencesRefused
@@ -41,6 +43,7 @@ from engine.runtime.fault_policy import policy
 from engine.runtime.pipeline import Pipeline
 from engine.runtime.problems import problem_of
 from engine.runtime.query_places import QueryPlaces, QueryTurn
+from engine.runtime.refused_rows import answer_refused
 from engine.runtime.run import ReplicationRun
 from engine.runtime.sequences import bring_forward, refusal
 from engine.runtime.settings import EngineSettings
@@ -66,7 +69,7 @@ class RequestDesk:
         """Answers go through this link."""
         self._link = link
 
-    def take(self, command: Preflight | Discover | DdlCapture | Now | Query | Sequences | Verify) -> None:
+    def take(self, command: Preflight | Discover | DdlCapture | Now | Query | RefusedRows | Sequences | Verify) -> None:
         """Begin to answer. Returns at once."""
         if isinstance(command, Verify):
             self._pool.submit(self._verify, command)
@@ -109,14 +112,16 @@ class RequestDesk:
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 
-    def _answer(self, command: Preflight | Discover | DdlCapture | Now | Sequences) -> None:
+    def _answer(self, command: Preflight | Discover | DdlCapture | Now | RefusedRows | Sequences) -> None:
         def answer() -> None:
             self._out.answer(Answer(request_id=command.request_id, ok=True, body=self._body(command)))
 
         self._answered(command, answer)
 
     def _answered(
-        self, command: Preflight | Discover | DdlCapture | Now | Query | Sequences, answer: Callable[[], None]
+        self,
+        command: Preflight | Discover | DdlCapture | Now | Query | RefusedRows | Sequences,
+        answer: Callable[[], None],
     ) -> None:
         """Call `answer`; what it raises is the answer then."""
         request = command.request_id
@@ -132,10 +137,12 @@ class RequestDesk:
             log.exception("request_failed", kind=command.kind, error=type(error).__name__)
             self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
-    def _body(self, command: Preflight | Discover | DdlCapture | Now | Sequences) -> dict[str, Any]:
+    def _body(self, command: Preflight | Discover | DdlCapture | Now | RefusedRows | Sequences) -> dict[str, Any]:
         if isinstance(command, Sequences):
             body = bring_forward(self._pipeline(command.subscription), command)
             return body.model_dump(mode="json", by_alias=True)
+        if isinstance(command, RefusedRows):
+            return self._refused_rows(command)
         if isinstance(command, Now):
             pipeline = self._pipeline(command.subscription)
             if pipeline.run is None:
@@ -150,6 +157,14 @@ class RequestDesk:
             return self._ddl_capture(connection, command)
         findings = self._preflight(connection, command)
         return PreflightBody(findings=tuple(findings)).model_dump(mode="json")
+
+    def _refused_rows(self, command: RefusedRows) -> dict[str, Any]:
+        pipeline = self._pipeline(command.subscription)
+        body = answer_refused(pipeline, command)
+        if command.action != "list":
+            epoch, counts = int(pipeline.spec.epoch), {command.table: body.left}
+            self._out.report(RowsSetAside(subscription=command.subscription, epoch=epoch, counts=counts))
+        return body.model_dump(mode="json")
 
     def _preflight(self, connection: ConnectionSpec, command: Preflight) -> list[FindingPart]:
         tables = [part.to_spec() for part in command.tables]
@@ -270,7 +285,9 @@ class RequestDesk:
 def _refusal(refused: QueryRefused) -> Problem:
     gone = refused.code == "query_unavailable"
     remedy = "Start the subscription." if gone else "Send exactly one SELECT over the replicated tables."
-    status = {"query_unavailable": 503, "query_timeout": 504}.get(refused.code, 422)
+    if refused.code == "table_not_live":
+        remedy = "Do what the table's remedy says, or wait until it is live."
+    status = {"query_unavailable": 503, "query_timeout": 504, "table_not_live": 409}.get(refused.code, 422)
     return Problem(status=status, code=refused.code, detail=refused.detail, remedy=remedy)
 
 

@@ -105,6 +105,7 @@ class ReplicationRun:
             parts.target.in_order(),
             parts.target.in_parts(),
             lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
+            self._sets_aside,
         )
         self._intake = Intake(
             parts.spec.batch,
@@ -193,6 +194,9 @@ class ReplicationRun:
             self._anchor,
             self._intake.made_below,
         )
+
+    def _sets_aside(self, table: TableId) -> bool:
+        return self._commits.sets_aside(table)
 
     @property
     def applied(self) -> Applied:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody, SequenceValuePart, TableNamePart
+from engine.link.declared_parts import TableNamePart
+from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody, SequenceValuePart
 from engine.model.identity import TableName
 from engine.model.sequences import (
     SequenceGoal,

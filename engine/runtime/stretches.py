@@ -17,6 +17,7 @@ from engine.copy.within import key_row
 from engine.model.copies import StandingCopy
 from engine.model.identity import TableId
 from engine.model.position import Lsn
+from engine.model.refused import RefusedPolicy
 from engine.model.schema import TableSchema
 from engine.model.source import KeyWalk
 from engine.model.subscription import CopyPolicy
@@ -123,6 +124,7 @@ class Stretches:
         if (
             self._standing is None
             or declared
+            or entry.spec.refused_rows is RefusedPolicy.SET_ASIDE
             or self._parts.book.is_whole(entry.table)
             or self._lost[entry.table] >= TRIES
         ):

@@ -5,17 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+import pyarrow as pa
+
+from engine.copy.chunk_task import decoded_but_refused
 from engine.link.client import ServerLink
 from engine.link.messages import Difference, Problem, Verification, VerifiedTable, Verify
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
+from engine.model.refused import RefusedCause, Texts
+from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, Source
 from engine.model.subscription import TableSpec
 from engine.model.target import TableRecord, TargetReader
+from engine.model.values import value_type
 from engine.net import decode_copy_text
+from engine.net.decode import arrow_type
 from engine.runtime.problems import problem_of
 from engine.verify.compare import EarlyRows, VerifyTable, verify_tables, with_shared
 from engine.verify.verdict import TableVerdict
@@ -70,9 +77,8 @@ def verify_at_cuts(
             if number == 0:
                 listener.start(snapshot.position, len(tables))
             for table in tables:
-                (verdict,) = verify_tables(
-                    source, reader, snapshot, [table], decode_copy_text, cancelled=cancelled, early=early
-                )
+                decode = leaving_out(table.record.set_aside)
+                (verdict,) = verify_tables(source, reader, snapshot, [table], decode, cancelled=cancelled, early=early)
                 if verdict.code == FaultKind.TABLE_STRUCTURE_CHANGED:
                     left[verdict.table] = verdict
                     continue
@@ -84,6 +90,20 @@ def verify_at_cuts(
         wanted = list(left)
     for verdict in left.values():
         listener.add(verdict)
+
+
+def leaving_out(most: int) -> Callable[[bytes, TableSchema], Any]:
+    """What decodes COPY's text form, without up to so many rows that their columns cannot hold: they stand aside."""
+    refused: list[tuple[Texts, RefusedCause]] = []
+
+    def decode(lines: bytes, schema: TableSchema) -> Any:
+        batches = decoded_but_refused(lines, schema, decode_copy_text, refused, most)
+        if len(batches) == 1:
+            return batches[0]
+        fields = [pa.field(f"c{i}", arrow_type(value_type(column))) for i, column in enumerate(schema.columns)]
+        return pa.concat_batches([pa.RecordBatch.from_pylist([], schema=pa.schema(fields)), *batches])
+
+    return decode
 
 
 class VerificationReport:
@@ -114,6 +134,7 @@ class VerificationReport:
                 position=verdict.position,
                 source_rows=verdict.source_rows,
                 target_rows=verdict.target_rows,
+                set_aside=verdict.set_aside,
                 differing=tuple(Difference(key=d.key, kind=_kind(d.kind)) for d in verdict.differences),
             )
         )

@@ -166,7 +166,8 @@ class _Comparison:
         with closing(rows):
             source_rows, target_rows, found = self.reader.compare(table.record, rows, self.limits.differences)
         differences = tuple(Difference(tuple(each["key"]), str(each["kind"])) for each in found)
-        equal = source_rows == target_rows and not differences
+        aside = table.record.set_aside
+        equal = source_rows == target_rows and not differences and not aside
         return TableVerdict(
             table=table.spec.table,
             source=table.spec.source,
@@ -176,6 +177,7 @@ class _Comparison:
             source_rows=source_rows,
             target_rows=target_rows,
             differences=differences,
+            set_aside=aside,
         )
 
     def _batches(self, table: VerifyTable) -> Iterator[Any]:

@@ -43,6 +43,8 @@ class TableVerdict:
     differences: tuple[Difference, ...] = ()
     code: str | None = None
     detail: str | None = None
+    set_aside: int = 0
+    """Rows of the table that stand aside on the target: known differences. Those that no column can hold are in no other figure."""
 
     @property
     def equal(self) -> bool:

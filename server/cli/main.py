@@ -14,6 +14,7 @@ from server.cli import (
     ddl_commands,
     demo_command,
     process_commands,
+    refused_commands,
     table_commands,
     token_commands,
 )
@@ -39,6 +40,7 @@ app.command("query")(data_commands.query)
 app.command("verify")(data_commands.verify)
 app.command("sequences")(data_commands.sequences)
 app.add_typer(table_commands.tables, name="tables")
+app.add_typer(refused_commands.refused, name="refused")
 app.add_typer(process_commands.database, name="db")
 app.add_typer(ddl_commands.ddl_capture, name="ddl-capture")
 app.add_typer(token_commands.tokens, name="token")

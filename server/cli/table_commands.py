@@ -67,7 +67,7 @@ def remove(
 ) -> None:
     """Replicate a table no longer."""
     with open_api(url, token) as api:
-        path = _path(api, subscription, table)
+        path = table_path(api, subscription, table)
         api.delete(path, target_table="drop" if drop_target else "keep")
         answer = api.get(path)
     if as_json:
@@ -117,14 +117,14 @@ def retry(
 ) -> None:
     """Try a parked table again, behind its remedy. Where what parked it is still there, that is said and nothing done."""
     with open_api(url, token) as api:
-        answer = api.post(f"{_path(api, subscription, table)}/retries", timeout_s=_ASKED_S)
+        answer = api.post(f"{table_path(api, subscription, table)}/retries", timeout_s=_ASKED_S)
     if as_json:
         print_json(answer)
         return
     out.print(f"{escape(table)} is copied anew (reload {answer['id']}); its old rows stay readable until then.")
 
 
-def _path(api: Api, subscription: str | None, table: str) -> str:
+def table_path(api: Api, subscription: str | None, table: str) -> str:
     """Of the one table of this name, or of this id. Raises ManifestError where there is none."""
     name = chosen_subscription(api, subscription)
     path = f"/subscriptions/{segment(name)}/tables"

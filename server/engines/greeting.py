@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlmodel import col, select
 
+from engine.link.declared_parts import TablePart
 from engine.link.messages import (
     Approve,
     Assign,
@@ -16,7 +17,6 @@ from engine.link.messages import (
     Reload,
     Sync,
     Table,
-    TablePart,
     Verify,
 )
 from engine.model.subscription_state import SubscriptionState

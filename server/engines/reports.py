@@ -14,6 +14,7 @@ from engine.link.messages import (
     Progress,
     ReloadReport,
     Report,
+    RowsSetAside,
     SchemaVersion,
     SubscriptionReport,
     SubscriptionStateReport,
@@ -112,6 +113,8 @@ def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionRepor
         case TableDropped():
             if _has_table(session, row, report.table):
                 tables.set_dropped(session, report.table, report.left, report.remedy)
+        case RowsSetAside():
+            tables.set_rows_aside(session, row, report.counts, whole=report.whole)
         case CopyProgress():
             if _has_table(session, row, report.table):
                 _copy_progress(session, report)
@@ -251,6 +254,7 @@ def _verification(session: WriteSession, subscription: SubscriptionRow, report: 
 
 def _verified(session: WriteSession, subscription: str, report: Verification) -> None:
     different = [table.table for table in report.tables if not table.equal]
+    aside = sum(table.set_aside for table in report.tables)
     if report.state == "succeeded" and different:
         record_event(
             session,
@@ -258,7 +262,8 @@ def _verified(session: WriteSession, subscription: str, report: Verification) ->
             severity="error",
             subscription=subscription,
             subject=report.verification_id,
-            detail=f"{len(different)} of {len(report.tables)} tables differ from their source at {report.position}.",
+            detail=f"{len(different)} of {len(report.tables)} tables differ from their source at {report.position}"
+            + (f"; {aside} of their rows stand aside." if aside else "."),
             remedy="Look at the verification's differing keys; a reload of these tables brings them back in step.",
         )
 

@@ -17,11 +17,13 @@ from engine.link.messages import (
     PreflightBody,
     SequencesBody,
 )
+from engine.link.refused_parts import RefusedRowsBody
 from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.errors import ReportedProblem
 
 _BODIES: dict[str, type[Message]] = {
+    "refused_rows": RefusedRowsBody,
     "preflight": PreflightBody,
     "discover": DiscoverBody,
     "ddl_capture": DdlCaptureBody,

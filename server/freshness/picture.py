@@ -38,6 +38,8 @@ class TableView:
     reason: str | None = None
     remedy: str | None = None
     insert_only: bool = False
+    set_aside: int = 0
+    """Rows of it that stand aside."""
 
     @property
     def left_out(self) -> bool:

@@ -64,6 +64,7 @@ def _view(row: TableRow) -> TableView:
         reason=row.reason,
         remedy=row.remedy,
         insert_only=row.insert_only,
+        set_aside=row.rows_set_aside,
     )
 
 

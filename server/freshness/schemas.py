@@ -76,7 +76,8 @@ class ReceiptException(BaseModel):
 
     schema_name: str = Field(alias="schema")
     name: str
-    kind: str = Field(examples=["insert_only"])
+    kind: str = Field(examples=["insert_only"], description="`insert_only`, or `rows_set_aside`.")
+    rows: int | None = Field(default=None, description="How many rows stand aside.")
 
 
 class Receipt(BaseModel):

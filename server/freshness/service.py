@@ -8,7 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 
-from engine.link.messages import Answer, Demand, NowBody, Progress, Report, SubscriptionStateReport, TableStateReport
+from engine.link.messages import (
+    Answer,
+    Demand,
+    NowBody,
+    Progress,
+    Report,
+    RowsSetAside,
+    SubscriptionReport,
+    SubscriptionStateReport,
+    TableStateReport,
+)
 from engine.link.messages import Now as NowCommand
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
@@ -117,9 +127,11 @@ class FreshnessService:
             return self._subscription_state(report)
         if isinstance(report, TableStateReport):
             return self._table_state(report)
+        if isinstance(report, RowsSetAside):
+            return self._rows_aside(report)
         return True
 
-    def _current(self, report: Progress | SubscriptionStateReport | TableStateReport) -> WaitBook | None:
+    def _current(self, report: SubscriptionReport) -> WaitBook | None:
         book = self._books.get(report.subscription)
         return book if book is not None and book.picture.epoch == report.epoch else None
 
@@ -165,6 +177,12 @@ class FreshnessService:
         view.reason = report.reason
         view.remedy = report.remedy
         book.changed({report.table})
+        return True
+
+    def _rows_aside(self, report: RowsSetAside) -> bool:
+        book = self._current(report)
+        for view in book.picture.tables.values() if book is not None else ():
+            view.set_aside = report.counts.get(view.id, 0 if report.whole else view.set_aside)
         return True
 
     # Demand and "now"

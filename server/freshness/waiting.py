@@ -225,6 +225,11 @@ def _receipt(picture: Picture, ask: Ask, position: Lsn, now_ms: float | None, *,
         ],
         exceptions=[
             ReceiptException(schema=v.schema, name=v.name, kind="insert_only") for v in covered if v.insert_only
+        ]
+        + [
+            ReceiptException(schema=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
+            for v in covered
+            if v.set_aside
         ],
         position=str(position),
         applied=str(picture.applied),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.link.messages import SequencePart, SequencesBody, SequenceValuePart, TableNamePart
+from engine.link.declared_parts import TableNamePart
+from engine.link.messages import SequencePart, SequencesBody, SequenceValuePart
 from engine.model.sequences import SequenceOutcome
 from server.connections.kinds import KINDS
 from server.connections.repository import by_ids

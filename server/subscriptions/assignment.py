@@ -90,4 +90,5 @@ def _part(row: TableRow) -> dict[str, Any]:
         into_existing=row.into_existing,
         shared_into=row.shared_into,
         priority=row.priority,
+        refused_rows=row.refused_rows,
     )

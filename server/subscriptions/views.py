@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from engine.model.patterns import ANY
 from engine.model.position import Lsn
+from engine.model.refused import RefusedPolicy
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
@@ -87,6 +88,7 @@ def _declared(row: TableRow) -> TableBody:
         into_existing=row.into_existing,
         shared_into=shared_body(row.shared_into),
         priority=row.priority,
+        refused_rows=RefusedPolicy(row.refused_rows),
         exact=ANY in row.name,
     )
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from engine.model.identity import TableName
 from engine.model.patterns import ANY, TablePattern
+from engine.model.refused import RefusedPolicy
 from engine.model.shared import SharedInto
 from server.errors import FieldError, InvalidRequest, NotSupportedYet
 
@@ -93,6 +94,12 @@ class TableOptions(_Body):
 
     priority: int = Field(
         default=0, ge=-1000, le=1000, description="Tables with a higher one are copied before those with a lower one."
+    )
+
+    refused_rows: RefusedPolicy = Field(
+        default=RefusedPolicy.PARK,
+        description="What becomes of a row that the target does not take: `park` parks the table and keeps the row to be looked at;"
+        " `set_aside` keeps the row beside the table, which goes on without it.",
     )
 
     @field_validator("key", "operations")
@@ -260,6 +267,7 @@ def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
             into_existing=table.into_existing,
             shared_into=shared_document(table.shared("")),
             priority=table.priority,
+            refused_rows=table.refused_rows.value,
         )
         for number, table in enumerate(named)
     ]
@@ -303,6 +311,7 @@ def part(
     into_existing: bool = False,
     shared_into: dict[str, str] | None = None,
     priority: int = 0,
+    refused_rows: str = RefusedPolicy.PARK.value,
 ) -> dict[str, Any]:
     """A table as the engine takes it. No `operations` means all that its consent allows."""
     allowed = {operation.value for operation in followed(insert_only=insert_only)}
@@ -319,4 +328,5 @@ def part(
         "into_existing": into_existing,
         "shared_into": shared_into,
         "priority": priority,
+        "refused_rows": refused_rows,
     }

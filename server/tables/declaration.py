@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.model.identity import TableName
+from engine.model.refused import RefusedPolicy
 from engine.model.shared import SharedInto
 from server.connections.kinds import Kind
 from server.errors import FieldError, InvalidRequest
@@ -63,6 +64,7 @@ class Declaration:
     shared: SharedInto | None = None
     into_existing: bool = False
     priority: int = 0
+    refused_rows: str = RefusedPolicy.PARK.value
 
     @property
     def source(self) -> tuple[str, str]:
@@ -94,6 +96,7 @@ def declare(body: TableBody, pointer: str, subscription: str) -> Declaration:
         shared=body.shared(subscription),
         into_existing=body.into_existing,
         priority=body.priority,
+        refused_rows=body.refused_rows.value,
     )
 
 

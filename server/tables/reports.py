@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.db.models.subscription import SubscriptionRow
@@ -9,6 +11,7 @@ from server.db.models.table import TableRow
 from server.db.session import WriteSession
 from server.events.service import record_event
 from server.schema_versions import service as versions
+from server.tables import repository
 from server.tables.schemas import TargetTable
 
 
@@ -66,6 +69,18 @@ def set_copy_progress(
     )
     session.add(row)
     _touch(session, row)
+
+
+def set_rows_aside(
+    session: WriteSession, subscription: SubscriptionRow, counts: Mapping[str, int], *, whole: bool = False
+) -> None:
+    """So many rows of tables stand aside, by table id; `whole`: none of any other table of the subscription."""
+    for row in repository.present(session, subscription.id or 0):
+        count = counts.get(row.id, 0 if whole else row.rows_set_aside)
+        if row.rows_set_aside != count:
+            row.rows_set_aside = count
+            session.add(row)
+            session.touch(subscription.name)
 
 
 def set_dropped(session: WriteSession, table_id: str, left: str | None, remedy: str | None) -> None:

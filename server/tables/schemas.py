@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.model.refused import RefusedPolicy
 from engine.model.table_state import TableState
 from server.tables.body import ColumnOptions, Identifier, Operation
 
@@ -48,6 +49,7 @@ class TablePatch(BaseModel):
     insert_only: bool | None = None
     into_existing: bool | None = None
     priority: int | None = Field(default=None, ge=-1000, le=1000)
+    refused_rows: RefusedPolicy | None = None
     columns: dict[Identifier, ColumnOptions | None] | None = None
 
 
@@ -106,6 +108,8 @@ class TableView(BaseModel):
                     "columns": {},
                     "into_existing": False,
                     "priority": 0,
+                    "refused_rows": "park",
+                    "rows_set_aside": 0,
                     "created_at": "2026-05-04T10:00:00Z",
                 }
             ]
@@ -133,6 +137,12 @@ class TableView(BaseModel):
         default=None, description="The shared table that shows its rows together with those of other sources."
     )
     priority: int = Field(default=0, description="Tables with a higher one are copied before those with a lower one.")
+    refused_rows: RefusedPolicy = Field(
+        default=RefusedPolicy.PARK, description="What becomes of a row that the target does not take."
+    )
+    rows_set_aside: int = Field(
+        default=0, description="Rows that stand aside, since the target did not take them; skipped ones included."
+    )
     target_table: TargetTable | None = Field(
         default=None,
         description="Of a removed table: what became of its table on the target. An event says why it was `not_dropped`.",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from engine.model.identity import TableName
+from engine.model.refused import RefusedPolicy
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
 from server.connections.kinds import Kind
 from server.db.models.subscription import SubscriptionRow
@@ -121,6 +122,8 @@ def view(row: TableRow) -> TableView:
         into_existing=row.into_existing,
         shared_into=SharedView.model_validate(row.shared_into) if row.shared_into is not None else None,
         priority=row.priority,
+        refused_rows=RefusedPolicy(row.refused_rows),
+        rows_set_aside=row.rows_set_aside,
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         from_pattern=row.from_pattern,
         created_at=row.created_at,
@@ -313,6 +316,7 @@ def _insert(
         into_existing=table.into_existing,
         shared_into=shared_document(table.shared),
         priority=table.priority,
+        refused_rows=table.refused_rows,
         from_pattern=table.from_pattern,
         desired_state=TableDesiredState.RUNNING.value,
         state=TableState.REGISTERED.value,
@@ -389,6 +393,7 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
         dict(table.map_as),
         table.into_existing,
         table.priority,
+        table.refused_rows,
     )
     changed = _apply_options(row, options)
     if row.from_pattern != table.from_pattern:
@@ -399,13 +404,15 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
     return changed
 
 
-Options = tuple[list[str], list[str], str | None, bool, dict[str, str], bool, int]
+Options = tuple[list[str], list[str], str | None, bool, dict[str, str], bool, int, str]
+_OPTIONS = ("key", "operations", "where", "insert_only", "map_as", "into_existing", "priority", "refused_rows")
 
 
 def _apply_options(row: TableRow, options: Options) -> bool:
-    if options == (row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing, row.priority):
+    if options == tuple(getattr(row, name) for name in _OPTIONS):
         return False
-    row.key, row.operations, row.where, row.insert_only, row.map_as, row.into_existing, row.priority = options
+    for name, value in zip(_OPTIONS, options, strict=True):
+        setattr(row, name, value)
     return True
 
 
@@ -424,12 +431,14 @@ def _merged_options(row: TableRow, body: TablePatch) -> Options:
         "insert_only": row.insert_only,
         "into_existing": row.into_existing,
         "priority": row.priority,
+        "refused_rows": row.refused_rows,
         **given,
         "columns": {} if "columns" in body.model_fields_set and body.columns is None else columns,
     }
     for flag in ("insert_only", "into_existing"):
         merged[flag] = bool(merged[flag])
     merged["priority"] = merged["priority"] or 0
+    merged["refused_rows"] = merged["refused_rows"] or RefusedPolicy.PARK
     try:
         valid = TableOptions.model_validate(merged)
     except ValidationError as error:
@@ -438,7 +447,8 @@ def _merged_options(row: TableRow, body: TablePatch) -> Options:
     require_supported(valid)
     operations: list[str] = sorted(valid.operations or ())
     key = list(valid.key or ())
-    return key, operations, valid.where, valid.insert_only, valid.map_as, valid.into_existing, valid.priority
+    policy = valid.refused_rows.value
+    return key, operations, valid.where, valid.insert_only, valid.map_as, valid.into_existing, valid.priority, policy
 
 
 def _check_transition(row: TableRow, desired: TableDesiredState) -> None:

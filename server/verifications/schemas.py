@@ -43,6 +43,11 @@ class VerifiedTableView(BaseModel):
     )
     source_rows: int
     target_rows: int
+    set_aside: int = Field(
+        default=0,
+        description="Rows of it that stand aside on the target: known differences, for which the table is not `equal`. Those that no"
+        " column of the target can hold are not among `source_rows`.",
+    )
     differing: list[DifferenceView] = Field(description="At most 100 keys that differ.")
 
 

@@ -31,7 +31,7 @@ def target_opener(
 ) -> Iterator[OpenTarget]:
     """Opens a fresh target of this kind, which goes with the block. More rows than `few` are many to it, if that can be said."""
     if kind == "duckdb":
-        yield lambda: DuckDbTarget(folder / "mart.duckdb")
+        yield lambda: DuckDbTarget(folder / "mart.duckdb", decode=decode_copy_text)
         return
     cluster: EmbeddedPostgres = request.getfixturevalue(kind.replace("postgres", "pg"))
     database = Database(cluster, f"mart_{folder.name[-40:]}".lower())

@@ -297,6 +297,7 @@ def test_records_of_the_layout_before_are_read_and_brought_to_this_one(tmp_path:
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE penstock.layout SET version = 2")
         connection.execute("ALTER TABLE penstock.copies DROP COLUMN standing")
+        connection.execute("DROP TABLE penstock.refused_rows")
     target = DuckDbTarget(path)
     pipeline = Pipeline(target, epoch=2)
     progress = target.progress(SUBSCRIPTION)
@@ -304,6 +305,7 @@ def test_records_of_the_layout_before_are_read_and_brought_to_this_one(tmp_path:
     assert progress.end == Lsn(1000)
     pipeline.claim()
     assert pipeline.select("SELECT version FROM penstock.layout") == [(5,)]
+    assert target.refused_rows(SUBSCRIPTION, T) == []
     target.close()
 
 

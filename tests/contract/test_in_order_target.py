@@ -227,7 +227,7 @@ def test_a_value_that_is_refused_is_the_tables_fault_and_the_others_go_on_withou
     mart.execute("ALTER TABLE orders ADD CONSTRAINT short CHECK (length(state) < 8)")
     history = [[put(1, "ok"), note("one")], [put(2, "a secret"), note("two")], [put(3, "never"), note("three")]]
     fault = fault_of(lambda: write_in_order(pipeline, SCHEMAS, history, ONE))
-    assert (fault.kind, fault.subject) == (FaultKind.VALUE_OUT_OF_DOMAIN, ORDERS)
+    assert (fault.kind, fault.subject) == (FaultKind.ROW_REFUSED, ORDERS)
     assert "short" in fault.detail
     assert "secret" not in str(fault)
     notes = [(1 + 2 * t, pipeline.end + 10 * (t + 1), changes[1]) for t, changes in enumerate(history)]

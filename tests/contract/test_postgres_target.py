@@ -86,7 +86,7 @@ def test_a_value_that_a_users_constraint_refuses_is_the_tables_own_fault(pipelin
     mart.execute("ALTER TABLE orders ADD CONSTRAINT short CHECK (length(note) < 5)")
     bucket = changes(ORDERS, insert=inserts(orders, [(4, "d", "a secret")]))
     fault = fault_of(lambda: pipeline.change(ORDERS, orders, bucket))
-    assert (fault.kind, fault.subject) == (FaultKind.VALUE_OUT_OF_DOMAIN, ORDERS)
+    assert (fault.kind, fault.subject) == (FaultKind.ROW_REFUSED, ORDERS)
     assert "short" in fault.detail
     assert "secret" not in str(fault)
     assert pipeline.rows(orders) == LOADED
@@ -341,7 +341,7 @@ def test_where_foreign_keys_are_checked_they_are_at_the_end_of_a_batch(mart: Dat
         assert pipeline.rows(lines) == [(1, 4), (2, 1)]
         orphan = TableCommit(LINES, lines, lines.name, (changes(LINES, insert=inserts(lines, [(3, 99)])),))
         fault = fault_of(lambda: pipeline.commit(orphan))
-        assert (fault.kind, fault.subject) == (FaultKind.VALUE_OUT_OF_DOMAIN, LINES)
+        assert (fault.kind, fault.subject) == (FaultKind.ROW_REFUSED, LINES)
         assert "of_order" in fault.detail
         assert [f for f in target.check([orders.name, lines.name]) if f[0] != "info"] == []
         mart.execute("ALTER TABLE lines ALTER CONSTRAINT of_order NOT DEFERRABLE")

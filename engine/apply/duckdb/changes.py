@@ -110,6 +110,18 @@ def insert_rows(connection: StagingConnection, place: Place, rows: Any) -> int:
         return int(connection.execute(sql).fetchall()[0][0])
 
 
+def rows_at(connection: StagingConnection, place: Place, keys: Any) -> Any:
+    """The table's rows with these keys (columns k0 … km), as a pyarrow.Table with columns c0 … cn."""
+    require_form(place.table, keys, [f"k{j}" for j in range(len(place.key))], [place.values[i] for i in place.key])
+    read = ", ".join(
+        f"CAST(t.{name} AS VARCHAR) AS c{i}" if value.kind is Kind.UUID else f"t.{name} AS c{i}"
+        for i, (name, value) in enumerate(zip(place.columns, place.values, strict=True))
+    )
+    with connection.staged(keys) as source:
+        sql = f"SELECT {read} FROM {place.qualified} AS t JOIN {source} AS s ON {_on_key(place)}"
+        return connection.rows_of(sql)
+
+
 def delete_behind(connection: StagingConnection, place: Place, above: Any) -> int:
     """Delete the rows behind a place of the key (one row, columns k0 … km); returns their number."""
     keys = place.key[: above.num_columns]

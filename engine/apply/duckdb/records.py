@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from engine.apply.bookkeeping import (
@@ -15,10 +15,12 @@ from engine.apply.bookkeeping import (
     standing_text,
 )
 from engine.apply.duckdb.identifiers import folded, folded_name, quoted
+from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.refused import RefusedRow
 from engine.model.shared import SharedInto
 from engine.model.target import TableRecord
 
@@ -26,12 +28,16 @@ LAYOUT = 5
 """Version of the tables below; raised when they change, or what their rows mean."""
 READABLE = (2, 3, 4, 5)
 """Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts. Up to 3 no copy
-can go on; up to 4 there are no shared tables."""
+can go on; up to 4 there are no shared tables, and no row can stand aside."""
 
 _SHARED = (
     "CREATE TABLE IF NOT EXISTS {own}.shared (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL, target_schema VARCHAR NOT NULL,"
     " target_name VARCHAR NOT NULL, shared_schema VARCHAR NOT NULL, shared_name VARCHAR NOT NULL, source_column VARCHAR NOT NULL,"
     " source_value VARCHAR NOT NULL, structure VARCHAR)"
+)
+_REFUSED_DDL = (
+    "CREATE TABLE IF NOT EXISTS {own}.refused_rows (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL, row_id VARCHAR NOT NULL,"
+    " of_copy BOOLEAN NOT NULL, state VARCHAR NOT NULL, body VARCHAR NOT NULL)"
 )
 _DDL = (
     "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
@@ -44,6 +50,7 @@ _DDL = (
     " target_schema VARCHAR NOT NULL, hidden_name VARCHAR NOT NULL, structure VARCHAR NOT NULL,"
     " standing VARCHAR)",
     _SHARED,
+    _REFUSED_DDL,
 )
 
 
@@ -88,6 +95,7 @@ class DuckDbRecords:
             if self._version != LAYOUT:
                 self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN IF NOT EXISTS standing VARCHAR")
                 self._connection.execute(_SHARED.format(own=self._own))
+                self._connection.execute(_REFUSED_DDL.format(own=self._own))
                 self._connection.execute(f"UPDATE {self._own}.layout SET version = ?", [LAYOUT])
                 self._version = LAYOUT
             return
@@ -129,6 +137,8 @@ class DuckDbRecords:
         )
 
     def forget(self, subscription: SubscriptionName) -> None:
+        if self._version == LAYOUT:
+            self._connection.execute(f"DELETE FROM {self._own}.refused_rows WHERE subscription = ?", [subscription])
         self._connection.execute(f"DELETE FROM {self._own}.progress WHERE subscription = ?", [subscription])
         self._connection.execute(
             f"UPDATE {self._own}.tables SET removed = true, ready = false WHERE subscription = ?", [subscription]
@@ -240,6 +250,12 @@ class DuckDbRecords:
         rows = self._connection.execute(sql, [subscription, table]).fetchall()
         return [_copy(row) for row in rows]
 
+    def copying(self, table: TableId) -> SubscriptionName | None:
+        """Whose copy of the table is being loaded; None where there is none."""
+        sql = f"SELECT subscription FROM {self._own}.copies WHERE table_id = ?"
+        rows = self._connection.execute(sql, [table]).fetchall()
+        return SubscriptionName(rows[0][0]) if rows else None
+
     def write_copy(self, subscription: SubscriptionName, copy: CopyRecord) -> None:
         self._connection.execute(
             f"INSERT INTO {self._own}.copies VALUES (?, ?, ?, ?, ?, ?)",
@@ -299,6 +315,57 @@ class DuckDbRecords:
 
     def delete_copy(self, table: TableId) -> None:
         self._connection.execute(f"DELETE FROM {self._own}.copies WHERE table_id = ?", [table])
+
+    def refused(self, subscription: SubscriptionName, table: TableId, *, of_copy: bool = False) -> list[RefusedRow]:
+        rows = self._connection.execute(
+            f"SELECT row_id, state, body FROM {self._own}.refused_rows"
+            " WHERE subscription = ? AND table_id = ? AND of_copy = ?",
+            [subscription, table, of_copy],
+        ).fetchall()
+        return [row_from(*row) for row in rows]
+
+    def write_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Sequence[RefusedRow], *, of_copy: bool = False
+    ) -> None:
+        for row in rows:
+            self._connection.execute(
+                f"INSERT INTO {self._own}.refused_rows VALUES (?, ?, ?, ?, ?, ?)",
+                [subscription, table, row.row, of_copy, row.state.value, body_of(row)],
+            )
+
+    def delete_refused(
+        self,
+        subscription: SubscriptionName | None,
+        table: TableId,
+        rows: Collection[str] | None = None,
+        *,
+        of_copy: bool = False,
+    ) -> None:
+        self._connection.execute(
+            f"DELETE FROM {self._own}.refused_rows WHERE ($1 IS NULL OR subscription = $1) AND table_id = $2"
+            " AND of_copy = $3 AND ($4 IS NULL OR list_contains(CAST($4 AS VARCHAR[]), row_id))",
+            [subscription, table, of_copy, None if rows is None else list(rows)],
+        )
+
+    def take_refused_of_copy(self, subscription: SubscriptionName, table: TableId) -> None:
+        self.delete_refused(subscription, table)
+        self._connection.execute(
+            f"UPDATE {self._own}.refused_rows SET of_copy = false WHERE subscription = ? AND table_id = ?",
+            [subscription, table],
+        )
+
+    def now_us(self) -> int:
+        return int(self._connection.execute("SELECT epoch_us(now())").fetchall()[0][0])
+
+    def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
+        if self._version is not None and self._version < LAYOUT:
+            return {}
+        rows = self._connection.execute(
+            f"SELECT table_id, count(*) FROM {self._own}.refused_rows"
+            " WHERE subscription = ? AND NOT of_copy AND state <> 'parked' GROUP BY table_id",
+            [subscription],
+        ).fetchall()
+        return {TableId(row[0]): int(row[1]) for row in rows}
 
 
 def _values(subscription: SubscriptionName, position: Position) -> list[object]:

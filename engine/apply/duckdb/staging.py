@@ -35,6 +35,10 @@ class StagingConnection:
     def execute(self, sql: str, parameters: object = None) -> Any:
         return self._connection.execute(sql, parameters)
 
+    def rows_of(self, query: str) -> Any:
+        """What a query finds, as a pyarrow.Table."""
+        return self._connection.sql(query).to_arrow_table()
+
     @contextmanager
     def staged(self, rows: Any) -> Iterator[str]:
         """Let statements on this connection, and only on it, see Arrow rows under the name that this yields."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb.changes import Place, apply_changes, check_key
+from engine.apply.duckdb.changes import Place, apply_changes, check_key, rows_at
 from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.apply.duckdb.identifiers import folded_name, qualified, quoted
 from engine.apply.duckdb.preflight import standing
@@ -16,9 +17,12 @@ from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.structure import check_columns, evolve_statements
 from engine.apply.duckdb.views import views_upon
 from engine.apply.evolution import Evolution
+from engine.apply.refused_rows import texts_of
+from engine.apply.setting_aside import RefusedByTarget
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
+from engine.model.refused import Texts
 from engine.model.schema import TableSchema
 
 
@@ -44,9 +48,33 @@ class DuckDbTables:
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, self._qualified(place), schema))
 
-    def put_in_place(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
+    def take(
+        self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int
+    ) -> RefusedByTarget:
+        """Nothing is refused: rows that have the form of their columns fit."""
+        del most
+        self.change(table, place, schema, [changes])
+        return []
+
+    def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
+        rows = rows_at(self._connection, Place(table, self._qualified(place), schema), keys)
+        names = [f"c{i}" for i in range(len(schema.columns))]
+        found = texts_of(rows, names, schema.columns)
+        key = [f"c{[column.name for column in schema.columns].index(name)}" for name in schema.key]
+        return dict(zip(texts_of(rows, key, schema.key_columns), found, strict=True))
+
+    @contextmanager
+    def trial(self) -> Iterator[bool]:
+        """Not possible: a transaction is undone as a whole."""
+        yield False
+
+    def put_in_place(
+        self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
+    ) -> RefusedByTarget:
+        del refuse
         self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(target)}")
         self._connection.execute(f"ALTER TABLE {self._qualified(copy)} RENAME TO {quoted(target.name)}")
+        return []
 
     def drop(self, place: TableName) -> None:
         self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(place)}")

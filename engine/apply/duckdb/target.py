@@ -45,10 +45,12 @@ from engine.apply.duckdb.shared import DuckDbViews
 from engine.apply.duckdb.structure import check_columns, create_statements, evolve_statements
 from engine.apply.duckdb.tables import DuckDbTables
 from engine.apply.evolution import evolution
+from engine.apply.refused_rows import DecodeText, in_order, no_decoder
 from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
@@ -69,8 +71,18 @@ class DuckDbTarget:
     instance the next call opens the file anew.
     """
 
-    def __init__(self, path: str | Path, settings: DuckDbSettings | None = None, home: Path | None = None) -> None:
-        """A relative `path` lies below `home`, or below the working folder where that is not given."""
+    def __init__(
+        self,
+        path: str | Path,
+        settings: DuckDbSettings | None = None,
+        home: Path | None = None,
+        decode: DecodeText = no_decoder,
+    ) -> None:
+        """A relative `path` lies below `home`, or below the working folder where that is not given.
+
+        `decode` makes columns of the texts of rows that stand aside.
+        """
+        self._decode = decode
         self.path = ((home or Path.cwd()) / path).absolute()
         self._settings = settings or DuckDbSettings()
         self._lock = threading.RLock()
@@ -108,7 +120,12 @@ class DuckDbTarget:
             position = records.position(subscription) if records.exist() else None
             if position is None:
                 return None
-            return progress_of(position, records.reservations(subscription), records.copies(subscription))
+            return progress_of(
+                position,
+                records.reservations(subscription),
+                records.copies(subscription),
+                records.set_aside(subscription),
+            )
 
     def claim(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
@@ -157,6 +174,7 @@ class DuckDbTarget:
             self._end_ahead(subscription)
             records = DuckDbRecords(connection, database.catalog)
             if records.exist():
+                records.create()
                 self._writer(database).drop_copies(records.copies(subscription))
                 records.forget(subscription)
 
@@ -247,6 +265,15 @@ class DuckDbTarget:
             place = Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
             return insert_rows(connection, place, rows)
 
+    def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
+        with self._writing(table) as (connection, database):
+            records = DuckDbRecords(connection, database.catalog)
+            subscription = records.copying(table)
+            if subscription is None:
+                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
+            copy = records.copies(subscription, table)[0]
+            self._writer(database).keep_of_copy(subscription, copy, refused, most)
+
     def trim_copy(self, table: TableId, above: Any) -> int:
         with self._writing(table) as (connection, database):
             copies = DuckDbRecords(connection, database.catalog).copies(None, table)
@@ -259,18 +286,42 @@ class DuckDbTarget:
         with self._writing(table) as (connection, database):
             self._writer(database).drop_copies(DuckDbRecords(connection, database.catalog).copies(None, table))
 
-    def commit(self, batch: BatchCommit) -> None:
+    def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
         itself, whether the batch counts is decided, and this call's successor told, when it can be."""
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
-                return
+                return self._standing(batch)
             if self._ahead is not None and self._ahead.in_the_way_of(batch):
                 self._end_ahead()
             try:
-                self._commit_once(batch)
+                return self._commit_once(batch)
             except duckdb.OutOfMemoryException:
-                self._retry(batch)
+                return self._retry(batch)
+
+    def _standing(self, batch: BatchCommit) -> dict[TableId, SetAside]:
+        """What stands aside behind a batch of which nothing else is known any more."""
+        if not any(commit.set_aside or commit.aside for commit in batch.tables):
+            return {}
+        with self._reading() as (connection, catalog):
+            counts = DuckDbRecords(connection, catalog).set_aside(batch.subscription)
+        return {commit.table: SetAside(counts.get(commit.table, 0), 0) for commit in batch.tables}
+
+    def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
+        with self._reading() as (connection, catalog):
+            records = DuckDbRecords(connection, catalog)
+            return in_order(records.refused(subscription, table)) if records.exist() else []
+
+    def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
+        with self._writing(table) as (_, database):
+            self._end_ahead(subscription)
+            return self._writer(database).retry_refused(subscription, table, rows)
+
+    def skip_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
+    ) -> list[str]:
+        with self._writing(table) as (_, database):
+            return self._writer(database).skip_refused(subscription, table, rows, by)
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         place = f"{quoted(target.schema)}.{quoted(target.name)}"
@@ -323,13 +374,14 @@ class DuckDbTarget:
             if database is not None:
                 database.close(checkpoint=True)
 
-    def _commit_once(self, batch: BatchCommit) -> None:
+    def _commit_once(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """Raises duckdb.OutOfMemoryException, since that may pass when queries have been stopped."""
         database = self._open()
         connection = database.writer
         try:
             connection.execute("BEGIN TRANSACTION")
-            self._writer(database).apply(batch)
+            writer = self._writer(database)
+            writer.apply(batch)
         except duckdb.OutOfMemoryException:
             roll_back(connection)
             raise
@@ -347,6 +399,7 @@ class DuckDbTarget:
             self._in_doubt = batch
             if not self._settle(batch):
                 raise fault from error
+        return writer.set_aside
 
     def _commit_ahead(self, rows: AheadTransaction, batch: BatchCommit) -> bool:
         """What `rows.commit` does: between two batches of the writer, which alone moves the fence."""
@@ -387,13 +440,13 @@ class DuckDbTarget:
             self._ahead.roll_back()
             self._ahead = None
 
-    def _retry(self, batch: BatchCommit) -> None:
+    def _retry(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """Once more without the queries and what is ahead of its commit, which share the memory with the batch and may wait."""
         self._end_ahead()
         database = self._open()
         database.interrupt_readers()
         try:
-            self._commit_once(batch)
+            return self._commit_once(batch)
         except duckdb.OutOfMemoryException as error:
             raise self._fault(error, database) from error
 
@@ -450,6 +503,7 @@ class DuckDbTarget:
             DuckDbRecords(database.writer, database.catalog, crowded=crowded),
             DuckDbTables(database.writer, database.catalog, self.path),
             DuckDbViews(database.writer, database.catalog),
+            self._decode,
         )
 
     def _open(self) -> Database:
@@ -476,6 +530,6 @@ class DuckDbTarget:
         return fault_of(error, self.path, table)
 
 
-def open_target(spec: ConnectionSpec, home: Path | None = None) -> DuckDbTarget:
+def open_target(spec: ConnectionSpec, home: Path | None = None, decode: DecodeText = no_decoder) -> DuckDbTarget:
     """The target of a connection of kind `duckdb`: settings `path`, and optionally memory_limit, threads, spill_limit."""
-    return DuckDbTarget(str(spec.settings["path"]), settings_from(spec.settings), home)
+    return DuckDbTarget(str(spec.settings["path"]), settings_from(spec.settings), home, decode)

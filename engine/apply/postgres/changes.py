@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
 from engine.apply.bookkeeping import behind
+from engine.apply.postgres.errors import cause_of
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
 from engine.apply.postgres.staging import (
@@ -24,6 +25,7 @@ from engine.apply.postgres.staging import (
     staged,
 )
 from engine.apply.postgres.types import column_types
+from engine.apply.setting_aside import RefusedByTarget
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
@@ -137,6 +139,47 @@ def _apply_piece(
             f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE SELECT * FROM {_COMPLETED}"
         )
         connection.execute(f"DROP TABLE {_COMPLETED}")
+
+
+def take_changes(
+    connection: PostgresConnection, place: Place, changes: TableChanges, clear: Callable[[], None], most: int
+) -> RefusedByTarget:
+    """Clear, delete and insert, without the rows that the table does not take; returns those. Other trouble raises as `apply_changes`."""
+    if changes.truncated:
+        clear()
+    if changes.deletes is not None:
+        _delete(connection, place, changes.deletes)
+    return [] if changes.inserts is None else insert_but_refused(connection, place, changes.inserts, most)
+
+
+def insert_but_refused(connection: PostgresConnection, place: Place, rows: Any, most: int) -> RefusedByTarget:
+    """Insert rows but those that the table does not take, found by halves; returns those, and ends where they are more than `most`."""
+    refused: RefusedByTarget = []
+    waiting = [rows]
+    while waiting and len(refused) <= most:
+        some = waiting.pop()
+        try:
+            with connection.transaction():
+                insert_rows(connection, place, some)
+        except psycopg.Error as error:
+            cause = cause_of(error)
+            if cause is None:
+                raise
+            if some.num_rows > 1:
+                middle = some.num_rows // 2
+                waiting += [some.slice(middle), some.slice(0, middle)]
+                continue
+            refused.append((some, cause))
+    return refused
+
+
+def texts_at(connection: PostgresConnection, place: Place, keys: Any) -> list[tuple[str | None, ...]]:
+    """The table's rows with these keys (columns k0 … km): every column as its text."""
+    _require(place, keys, place.key_columns)
+    read = ", ".join(f"t.{name}::pg_catalog.text" for name in place.quoted)
+    with staged(connection, keys, place.key_columns, place.key_columns) as source:
+        sql = f"SELECT {read} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)}"
+        return psycopg.RawCursor(connection).execute(sql.encode(), source.parameters).fetchall()
 
 
 @dataclass(frozen=True, slots=True)

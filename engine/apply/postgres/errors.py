@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.refused import RefusedCause
 from engine.postgres.sessions import StateKinds, describe_state
 
 _K = FaultKind
@@ -22,14 +23,27 @@ TARGET = StateKinds(
         "55P03": _K.TARGET_UNAVAILABLE,
     },
 )
-_OF_A_TABLE = {"22": _K.VALUE_OUT_OF_DOMAIN, "23": _K.VALUE_OUT_OF_DOMAIN}
+_OF_A_TABLE = {"22": _K.VALUE_OUT_OF_DOMAIN, "23": _K.ROW_REFUSED, "44": _K.ROW_REFUSED}
 """Classes of SQLSTATEs that tell of a value or a constraint: one table's trouble."""
+_RAISED = "P0001"
+"""What a trigger raises."""
 _WITHOUT_NAME = {"23514": "no partition takes the row"}
 """What a state tells of where it names neither constraint nor column."""
 _REFUSED_TABLE = frozenset({"42P01", "42703", "42804", "55000"})
 """States that tell of a table that somebody else changed; a new copy takes its place."""
 _IN_THE_WAY = frozenset({"0A000", "2BP01", "42809", "428C9"})
 """States that tell of what somebody built upon a table, or in its place: it has to go first."""
+
+
+def cause_of(error: psycopg.Error) -> RefusedCause | None:
+    """Why the target refused a row, without its values; None where the error tells of something else."""
+    state = error.sqlstate or ""
+    kind = _K.ROW_REFUSED if state == _RAISED else _OF_A_TABLE.get(state[:2])
+    if kind is None:
+        return None
+    name = error.diag.constraint_name or error.diag.column_name or _WITHOUT_NAME.get(state)
+    what = "a value" if kind is _K.VALUE_OUT_OF_DOMAIN else "a row"
+    return RefusedCause(kind.value, f"the target refused {what} (SQLSTATE {state}{f', {name}' if name else ''})", state)
 
 
 def fault_of_table(error: psycopg.Error, table: str, *, of_owner: bool = False) -> EngineFault:
@@ -41,11 +55,9 @@ def fault_of_table(error: psycopg.Error, table: str, *, of_owner: bool = False) 
     if of_owner and state == "42501":
         detail = f"{error.diag.message_primary}: grant it to the user of the connection"
         return EngineFault(_K.TABLE_UNFIT, table, detail)
-    kind = _OF_A_TABLE.get(state[:2])
-    if kind is not None:
-        name = error.diag.constraint_name or error.diag.column_name or _WITHOUT_NAME.get(state)
-        detail = f"the target refused a value (SQLSTATE {state}{f', {name}' if name else ''})"
-        return EngineFault(kind, table, detail)
+    cause = cause_of(error)
+    if cause is not None:
+        return EngineFault(_K(cause.code), table, cause.detail)
     if state in _REFUSED_TABLE:
         return EngineFault(_K.TABLE_STRUCTURE_CHANGED, table, describe_state(state, error.diag.message_primary or ""))
     if state in _IN_THE_WAY:

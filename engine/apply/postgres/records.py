@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,12 @@ from engine.apply.bookkeeping import (
     standing_from,
     standing_text,
 )
+from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.refused import RefusedRow
 from engine.model.shared import SharedInto
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
@@ -27,13 +29,17 @@ from engine.postgres.sessions import PostgresConnection
 LAYOUT = 4
 """Version of the tables below; raised when they change, or what their rows mean."""
 READABLE = (1, 2, 3, 4)
-"""Up to 1 every table is our own; up to 2 no copy can go on; up to 3 there are no shared tables."""
+"""Up to 1 every table is our own; up to 2 no copy can go on; up to 3 there are no shared tables, and no row can stand aside."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
 _SHARED = (
     f"CREATE TABLE IF NOT EXISTS {OWN_SCHEMA}.shared (target_schema text, target_name text, subscription text NOT NULL,"
     " table_id text NOT NULL, shared_schema text NOT NULL, shared_name text NOT NULL, source_column text NOT NULL,"
     " source_value text NOT NULL, structure text, PRIMARY KEY (target_schema, target_name))"
+)
+_REFUSED_DDL = (
+    f"CREATE TABLE IF NOT EXISTS {OWN_SCHEMA}.refused_rows (subscription text, table_id text, row_id text, of_copy boolean,"
+    " state text NOT NULL, body text NOT NULL, PRIMARY KEY (subscription, table_id, of_copy, row_id))"
 )
 _DDL = (
     f"CREATE SCHEMA IF NOT EXISTS {OWN_SCHEMA}",
@@ -47,6 +53,7 @@ _DDL = (
     f"CREATE TABLE {OWN_SCHEMA}.copies (subscription text NOT NULL, table_id text PRIMARY KEY,"
     " target_schema text NOT NULL, hidden_name text NOT NULL, structure text NOT NULL, standing text)",
     _SHARED,
+    _REFUSED_DDL,
 )
 _MEMBER = "subscription, table_id, target_schema, target_name, shared_schema, shared_name, source_column, source_value, structure"
 _TABLE = "table_id, target_schema, target_name, structure, ready, applied, parked, removed, mark"
@@ -92,6 +99,7 @@ class PostgresRecords:
                     self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.tables ADD COLUMN existing text")
                 self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.copies ADD COLUMN IF NOT EXISTS standing text")
                 self._connection.execute(_SHARED)
+                self._connection.execute(_REFUSED_DDL)
                 self._connection.execute(f"UPDATE {OWN_SCHEMA}.layout SET version = %s", [LAYOUT])
                 self._version = LAYOUT
             return
@@ -126,6 +134,8 @@ class PostgresRecords:
         )
 
     def forget(self, subscription: SubscriptionName) -> None:
+        if self._version == LAYOUT:
+            self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.refused_rows WHERE subscription = %s", [subscription])
         self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.progress WHERE subscription = %s", [subscription])
         self._connection.execute(
             f"UPDATE {OWN_SCHEMA}.tables SET removed = true, ready = false WHERE subscription = %s", [subscription]
@@ -343,6 +353,58 @@ class PostgresRecords:
             f"DELETE FROM {OWN_SCHEMA}.shared WHERE target_schema = %s AND target_name = %s",
             [place.schema, place.name],
         )
+
+    def refused(self, subscription: SubscriptionName, table: TableId, *, of_copy: bool = False) -> list[RefusedRow]:
+        rows = self._connection.execute(
+            f"SELECT row_id, state, body FROM {OWN_SCHEMA}.refused_rows"
+            " WHERE subscription = %s AND table_id = %s AND of_copy = %s",
+            [subscription, table, of_copy],
+        ).fetchall()
+        return [row_from(*row) for row in rows]
+
+    def write_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Sequence[RefusedRow], *, of_copy: bool = False
+    ) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO {OWN_SCHEMA}.refused_rows VALUES (%s, %s, %s, %s, %s, %s)",
+                [(subscription, table, row.row, of_copy, row.state.value, body_of(row)) for row in rows],
+            )
+
+    def delete_refused(
+        self,
+        subscription: SubscriptionName | None,
+        table: TableId,
+        rows: Collection[str] | None = None,
+        *,
+        of_copy: bool = False,
+    ) -> None:
+        self._connection.execute(
+            f"DELETE FROM {OWN_SCHEMA}.refused_rows WHERE (%(s)s::text IS NULL OR subscription = %(s)s::text)"
+            " AND table_id = %(t)s AND of_copy = %(c)s AND (%(r)s::text[] IS NULL OR row_id = ANY (%(r)s::text[]))",
+            {"s": subscription, "t": table, "c": of_copy, "r": None if rows is None else list(rows)},
+        )
+
+    def take_refused_of_copy(self, subscription: SubscriptionName, table: TableId) -> None:
+        self.delete_refused(subscription, table)
+        self._connection.execute(
+            f"UPDATE {OWN_SCHEMA}.refused_rows SET of_copy = false WHERE subscription = %s AND table_id = %s",
+            [subscription, table],
+        )
+
+    def now_us(self) -> int:
+        sql = "SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint"
+        return int(self._connection.execute(sql).fetchall()[0][0])
+
+    def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
+        if self._version < LAYOUT:
+            return {}
+        rows = self._connection.execute(
+            f"SELECT table_id, count(*) FROM {OWN_SCHEMA}.refused_rows"
+            " WHERE subscription = %s AND NOT of_copy AND state <> 'parked' GROUP BY table_id",
+            [subscription],
+        ).fetchall()
+        return {TableId(row[0]): int(row[1]) for row in rows}
 
     def next_generation(self, target: TableName) -> None:
         """Note that a table's rows were replaced in a way that older snapshots do not see through."""

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import pyarrow as pa
 
 from engine.apply.postgres.identifiers import quoted
-from engine.apply.postgres.text import array_literal, csv_blocks
+from engine.apply.text import array_literal, csv_blocks
 from engine.model.values import ValueType
 from engine.postgres.sessions import PostgresConnection
 

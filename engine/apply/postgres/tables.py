@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import psycopg
 
 from engine.apply.bookkeeping import Existing, Reservation
 from engine.apply.evolution import Evolution, require_columns
-from engine.apply.postgres.changes import Place, apply_changes, check_key
-from engine.apply.postgres.errors import fault_of_table
+from engine.apply.postgres.changes import (
+    Place,
+    apply_changes,
+    check_key,
+    insert_but_refused,
+    take_changes,
+    texts_at,
+)
+from engine.apply.postgres.errors import cause_of, fault_of_table
 from engine.apply.postgres.existing import foreign_rows, holds_rows, place_of, refuse, refuse_unfit, takes_rows_of
 from engine.apply.postgres.following import add_columns, follow
 from engine.apply.postgres.identifiers import literal, qualified, quoted
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.structure import evolve_statements, key_statement
 from engine.apply.postgres.types import postgres_type
+from engine.apply.refused_rows import DecodeText, key_of, typed
+from engine.apply.setting_aside import RefusedByTarget
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
+from engine.model.refused import Texts
 from engine.model.schema import TableSchema
 from engine.postgres.sessions import PostgresConnection
 
@@ -49,11 +60,21 @@ def cleared_by_rows(place: str) -> str:
     )
 
 
+def _pouring(copy: TableName, place: str, columns: Sequence[tuple[str, str]]) -> str:
+    """SQL: the copy's rows, `c`, into a table (its full quoted name)."""
+    read = ", ".join(f"c.{name}::{type_}" for name, type_ in columns)
+    into = f"INSERT INTO {place} ({', '.join(name for name, _ in columns)}) OVERRIDING SYSTEM VALUE"
+    return f"{into} SELECT {read} FROM {qualified(copy)} AS c"
+
+
 class PostgresTables:
     """Implements Tables inside the transaction of the caller."""
 
-    def __init__(self, connection: PostgresConnection, records: PostgresRecords, *, in_place: bool = True) -> None:
-        """`in_place`: as in `apply_changes`."""
+    def __init__(
+        self, connection: PostgresConnection, records: PostgresRecords, decode: DecodeText, *, in_place: bool = True
+    ) -> None:
+        """`in_place`: as in `apply_changes`. `decode` makes columns of rows that an owner's table is filled with one by one."""
+        self._decode = decode
         self._in_place = in_place
         self._connection = connection
         self._records = records
@@ -73,14 +94,35 @@ class PostgresTables:
         where = place_of(self._connection, self._records, table, place, schema)
         apply_changes(self._connection, where, changes, lambda: self._clear(place), in_place=self._in_place)
 
+    def take(
+        self, table: TableId, place: TableName, schema: TableSchema, changes: TableChanges, most: int
+    ) -> RefusedByTarget:
+        where = place_of(self._connection, self._records, table, place, schema)
+        return take_changes(self._connection, where, changes, lambda: self._clear(place), most)
+
+    def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
+        where = place_of(self._connection, self._records, table, place, schema)
+        found = texts_at(self._connection, where, keys)
+        return {key_of(schema, texts, self._decode): texts for texts in found}
+
+    @contextmanager
+    def trial(self) -> Iterator[bool]:
+        with suppress(EngineFault, psycopg.Error), self._connection.transaction(force_rollback=True):
+            yield True
+
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, qualified(place), schema))
 
-    def put_in_place(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
+    def put_in_place(
+        self, copy: TableName, target: TableName, schema: TableSchema, *, refuse: int = 0
+    ) -> RefusedByTarget:
         existing = self._records.existing(target)
         if existing is not None:
-            self._fill(existing, copy, schema)
-            return
+            return self._fill(existing, copy, schema, leave_out=refuse)
+        self._replace(copy, target, schema)
+        return []
+
+    def _replace(self, copy: TableName, target: TableName, schema: TableSchema) -> None:
         if self._is_built_upon(target) and takes_rows_of(self._connection, target, copy, schema):
             self._clear(target)
             self._pour(copy, target, [(quoted(column.name), postgres_type(column)) for column in schema.columns])
@@ -119,7 +161,7 @@ class PostgresTables:
         except psycopg.Error as error:
             raise fault_of_table(error, table, of_owner=self._records.is_of_owner(table)) from error
 
-    def _fill(self, existing: Reservation, copy: TableName, schema: TableSchema) -> None:
+    def _fill(self, existing: Reservation, copy: TableName, schema: TableSchema, *, leave_out: int) -> RefusedByTarget:
         """The copy's rows go into the table that its owner made, in place of those that it has of us."""
         target = existing.target
         adopted = existing.schema if existing.schema is not None else schema
@@ -132,16 +174,50 @@ class PostgresTables:
         elif holds_rows(self._connection, target):
             refuse(existing.table, target, [foreign_rows(target)])
         place = place_of(self._connection, self._records, existing.table, target, schema)
-        types = [column.type for column in place.columns]
-        self._pour(copy, target, list(zip(place.quoted, types, strict=True)))
+        columns = list(zip(place.quoted, [column.type for column in place.columns], strict=True))
+        refused: RefusedByTarget = []
+        if leave_out:
+            refused = self._pour_by_pages(copy, place, columns, leave_out)
+        else:
+            self._pour(copy, target, columns)
         self._records.write_existing(existing, Existing.FILLED)
+        return refused
 
     def _pour(self, copy: TableName, target: TableName, columns: Sequence[tuple[str, str]]) -> None:
         """Bring the copy's rows into the empty table, and drop the copy. `columns`: quoted name and type of each."""
-        read = ", ".join(f"c.{name}::{type_}" for name, type_ in columns)
-        into = f"INSERT INTO {qualified(target)} ({', '.join(name for name, _ in columns)}) OVERRIDING SYSTEM VALUE"
-        self._execute(f"{into} SELECT {read} FROM {qualified(copy)} AS c")
+        self._execute(_pouring(copy, qualified(target), columns))
         self.drop(copy)
+
+    def _pour_by_pages(
+        self, copy: TableName, place: Place, columns: Sequence[tuple[str, str]], most: int
+    ) -> RefusedByTarget:
+        """The same without the rows that the table does not take: pages of the copy are poured by halves, and the rows of a page that
+        holds such a row one by one."""
+        size = f"SELECT pg_catalog.pg_relation_size({literal(qualified(copy))}) / 8192 + 1"
+        refused: RefusedByTarget = []
+        waiting = [(0, int(self._connection.execute(size.encode()).fetchall()[0][0]))]
+        while waiting and len(refused) <= most:
+            low, high = waiting.pop()
+            pages = f" WHERE c.ctid >= '({low},0)' AND c.ctid < '({high},0)'"
+            try:
+                with self._connection.transaction():
+                    self._execute(_pouring(copy, place.qualified, columns) + pages)
+            except psycopg.Error as error:
+                if cause_of(error) is None:
+                    raise
+                if high - low > 1:
+                    middle = (low + high) // 2
+                    waiting += [(middle, high), (low, middle)]
+                    continue
+                refused += self._pour_rows(copy, place, pages, most)
+        self.drop(copy)
+        return refused
+
+    def _pour_rows(self, copy: TableName, place: Place, pages: str, most: int) -> RefusedByTarget:
+        read = ", ".join(f"c.{name}::pg_catalog.text" for name in place.quoted)
+        sql = f"SELECT {read} FROM {qualified(copy)} AS c{pages}"
+        found = self._connection.execute(sql.encode()).fetchall()
+        return insert_but_refused(self._connection, place, typed(place.schema, found, self._decode), most)
 
     def _is_built_upon(self, place: TableName) -> bool:
         """Whether views or foreign keys of others would go with the table, or keep it from going."""

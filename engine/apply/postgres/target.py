@@ -46,11 +46,13 @@ from engine.apply.postgres.reader import PostgresReader
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.sequences import PostgresSequences
 from engine.apply.postgres.structure import create_statement, evolve_statements, key_statement
-from engine.apply.postgres.writer import Writer, batch_writer, roll_back
+from engine.apply.postgres.writer import Writer, roll_back
+from engine.apply.refused_rows import in_order
 from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
+from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
@@ -69,6 +71,9 @@ from engine.postgres.sessions import PostgresConnection, Sessions
 
 _NOT_THE_ROWS = frozenset({FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.EPOCH_LOST})
 """Faults that another way to write the same rows would meet as well."""
+
+_OF_ROWS = frozenset({FaultKind.VALUE_OUT_OF_DOMAIN, FaultKind.ROW_REFUSED})
+"""Faults of single rows."""
 
 
 class Passage(StrEnum):
@@ -115,7 +120,7 @@ class PostgresTarget:
         self._decode = decode
         self._passing = passing
         origins = Origins(self._sessions.name)
-        self._writer = Writer(self._sessions, origins, copy_above)
+        self._writer = Writer(self._sessions, origins, decode, copy_above)
         self._lanes = LaneWriter(self._writer.open, self._sessions.open, origins)
         self._parts = PartSessions(self._writer.open, origins)
         self._epochs: dict[SubscriptionName, Epoch] = {}
@@ -153,7 +158,12 @@ class PostgresTarget:
             position = records.position(subscription) if records.exist() else None
             if position is None:
                 return None
-            return progress_of(position, records.reservations(subscription), records.copies(subscription))
+            return progress_of(
+                position,
+                records.reservations(subscription),
+                records.copies(subscription),
+                records.set_aside(subscription),
+            )
 
     def claim(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
@@ -163,12 +173,12 @@ class PostgresTarget:
         with self._writer.transaction() as connection:
             after = self._begin_again(connection, subscription, lambda before: claimed(subscription, before, wanted))
             copies = PostgresRecords(connection).copies(subscription)
-            batch_writer(connection).drop_copies([copy for copy in copies if copy.standing is None])
+            self._writer.batch_writer().drop_copies([copy for copy in copies if copy.standing is None])
         self._epochs[subscription] = epoch
         self._wait_alone(subscription, after.end)
         # What fails here fails again where the shared table is defined next, and has a table to blame then.
-        with suppress(EngineFault), self._writer.transaction() as connection:
-            batch_writer(connection).mend_shared(subscription)
+        with suppress(EngineFault), self._writer.transaction():
+            self._writer.batch_writer().mend_shared(subscription)
 
     def rebase(
         self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
@@ -176,7 +186,7 @@ class PostgresTarget:
         wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
         with self._writer.transaction() as connection:
             self._begin_again(connection, subscription, lambda before: rebased(subscription, before, wanted))
-            batch_writer(connection).drop_copies(PostgresRecords(connection).copies(subscription))
+            self._writer.batch_writer().drop_copies(PostgresRecords(connection).copies(subscription))
             PostgresRecords(connection).mark_unready(subscription)
         self._epochs[subscription] = epoch
         self._wait_alone(subscription, None)
@@ -201,9 +211,10 @@ class PostgresTarget:
         with self._writer.transaction() as connection:
             records = PostgresRecords(connection, fence=True)
             if records.exist():
+                records.create()
                 before = records.position(subscription)
                 self._writer.settle_parts(subscription, before)
-                batch_writer(connection).drop_copies(records.copies(subscription))
+                self._writer.batch_writer().drop_copies(records.copies(subscription))
                 records.forget(subscription)
         with self._writer.lock:
             # The next writer takes an origin again.
@@ -224,7 +235,7 @@ class PostgresTarget:
             adopt(connection, subscription, table, target, into_existing=into_existing)
             if shared is not None:
                 refuse_reserved(table, shared.relation)
-            batch_writer(connection).adopt_shared(subscription, table, target, shared)
+            self._writer.batch_writer().adopt_shared(subscription, table, target, shared)
 
     def begin_copy(
         self,
@@ -243,7 +254,7 @@ class PostgresTarget:
                 raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
             if records.existing(target) is not None:
                 refuse_unfit(connection, table, target, schema)
-            writer = batch_writer(connection)
+            writer = self._writer.batch_writer()
             writer.refuse_columns(table, target, schema)
             writer.drop_copies(records.copies(None, table))
             place = hidden_name(table, target)
@@ -258,6 +269,15 @@ class PostgresTarget:
         with self._writer.transaction(table) as connection:
             return insert_rows(connection, self._copy(connection, table), rows)
 
+    def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
+        with self._writer.transaction(table) as connection:
+            self._copy(connection, table)
+            records = PostgresRecords(connection)
+            subscription = records.copying(table)
+            if subscription is not None:
+                copy = records.copies(subscription, table)[0]
+                self._writer.batch_writer().keep_of_copy(subscription, copy, refused, most)
+
     def trim_copy(self, table: TableId, above: Any) -> int:
         with self._writer.transaction(table) as connection:
             return delete_behind(connection, self._copy(connection, table), above)
@@ -267,7 +287,7 @@ class PostgresTarget:
             records = PostgresRecords(connection)
             if (subscription := records.copying(table)) is not None:
                 self._fence_copy(records, subscription)
-                batch_writer(connection).drop_copies(records.copies(None, table))
+                self._writer.batch_writer().drop_copies(records.copies(None, table))
 
     def _copy(self, connection: PostgresConnection, table: TableId) -> Place:
         """The hidden table that is being loaded, if that is still for this engine to do."""
@@ -285,19 +305,62 @@ class PostgresTarget:
         if claimed_here is not None and epoch != claimed_here:
             raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
 
-    def commit(self, batch: BatchCommit) -> None:
+    def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """As the protocol says, with one exception: where the database is gone after a failure in the commit itself, whether
         the batch counts is decided, and this call's successor told, when it can be."""
         with self._writer.lock:
             if self._writer.settled(batch):
-                return
-            try:
-                self._writer.apply(lambda writer: writer.apply(batch))
-            except EngineFault as fault:
-                if not isinstance(fault.__cause__, psycopg.errors.UniqueViolation):
-                    raise
-                self._writer.apply(lambda writer: writer.apply(batch), in_place=False)
+                return self._standing(batch)
+            found = self._apply(batch)
             self._writer.make_durable(batch)
+            return found
+
+    def _apply(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
+        """Write the batch in a transaction that stays open. Rows that are refused are looked for only when some were."""
+        may = {commit.table for commit in batch.tables if commit.set_aside}
+        in_place, careful, found = True, frozenset[TableId](), dict[TableId, SetAside]()
+
+        def work(writer: BatchWriter) -> None:
+            writer.apply(batch)
+            found.update(writer.set_aside)
+
+        while True:
+            try:
+                self._writer.apply(work, in_place=in_place, careful=careful)
+            except EngineFault as fault:
+                if in_place and isinstance(fault.__cause__, psycopg.errors.UniqueViolation):
+                    in_place = False
+                elif fault.kind in _OF_ROWS and TableId(fault.subject) in may - careful:
+                    careful |= {TableId(fault.subject)}
+                else:
+                    raise
+                continue
+            return found
+
+    def _standing(self, batch: BatchCommit) -> dict[TableId, SetAside]:
+        """What stands aside behind a batch of which nothing else is known any more."""
+        if not any(commit.set_aside or commit.aside for commit in batch.tables):
+            return {}
+        with self._sessions.session() as connection:
+            counts = PostgresRecords(connection).set_aside(batch.subscription)
+        return {commit.table: SetAside(counts.get(commit.table, 0), 0) for commit in batch.tables}
+
+    def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
+        with self._sessions.session() as connection:
+            records = PostgresRecords(connection)
+            return in_order(records.refused(subscription, table)) if records.exist() else []
+
+    def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
+        with self._writer.transaction(table) as connection:
+            self._fence_copy(PostgresRecords(connection), subscription)
+            return self._writer.batch_writer().retry_refused(subscription, table, rows)
+
+    def skip_refused(
+        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
+    ) -> list[str]:
+        with self._writer.transaction(table) as connection:
+            self._fence_copy(PostgresRecords(connection), subscription)
+            return self._writer.batch_writer().skip_refused(subscription, table, rows, by)
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         return evolve_statements(qualified(target), evolution(table, old, new))
@@ -439,8 +502,8 @@ class PostgresTarget:
 
     def _recorded(self, batch: BatchCommit) -> Lsn:
         """Where the subscription stands. Raises EngineFault(EPOCH_LOST) where it is another engine's."""
-        with self._writer.transaction() as connection:
-            return batch_writer(connection).fence(batch).end
+        with self._writer.transaction():
+            return self._writer.batch_writer().fence(batch).end
 
     def sequences(self) -> PostgresSequences:
         return PostgresSequences(self._sessions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from weakref import WeakSet
 
@@ -21,6 +21,7 @@ from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.shared import PostgresViews
 from engine.apply.postgres.staging import set_copy_above, wonders
 from engine.apply.postgres.tables import PostgresTables
+from engine.apply.refused_rows import DecodeText
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.target import BatchCommit
 from engine.postgres.sessions import PostgresConnection, Sessions
@@ -33,9 +34,11 @@ _PREPARE_AFTER = 3
 class Writer:
     """Commits in one thread at a time: whoever holds `lock`. Connects at the first use, and anew after a lost connection."""
 
-    def __init__(self, sessions: Sessions, origins: Origins, copy_above: int | None = None) -> None:
-        """`copy_above`: rows above which they come through COPY; None = measured behind the first commit that would have liked to know."""
+    def __init__(self, sessions: Sessions, origins: Origins, decode: DecodeText, copy_above: int | None = None) -> None:
+        """`decode` makes columns of the texts of rows that stand aside. `copy_above`: rows above which they come through COPY;
+        None = measured behind the first commit that would have liked to know."""
         self._sessions = sessions
+        self._decode = decode
         self._pinned = copy_above
         self.ingest: Ingest | None = None
         """What was measured."""
@@ -86,8 +89,9 @@ class Writer:
         *,
         in_place: bool = True,
         durable: bool = True,
+        careful: Collection[TableId] = frozenset(),
     ) -> None:
-        """Work in a new transaction, which stays open. It is rolled back where this raises."""
+        """Work in a new transaction, which stays open. It is rolled back where this raises. `careful` as in BatchWriter."""
         connection = self.connection
         try:
             connection.execute("BEGIN")
@@ -97,7 +101,7 @@ class Writer:
             if constrained:
                 # Tables and rows come in another order than on the source.
                 connection.execute("SET CONSTRAINTS ALL DEFERRED")
-            work(batch_writer(connection, in_place=in_place))
+            work(self.batch_writer(in_place=in_place, careful=careful))
             if constrained:
                 _check_constraints(connection)
         except psycopg.Error as error:
@@ -106,6 +110,12 @@ class Writer:
         except BaseException:
             roll_back(connection)
             raise
+
+    def batch_writer(self, *, in_place: bool = True, careful: Collection[TableId] = frozenset()) -> BatchWriter:
+        """What writes a batch in the connection's transaction."""
+        records = PostgresRecords(self.connection, fence=True)
+        tables = PostgresTables(self.connection, records, self._decode, in_place=in_place)
+        return BatchWriter(records, tables, PostgresViews(self.connection), self._decode, careful)
 
     def commit(self) -> None:
         """Commit the transaction that is open. Raises EngineFault(TARGET_UNAVAILABLE)."""
@@ -174,12 +184,6 @@ class Writer:
         with suppress(psycopg.Error):
             self.ingest = measured_ingest(connection)
             set_copy_above(connection, self.ingest.copy_above)
-
-
-def batch_writer(connection: PostgresConnection, *, in_place: bool = True) -> BatchWriter:
-    """What writes a batch in the connection's transaction."""
-    records = PostgresRecords(connection, fence=True)
-    return BatchWriter(records, PostgresTables(connection, records, in_place=in_place), PostgresViews(connection))
 
 
 def _check_constraints(connection: PostgresConnection) -> None:

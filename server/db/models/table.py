@@ -44,6 +44,8 @@ class TableRow(SQLModel, table=True):
     shared_into: dict[str, str] | None = document(default=None, nullable=True)
     """`schema`, `name`, `source_column` and `source_value` (engine.model.shared.SharedInto)."""
     priority: int = 0
+    refused_rows: str = Field(default="park", max_length=16)
+    rows_set_aside: int = 0
     from_pattern: bool = False
     kept_out: bool = False
     """Of a removed table: its user removed it, and no pattern brings back what has its name."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.link.messages import ConnectionPart, Preflight, TableDropped, TableNamePart, TablePart
+from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
+from engine.link.messages import Preflight, TableDropped
 from engine.model.identity import TableId
 from engine.model.subscription import TableSpec
 from engine.model.subscription_state import DesiredState

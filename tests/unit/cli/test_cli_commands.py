@@ -197,6 +197,23 @@ def test_tables_retry(stand_in: StandIn, run: Run) -> None:
     assert "Do this." in refused.stderr
 
 
+def test_refused_rows_are_listed_tried_again_and_skipped(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
+    path = "/subscriptions/mart/tables/t1/refused-rows"
+    cause = {"code": "row_refused", "detail": "the target refused a row (SQLSTATE 23514)", "sqlstate": "23514"}
+    item = {"id": "r1", "state": "set_aside", "operation": "insert", "key": ["7", None], "values": [], "cause": cause}
+    stand_in.replies["GET", path] = (200, {"items": [item]})
+    shown = run("refused", "list", "public.orders", "-s", "mart").stdout
+    assert all(word in shown for word in ("set_aside", "insert", "7, NULL", "23514", "r1"))
+    assert json.loads(run("refused", "list", "t1", "-s", "mart", "--json").stdout) == {"refused_rows": [item]}
+    outcome = {"done": ["r1"], "rows_set_aside": 2}
+    stand_in.replies["POST", f"{path}/retries"] = (200, outcome)
+    assert "1 rows are in the table; 2 stand aside." in run("refused", "retry", "t1", "-s", "mart").stdout
+    stand_in.replies["POST", f"{path}/r1/skips"] = (200, outcome)
+    said = run("refused", "skip", "t1", "--row", "r1", "-s", "mart").stdout
+    assert "1 rows are to stay out of the table; 2 stand aside." in said
+
+
 def test_tables_remove_of_one_that_is_not_there(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": []})
     result = run("tables", "remove", "public.nope", "-s", "mart")

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from engine.copy.chunk_task import decoded_but_refused
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.refused import RefusedCause, Texts
 from engine.net import decode_copy_text
+from engine.runtime.verifications import leaving_out
 from tests.unit.net.batch_builder import column, table
 
 _ESCAPES = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
@@ -57,3 +60,17 @@ def test_a_value_out_of_its_domain_is_a_fault_without_the_value() -> None:
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer_will_do(kind: type[bytes]) -> None:
     assert decode_copy_text(kind(b"a\t1\tb\\tc\n"), _THREE).to_pylist() == [{"c0": "a", "c1": 1, "c2": "b\tc"}]
+
+
+def test_rows_that_cannot_be_decoded_are_left_out_up_to_a_number() -> None:
+    text = write([("a", "1", "x"), ("b\t\\", "no", None), ("c", "3", "y"), (None, "nor this", "\r\n")])
+    refused: list[tuple[Texts, RefusedCause]] = []
+    found = decoded_but_refused(text, _THREE, decode_copy_text, refused, 2)
+    assert [row["c0"] for batch in found for row in batch.to_pylist()] == ["a", "c"]
+    assert [values for values, _ in refused] == [("b\t\\", "no", None), (None, "nor this", "\r\n")]
+    assert {cause.code for _, cause in refused} == {"value_out_of_domain"}
+    lenient = leaving_out(2)(text, _THREE)
+    assert (lenient.num_rows, leaving_out(9)(write([("a", "no", "x")]), _THREE).num_rows) == (2, 0)
+    for most in (0, 1):
+        with pytest.raises(EngineFault):
+            leaving_out(most)(text, _THREE)

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from engine.capture.postgres_log import scan
-from engine.model.batch import BlockRef, LogRange, TaskDescriptor
+from engine.model.batch import BlockRef, LogRange, TableChanges, TaskDescriptor
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName
 from engine.model.position import Lsn
+from engine.model.schema import KeyMode
 from engine.net import decode as decode_module
 from engine.net import (
     plan_for,
@@ -50,6 +51,7 @@ def test_one_tables_fault_leaves_the_others_alone(value: str | None, code: Fault
     assert faulty.fault is not None
     assert faulty.fault.code == code
     assert faulty.inserts is faulty.deletes is faulty.partials is None
+    assert (faulty.refused is None) == (value is None)
     assert "999" not in faulty.fault.detail
     assert rows(well.inserts) == [(5, "x")]
 
@@ -58,6 +60,64 @@ def test_a_value_out_of_domain_in_a_key_of_a_delete() -> None:
     changes = net([pgoutput.delete(1, ["x", None], "K")], _KEYED)
     assert changes.fault is not None
     assert changes.fault.code == FaultKind.VALUE_OUT_OF_DOMAIN
+
+
+_WIDE = table([column("id", "int4"), column("v", "int4"), column("t")], ["id"], oid=100)
+_UNSET = pgoutput.UNCHANGED
+
+
+def refused(changes: TableChanges) -> list[tuple[str | None, ...]]:
+    """Key before, values, whether `t` is unset and whether the row is gone; in the order of the keys."""
+    assert changes.refused is not None
+    assert all("column" in cause for cause in changes.refused["cause"].to_pylist())
+    found = [
+        (row["k0"], row["c0"], row["c1"], row["c2"], bool(row.get("u2")), row["gone"])
+        for row in changes.refused.to_pylist()
+    ]
+    return sorted(found, key=str)
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_rows_with_a_value_that_no_column_holds_come_as_texts_beside_the_others(buckets: int) -> None:
+    records = [
+        pgoutput.insert(100, ["1", "x", "new"]),
+        pgoutput.update(100, ["2", "x", _UNSET]),
+        pgoutput.update(100, ["4", "x", "moved"], ["3", None, None], "K"),
+        pgoutput.delete(100, ["y", None, None], "K"),
+        pgoutput.update(100, ["z", "5", _UNSET]),
+        pgoutput.update(100, ["7", "7", "mended"], ["w", None, None], "K"),
+        pgoutput.update(100, ["8", "8", "stays"]),
+        pgoutput.insert(100, ["9", None, None]),
+    ]
+    results = [task(records, [part(_WIDE)], bucket=b, buckets=buckets) for b in range(buckets)]
+    found = [changes for result in results for changes in result.tables]
+    bad = [changes for changes in found if changes.fault is not None]
+    assert {changes.fault.code for changes in bad if changes.fault} == {FaultKind.VALUE_OUT_OF_DOMAIN}
+    assert sorted((row for changes in bad for row in refused(changes)), key=str) == sorted(
+        [
+            (None, "1", "x", "new", False, False),
+            ("2", "2", "x", None, True, False),
+            ("3", "4", "x", "moved", False, False),
+            ("y", None, None, None, False, True),
+            ("z", "z", "5", None, True, False),
+            ("w", None, None, None, False, True),
+        ],
+        key=str,
+    )
+    assert sorted(row for c in found for row in rows(c.deletes)) == [(2,), (3,), (8,)]
+    assert sorted(row for c in found for row in rows(c.inserts)) == [(7, 7, "mended"), (8, 8, "stays"), (9, None, None)]
+    for changes in found:
+        assert [row[0] for row in rows(changes.deletes)][: changes.paired] == [8][: changes.paired]
+        assert [row[0] for row in rows(changes.inserts)][: changes.paired] == [8][: changes.paired]
+    assert sum(changes.paired for changes in found) == 1
+
+
+def test_inserts_without_identity_leave_refused_rows_out() -> None:
+    append = table([column("v", "int4")], mode=KeyMode.APPEND)
+    changes = net([pgoutput.insert(100, [value]) for value in ("1", "x", "3")], append)
+    assert rows(changes.inserts) == [(1,), (3,)]
+    assert changes.refused is not None
+    assert changes.refused["c0"].to_pylist() == ["x"]
 
 
 def test_a_row_of_another_width_than_its_structure() -> None:

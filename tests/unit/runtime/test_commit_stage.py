@@ -12,6 +12,7 @@ from engine.model.batch import SealedBatch, TableChanges, TableFault, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
+from engine.model.refused import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.table_state import TableEvent, TableState
@@ -44,13 +45,14 @@ class RefusingTarget:
     def tuning(self) -> dict[str, float]:
         return {"copy_setup_ms": 1.5}
 
-    def commit(self, batch: BatchCommit) -> None:
+    def commit(self, batch: BatchCommit) -> dict[TableId, SetAside]:
         for dropped in set(batch.dropped) & self.needed:
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, dropped, "a view shows it")
         for table in batch.tables:
             if table.handover and table.check_key:
                 raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, table.table, "two rows have the same key")
         self.batches.append(batch)
+        return {}
 
 
 class Bench:

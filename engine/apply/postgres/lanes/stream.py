@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from engine.apply.arrow_rows import joined, require_form
 from engine.apply.postgres.changes import Place
 from engine.apply.postgres.lanes.procedure import TRUNCATE, Kind
-from engine.apply.postgres.text import as_text
+from engine.apply.text import as_text
 from engine.model.batch import TableChanges
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode

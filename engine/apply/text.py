@@ -1,4 +1,4 @@
-"""Arrow columns as PostgreSQL's input functions read them: texts, lines of COPY, and array parameters. Pure, column by column."""
+"""Arrow columns as PostgreSQL prints and reads them: texts, lines of COPY, and array parameters. Pure, column by column."""
 
 from __future__ import annotations
 
@@ -151,6 +151,7 @@ def _where(present: Any, texts: Any) -> Any:
 
 
 _CONVERSIONS: dict[Kind, Callable[[Any], Any]] = {
+    Kind.BOOL: lambda array: pc.if_else(array, "t", "f"),
     Kind.BYTES: _bytes,
     Kind.DATE: _dates,
     Kind.TIMESTAMP: lambda array: _timestamps(array, Kind.TIMESTAMP, ""),

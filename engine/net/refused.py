@@ -1,0 +1,60 @@
+"""Rows with a value that its column cannot hold: found among the others, and kept as the texts that the source sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from engine.net.compiled import UNSET, Array
+from engine.net.decode import ValueOutOfDomain, decode_column
+from engine.net.plan import ColumnPlan
+
+
+def bad_rows(data: Array, off: Array, length: Array, columns: Sequence[ColumnPlan]) -> dict[int, str]:
+    """Rows (index) with a value that its column cannot hold, and why; places are by (column, row). No value is in the text."""
+    found: dict[int, str] = {}
+    for c, plan in enumerate(columns):
+        ranges = [(0, off.shape[1])]
+        while ranges:
+            low, high = ranges.pop()
+            try:
+                decode_column(data, off[c, low:high], length[c, low:high], plan)
+            except ValueOutOfDomain as error:
+                if high - low == 1:
+                    found.setdefault(low, str(error))
+                    continue
+                middle = (low + high) // 2
+                ranges += [(low, middle), (middle, high)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the values of some rows lie, by (column, row)."""
+
+    off: Array
+    length: Array
+
+    def texts(self, data: Array, column: int) -> list[str | None]:
+        return [
+            None if size < 0 else bytes(data[at : at + size]).decode("utf-8", "backslashreplace")
+            for at, size in zip(self.off[column].tolist(), self.length[column].tolist(), strict=True)
+        ]
+
+
+def refused_table(data: Array, keys: Places, values: Places, causes: Sequence[str], gone: Array) -> pa.Table:
+    """TableChanges.refused. The columns of `keys` and `values` are in their order there."""
+    columns: dict[str, pa.Array] = {}
+    for k in range(len(keys.off)):
+        columns[f"k{k}"] = pa.array(keys.texts(data, k), pa.string())
+    for c in range(len(values.off)):
+        columns[f"c{c}"] = pa.array(values.texts(data, c), pa.string())
+        unset = values.length[c] == UNSET
+        if np.any(unset & ~gone):
+            columns[f"u{c}"] = pa.array(unset & ~gone)
+    columns["gone"] = pa.array(gone, pa.bool_())
+    columns["cause"] = pa.array(causes, pa.string())
+    return pa.table(columns)

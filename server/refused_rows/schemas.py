@@ -1,0 +1,78 @@
+"""Bodies about rows that a target refused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.model.refused import RefusedState
+
+
+class RefusedValue(BaseModel):
+    """One column of a refused row."""
+
+    column: str
+    type: str = Field(description="PostgreSQL's name of the type on the source.")
+    value: str | None = Field(description="Its text as the source printed it; null is NULL.")
+
+
+class RefusedCauseView(BaseModel):
+    """Why the target did not take a row."""
+
+    code: str
+    detail: str
+    sqlstate: str | None = Field(description="Where a PostgreSQL target refused it.")
+
+
+class RefusedRowView(BaseModel):
+    """A row that the target did not take."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "5f0c6d6ad8f14c4b9c9f7d8e1a2b3c4d",
+                    "state": "set_aside",
+                    "operation": "update",
+                    "key": ["17"],
+                    "values": [
+                        {"column": "id", "type": "int4", "value": "17"},
+                        {"column": "price", "type": "numeric", "value": "NaN"},
+                    ],
+                    "cause": {
+                        "code": "value_out_of_domain",
+                        "detail": "column price: a value lies outside what a decimal column can hold exactly",
+                        "sqlstate": None,
+                    },
+                    "position": "0/16B3748",
+                    "batch": 412,
+                    "refused_at": "2026-05-04T10:00:00Z",
+                    "skipped_by": None,
+                    "skipped_at": None,
+                }
+            ]
+        }
+    )
+
+    id: str
+    state: RefusedState = Field(
+        description="`parked`: the table was parked over it; `set_aside`: it is kept beside the table; `skipped`: the same, and somebody"
+        " said that it is to stay out."
+    )
+    operation: str = Field(description="`copy`, `insert` or `update`: what the change was, netted over its batch.")
+    key: list[str | None] = Field(description="Of its key columns, in key order.")
+    values: list[RefusedValue]
+    cause: RefusedCauseView
+    position: str = Field(description="End of the batch in which it was refused; 0/0 of a row that a copy read.")
+    batch: int
+    refused_at: datetime
+    skipped_by: str | None
+    skipped_at: datetime | None
+
+
+class RefusedRowsOutcome(BaseModel):
+    """What became of refused rows."""
+
+    done: list[str] = Field(description="Ids of the rows that are in the table now, or are skipped now.")
+    rows_set_aside: int = Field(description="How many rows of the table stand aside now, skipped ones included.")

@@ -1,0 +1,97 @@
+"""Refused rows: what the engine is asked about them, and how its answers are shown. Row values are kept nowhere here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from engine.link.refused_parts import RefusedRowPart, RefusedRowsBody
+from engine.model.refused import RefusedState
+from engine.model.table_state import TableState
+from server.db.session import ReadSession, WriteSession
+from server.errors import Conflict, NotFound
+from server.events.service import record_event
+from server.refused_rows.schemas import RefusedCauseView, RefusedRowsOutcome, RefusedRowView, RefusedValue
+from server.subscriptions import lookup
+from server.tables import reports as tables_reports
+from server.tables import service as tables
+
+Action = Literal["list", "retry", "skip"]
+
+
+class TableNotComplete(Conflict):
+    code = "table_not_live"
+    title = "The table's rows are not complete"
+    default_remedy = (
+        "A parked table holds no log: mend what its remedy names and POST …/tables/{table_id}/retries, which copies it anew; of any other,"
+        " wait until it is live."
+    )
+
+
+def question(
+    session: ReadSession, name: str, table_id: str, action: Action, rows: list[str] | None = None, by: str = ""
+) -> dict[str, Any]:
+    """What is to be asked of the engine; `rows` None = about all rows of the table.
+
+    Raises:
+        NotFound: unknown subscription or table.
+        TableRemoved: it was removed.
+        TableNotComplete: rows are to be dealt with of a table that is parked, or that no copy of is complete yet.
+    """
+    subscription = lookup.get(session, name)
+    row = tables.get(session, name, table_id)
+    tables.refuse_removed(subscription, row)
+    if action != "list" and row.state not in (TableState.LIVE, TableState.PAUSED):
+        raise TableNotComplete(f"'{row.schema_name}.{row.name}' is {row.state}.")
+    return {"subscription": name, "table": table_id, "action": action, "rows": rows, "by": by}
+
+
+def shown(answer: Mapping[str, Any]) -> list[RefusedRowView]:
+    """The engine's rows as REST shows them."""
+    return [_view(part) for part in RefusedRowsBody.model_validate(answer).rows]
+
+
+def outcome(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRowsOutcome:
+    """What became of the rows. Raises NotFound where one was named that is not there any more."""
+    body = RefusedRowsBody.model_validate(answer)
+    if row_id is not None and not body.found:
+        raise NotFound(f"The table has no refused row '{row_id}' that stands aside.")
+    return RefusedRowsOutcome(done=list(body.done), rows_set_aside=body.left)
+
+
+def record(
+    session: WriteSession, name: str, table_id: str, action: Action, by: str, answer: RefusedRowsOutcome
+) -> None:
+    """Note who did what, without values."""
+    row = tables.get(session, name, table_id)
+    tables_reports.set_rows_aside(session, lookup.get(session, name), {table_id: answer.rows_set_aside})
+    subject = f"{row.schema_name}.{row.name}"
+    what = "went into the table" if action == "retry" else "are to stay out of the table"
+    count = len(answer.done)
+    record_event(
+        session,
+        kind="refused_rows_retried" if action == "retry" else "refused_rows_skipped",
+        subscription=name,
+        subject=subject,
+        detail=f"{count} refused rows of '{subject}' {what}, as '{by}' asked; {answer.rows_set_aside} stand aside.",
+    )
+
+
+def _view(part: RefusedRowPart) -> RefusedRowView:
+    return RefusedRowView(
+        id=part.row,
+        state=RefusedState(part.state),
+        operation=part.operation,
+        key=list(part.key),
+        values=[
+            RefusedValue(column=name, type=type_, value=value)
+            for (name, type_), value in zip(part.columns, part.values, strict=True)
+        ],
+        cause=RefusedCauseView(code=part.code, detail=part.detail, sqlstate=part.sqlstate),
+        position=str(part.position),
+        batch=part.batch,
+        refused_at=datetime.fromisoformat(part.refused_at),
+        skipped_by=part.ended_by,
+        skipped_at=None if part.ended_at is None else datetime.fromisoformat(part.ended_at),
+    )
