@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from engine.apply.arrow_rows import refuse_faults
 from engine.apply.bookkeeping import CopyRecord, Position, Records, Reservation, refuse_batch
@@ -45,6 +46,10 @@ class Tables(RefusingTables, Protocol):
 
     def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
         """Apply net changes. Raises EngineFault(NET_CHANGE_ANOMALY) where a row that should be there is not."""
+        ...
+
+    def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
+        """As `model.target.ReadRows`."""
         ...
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
@@ -230,6 +235,12 @@ class BatchWriter:
             return
         self._tables.evolve(commit.table, place, commit.schema, evolution(commit.table, before.schema, commit.schema))
 
+    def _computed(self, commit: TableCommit, place: TableName) -> Sequence[TableChanges]:
+        """The changes with the values of columns that the log leaves out."""
+        if commit.compute is None or not commit.changes:
+            return commit.changes
+        return commit.compute(commit.changes, partial(self._tables.read, commit.table, place, commit.schema))
+
     def _change(self, batch: BatchCommit, commit: TableCommit, place: TableName, *, of_copy: bool = False) -> None:
         aside = commit.aside
         if of_copy:
@@ -239,13 +250,13 @@ class BatchWriter:
         refused = commit.set_aside and any(change.refused is not None for change in commit.changes)
         if not (aside or refused or commit.table in self._careful):
             if commit.changes:
-                self._tables.change(commit.table, place, commit.schema, commit.changes)
+                self._tables.change(commit.table, place, commit.schema, self._computed(commit, place))
             return
         refuse_faults(commit.table, commit.changes)
         setting = self._setting(
             batch.subscription, commit.table, place, commit.schema, commit.set_aside, of_copy=of_copy
         )
-        setting.change(commit.changes, Origin(batch.batch, batch.end))
+        setting.change(self._computed(commit, place), Origin(batch.batch, batch.end))
         self.set_aside[commit.table] = setting.result()
         self._write_rows(batch.subscription, commit.table, setting, of_copy=of_copy)
 

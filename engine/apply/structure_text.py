@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.model.identity import RelationId, TableName
-from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, SourceType, TableSchema
 
 FORMAT = 1
 
@@ -62,7 +62,18 @@ def _column(column: Column) -> dict[str, Any]:
         "map_as": column.map_as,
         "edition": column.edition,
         "labels": list(column.labels),
+        "generated": column.generated,
+        "expression": _expression(column.expression) if column.expression is not None else None,
     }
+
+
+def _expression(expression: Expression) -> dict[str, Any]:
+    inputs = [[one.attnum, one.name, one.type] for one in expression.inputs]
+    return {"sql": expression.sql, "mark": expression.mark, "inputs": inputs}
+
+
+def _read_expression(body: dict[str, Any]) -> Expression:
+    return Expression(body["sql"], body["mark"], tuple(Input(*one) for one in body["inputs"]))
 
 
 def _type(source: SourceType) -> dict[str, Any]:
@@ -78,7 +89,12 @@ def _type(source: SourceType) -> dict[str, Any]:
 
 def _read_column(body: dict[str, Any]) -> Column:
     kind = _read_type(body["type"])
-    since = {"edition": body.get("edition", 0), "labels": tuple(body.get("labels", ()))}
+    since = {
+        "edition": body.get("edition", 0),
+        "labels": tuple(body.get("labels", ())),
+        "generated": body.get("generated", False),
+        "expression": _read_expression(body["expression"]) if body.get("expression") is not None else None,
+    }
     return Column(body["name"], kind, body["attnum"], body["nullable"], body["fill"], body["map_as"], **since)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from engine.model.identity import RelationId, TableName
@@ -49,6 +50,24 @@ class SourceType:
 
 
 @dataclass(frozen=True, slots=True)
+class Input:
+    """A column that an expression reads: under which name, and of which type in SQL."""
+
+    attnum: int
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """How the source computes a column from others of the row. `mark`: another one whenever it computes it otherwise."""
+
+    sql: str
+    mark: str
+    inputs: tuple[Input, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column. `attnum` never changes and is never reused, so it identifies the column over renames."""
 
@@ -68,6 +87,10 @@ class Column:
     Of a composite type or an array of one: each composite type in it with the numbers of its parts, which rows that are there
     have from then on.
     """
+    generated: bool = False
+    """The source computes it from the row's other columns."""
+    expression: Expression | None = None
+    """The log does not carry it: the source is asked to compute it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +107,9 @@ class TableSchema:
     relfilenode: int = 0
     """Changes when the source rewrites the table; 0 = unknown (partitioned root)."""
     unsent: tuple[int, ...] = ()
-    """Attribute numbers of columns that the log does not carry: generated ones."""
+    """Attribute numbers of generated columns that the log does not carry."""
+    computed: tuple[Column, ...] = ()
+    """Columns that the log does not carry and the target has: the source is asked to compute them. Empty in the form that `whole` gives."""
     told_at: Lsn | None = field(default=None, compare=False)
     """The source's DDL capture told it: end of the transaction that made it so."""
     inferred: bool = field(default=False, compare=False)
@@ -98,6 +123,23 @@ class TableSchema:
         raise KeyError(name)
 
     @property
+    def whole(self) -> TableSchema:
+        """As the target has the table, and queries of the source read it: computed columns among the others."""
+        if not self.computed:
+            return self
+        columns = sorted((*self.columns, *self.computed), key=lambda column: column.attnum)
+        return replace(self, columns=tuple(columns), computed=())
+
+    @property
+    def logged(self) -> TableSchema:
+        """As the log has the table: the other way round."""
+        computed = tuple(column for column in self.columns if column.expression is not None)
+        if not computed:
+            return self
+        columns = tuple(column for column in self.columns if column.expression is None)
+        return replace(self, columns=columns, computed=computed)
+
+    @property
     def key_numbers(self) -> tuple[int, ...]:
         """Attribute numbers of the key columns, in key order: a renamed column is still the same key."""
         return tuple(column.attnum for column in self.key_columns)
@@ -105,3 +147,15 @@ class TableSchema:
     @property
     def key_columns(self) -> tuple[Column, ...]:
         return tuple(self.column(name) for name in self.key)
+
+
+def still_computed(computed: Sequence[Column], columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Those that are not among `columns` themselves, and whose inputs all are."""
+    there = {column.attnum for column in columns}
+    return tuple(
+        column
+        for column in computed
+        if column.expression is not None
+        and column.attnum not in there
+        and all(one.attnum in there for one in column.expression.inputs)
+    )

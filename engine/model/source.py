@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
-from engine.model.identity import RelationId, TableName
+from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.schema import TableSchema
+from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
 from engine.model.subscription import OriginFilter, TableSpec
 
@@ -412,6 +412,14 @@ class Source(Protocol):
 
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
+        ...
+
+    def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
+        """Values of generated columns that the log does not carry, for rows of which it did, as COPY text, a line for each.
+
+        `inputs`: by attribute number, every column that their expressions read, as the text of an array of texts. Raises
+        EngineFault(TABLE_STRUCTURE_CHANGED), with `table` as its subject, where they cannot be computed so any more.
+        """
         ...
 
     def walk_key(

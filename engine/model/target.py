@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -53,6 +53,13 @@ class TargetProgress:
     """Copies that are not complete and can go on: every batch up to `end` is in them."""
 
 
+ReadRows = Callable[[Any, Sequence[int]], Any]
+"""What rows of a table hold now: of a pyarrow.Table with their keys, k0 … km, and positions of columns, a pyarrow.Table of those as
+c<position>, in the order of the keys; typed as they are staged, or the text that PostgreSQL prints. Raises
+EngineFault(NET_CHANGE_ANOMALY) where a row is not there."""
+Compute = Callable[[Sequence[TableChanges], ReadRows], Sequence[TableChanges]]
+
+
 @dataclass(frozen=True, slots=True)
 class TableCommit:
     """One table's share of a batch. Steps run in this order: structure, changes, swap."""
@@ -79,6 +86,8 @@ class TableCommit:
     """Some rows of it stand aside. The changes may be of them."""
     copy: StandingCopy | None = None
     """Apply to the copy that is being loaded, which goes on being that; this is recorded of it behind the batch."""
+    compute: Compute | None = field(default=None, compare=False)
+    """Gives the changes the values of columns that are not in the log, inside the target's transaction, before they are applied."""
 
     @property
     def ordinary(self) -> bool:

@@ -250,7 +250,7 @@ class AheadDesk:
     def _stage(self, work: Work) -> Staged | None:
         """None where it cannot be done: the batch that holds the transaction then finds out what is wrong."""
         live = self._book.in_state(TableState.LIVE)
-        schemas = {e.table: e.schema for e in live if e.schema is not None and not e.spec.key}
+        schemas = {e.table: e.schema for e in live if e.schema is not None and not (e.spec.key or e.schema.computed)}
         if not schemas:
             return None
         self._number += 1

@@ -18,6 +18,7 @@ from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress
 from engine.runtime.applying import AS_BATCH, Applying
 from engine.runtime.clock import Clock
+from engine.runtime.computing import Ask, with_computed
 from engine.runtime.early import rest_of
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
@@ -60,7 +61,10 @@ class CommitStage:
         clock: Clock,
         start: Lsn,
         position_write_ms: float,
+        ask: Ask,
     ) -> None:
+        """`ask` has the source compute columns that its log does not carry."""
+        self._ask = ask
         self._spec = spec
         self._target = target
         self._book = book
@@ -225,7 +229,7 @@ class CommitStage:
             parked = self._parked(table, code)
             if parked is not None:
                 commits[table] = parked
-        return commits, faults
+        return {table: with_computed(commit, self._ask) for table, commit in commits.items()}, faults
 
     def _copies(
         self, computed: Computed, by_table: Mapping[TableId, list[TableChanges]], faults: dict[TableId, tuple[str, str]]
@@ -263,7 +267,7 @@ class CommitStage:
         if entry is None or entry.schema is None:
             return None
         tried = self._tried.pop(table, None)
-        return TableCommit(table=table, schema=entry.schema, target=entry.spec.target, parked=code, tried=tried)
+        return TableCommit(table=table, schema=entry.schema.whole, target=entry.spec.target, parked=code, tried=tried)
 
     def sets_aside(self, table: TableId) -> bool:
         """Whether refused rows of the table are set aside, or some stand aside. From any thread."""
@@ -475,7 +479,7 @@ class CommitStage:
                     last = schema is schemas[-1]
                     how = Evidence.CATALOG if last and table in planned.learnt else Evidence.LOG
                     how = how if schema.told_at is None else Evidence.DDL_TRIGGER
-                    self._reporter.schema(entry, schema, schema.told_at or end, how, changes)
+                    self._reporter.schema(entry, schema.whole, schema.told_at or end, how, changes)
 
     def _times(self, computed: Computed, parts: int) -> BatchTimes:
         in_parts = {"parts": float(parts)} if computed.applying.parts > 1 else {}

@@ -396,7 +396,7 @@ class CopyDesk:
         self._stretches.end(entry.table)
         if found is Next.LATER or not self._parts.book.copy_begins(entry.table, schema, position):
             return None
-        return CopyTable(entry.spec, schema)
+        return CopyTable(entry.spec, schema.whole)
 
     def _job(self, snapshot: ExportedSnapshot, tables: list[CopyTable]) -> CopyJob:
         spec = self._parts.spec

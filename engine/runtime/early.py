@@ -237,11 +237,11 @@ class EarlyInserter:
 
 
 def rest_of(commits: Mapping[TableId, TableCommit], early: frozenset[StagedRows]) -> tuple[TableCommit, ...] | None:
-    """The batch without these rows. None where it does more than insert, or not all of them are part of it."""
+    """The batch without these rows. None where it does more than insert, the source has to compute values, or not all are part of it."""
     found: set[StagedRows] = set()
     rest = []
     for commit in commits.values():
-        if not commit.ordinary or not only_inserts(commit.changes):
+        if not commit.ordinary or commit.compute is not None or not only_inserts(commit.changes):
             return None
         done = [
             change for change in commit.changes if isinstance(change.inserts, StagedRows) and change.inserts in early

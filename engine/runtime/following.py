@@ -186,7 +186,7 @@ class CopyFollower:
                 if before is not None and before.schema != commit.schema:
                     self._now.changed.add(table)
                 self._copies[table] = (self._now.lives[table], commit.copy)
-                self._book.copy_stands(table, commit.schema)
+                self._book.copy_stands(table, commit.schema.logged)
             elif commit.handover:
                 self._copies.pop(table, None)
         for table in gone:

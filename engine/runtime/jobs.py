@@ -15,6 +15,7 @@ from engine.runtime.ahead import AheadDesk, files_of
 from engine.runtime.apply_tuning import Written
 from engine.runtime.applying import AS_BATCH, ApplyChooser, Applying
 from engine.runtime.clock import Clock
+from engine.runtime.computing import rows_needed
 from engine.runtime.early import EarlyRows
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.intake import Sealed
@@ -45,6 +46,8 @@ class Computed:
     """What came since their snapshots to the stretches that the batch takes in."""
 
 
+NETTED_ATTEMPT = 50
+"""Attempts at a batch whose changes turned out not to be writable in order count from here."""
 MISSED_ATTEMPT = 100
 """Attempts at what stretches have missed count from here: their files lie beside those of the batch's own parts."""
 
@@ -97,6 +100,9 @@ class JobStage:
         applying = AS_BATCH if ahead.staged or ahead.early is not None else self._chooser.choose(planned)
         in_order = applying.way is not None
         changes = self._run(planned, way, ahead.staged, in_order=in_order) if blocks and planned.records else ()
+        if in_order and rows_needed(changes, planned.parts):
+            applying = AS_BATCH
+            changes = self._run(planned, way, (), in_order=False, attempt=NETTED_ATTEMPT)
         missed = self._run_missed(planned)
         ended = self._clock.monotonic_ms()
         if changes and not ahead.staged and log_bytes <= self._piece_bytes:

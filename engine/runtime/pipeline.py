@@ -586,16 +586,16 @@ def _entry(spec: TableSpec, point: StartPoint) -> TableEntry:
     standing = progress.copies.get(spec.table)
     if standing is not None and spec.table in point.resumable and (record is None or record.parked is None):
         state = TableState.REGISTERED if record is None else TableState.RELOADING
-        return TableEntry(spec, state, standing.schema, copy_schema=standing.schema, copy_life=RESUMED)
+        return TableEntry(spec, state, standing.schema.logged, copy_schema=standing.schema.logged, copy_life=RESUMED)
     if record is None:
         return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.REGISTERED)
     if record.parked is not None:
         reason = Reason(record.parked, "parked before the last start", policy(FaultKind(record.parked)).remedy)
-        return TableEntry(spec, TableState.PARKED, record.schema, after=record.applied, reason=reason)
+        return TableEntry(spec, TableState.PARKED, record.schema.logged, after=record.applied, reason=reason)
     if not record.ready:
         # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.
         return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.RELOADING)
     if spec.paused:
         first = BatchId(progress.batch + 1)
-        return TableEntry(spec, TableState.PAUSED, record.schema, after=progress.end, deferred_from=first)
-    return TableEntry(spec, TableState.LIVE, record.schema, after=progress.end)
+        return TableEntry(spec, TableState.PAUSED, record.schema.logged, after=progress.end, deferred_from=first)
+    return TableEntry(spec, TableState.LIVE, record.schema.logged, after=progress.end)

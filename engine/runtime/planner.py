@@ -12,7 +12,7 @@ from engine.model.ddl import DdlTold
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import ZERO, Lsn
-from engine.model.schema import TableSchema
+from engine.model.schema import TableSchema, still_computed
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy
 from engine.model.table_state import TableState
@@ -274,7 +274,7 @@ class Planner:
             return None
         if stretch.first:
             self._book.amend(entry.table, schema=versions[-1])
-        return TablePart(entry.table, tuple(versions), stretch.after)
+        return _lifted(entry, tuple(versions), stretch.after)
 
     def _hand_over(
         self,
@@ -349,7 +349,8 @@ class Planner:
             if before is None or not self._is_followed_on(entry):
                 continue
             try:
-                schema = told.table.schema(entry.spec) if told.table is not None else relabelled(before, told)
+                schema = relabelled(before, told) if told.table is None else told.table.schema(entry.spec)
+                schema = replace(schema, computed=still_computed(before.computed, schema.columns))
             except EngineFault as fault:
                 parked.setdefault(entry.table, (fault.kind.value, fault.detail))
                 continue
@@ -415,7 +416,9 @@ class Planner:
         self, entry: TableEntry, base: TableSchema, schema: TableSchema, parked: dict[TableId, tuple[str, str]]
     ) -> None:
         """Keep the table's changes from this batch on, until somebody has seen what the target is to do."""
-        detail = f"{'; '.join(differences(base, schema))}. On the target: {self._explain(entry, base, schema)}"
+        detail = (
+            f"{'; '.join(differences(base, schema))}. On the target: {self._explain(entry, base.whole, schema.whole)}"
+        )
         self._book.hold(entry.table, detail, base, self._next, self._after)
         parked.setdefault(entry.table, (FaultKind.SCHEMA_CHANGE_WAITING.value, detail))
 
@@ -481,7 +484,7 @@ class Planner:
         for last in (learnt, now.kept):
             if last is not None and last != (versions[-1] if versions else start):
                 versions.append(last)
-        return TablePart(table, (start, *versions), after, whole=bool(entry.spec.key))
+        return _lifted(entry, (start, *versions), after)
 
     def _copied_part(self, entry: TableEntry, span: list[History]) -> TablePart | Anew | None:
         """The part of a table whose copy is complete: what its changes since the copy do to the copy's structure.
@@ -503,7 +506,7 @@ class Planner:
         if isinstance(verdict, Anew):
             return verdict
         self._book.amend(entry.table, schema=versions[-1])
-        return TablePart(entry.table, tuple(versions), entry.after, whole=bool(entry.spec.key))
+        return _lifted(entry, tuple(versions), entry.after)
 
     def _prune(self, entries: list[TableEntry]) -> None:
         oldest = min((e.deferred_from for e in entries if e.deferred_from is not None), default=None)
@@ -513,6 +516,15 @@ class Planner:
             pruned = True
         if pruned:
             self.oldest_kept = _lowest(self._history, None)
+
+
+def _lifted(entry: TableEntry, versions: tuple[TableSchema, ...], after: Lsn) -> TablePart:
+    """The part of a table whose rows become those of the last version, with columns that no log carries."""
+    whole = versions[-1].whole
+    computed = whole is not versions[-1]
+    return TablePart(
+        entry.table, (*versions, whole) if computed else versions, after, whole=bool(entry.spec.key) or computed
+    )
 
 
 def _chain(table: TableId, span: Sequence[History], after: Lsn, start: TableSchema) -> list[TableSchema]:

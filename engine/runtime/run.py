@@ -143,6 +143,7 @@ class ReplicationRun:
             parts.clock,
             end,
             parts.settings.position_write_s * 1000,
+            parts.source.compute,
         )
         self._commits.begin(parts.start.progress)
         self._guard = self._make_guard()

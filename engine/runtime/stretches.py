@@ -99,7 +99,7 @@ class Stretches:
         if standing is not None:
             # What an earlier try has left behind the rows that count.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
-        return CopyTable(entry.spec, schema, tuple(each.chunk for each in walk.chunks), begin=stretch.first)
+        return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=stretch.first)
 
     def _hindrance(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> Next | None:
         """Why a copy does not go on right now."""
@@ -132,7 +132,7 @@ class Stretches:
         stretch = self._stretch_bytes()
         chunk = min(settings.copy_chunk_bytes, stretch)
         upto = standing.upto if standing is not None else None
-        walk = self._parts.source.walk_key(schema, upto, chunk, max(1, stretch // chunk))
+        walk = self._parts.source.walk_key(schema.whole, upto, chunk, max(1, stretch // chunk))
         small = walk is not None and standing is None and walk.table_bytes <= settings.copy_stretch_bytes
         return None if small else walk
 

@@ -52,7 +52,33 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
             return verdict
         changes += verdict
     changes += [f"column {c.name} was added" for number, c in after.items() if number not in before]
+    computed = _computed_change(known, new)
+    if isinstance(computed, Anew):
+        return computed
+    changes += computed
     return Followed(tuple(changes)) if changes else Same()
+
+
+def _computed_change(known: TableSchema, new: TableSchema) -> list[str] | Anew:
+    """Of columns that the log does not carry: existing rows lack the value of a new one, or of one that is computed otherwise."""
+    before = {column.attnum: column for column in known.computed}
+    for column in new.columns:
+        if column.attnum in before:
+            return Anew(f"column {column.name} is not computed any more")
+    changes = []
+    for column in new.computed:
+        old = before.pop(column.attnum, None)
+        if old is None:
+            return Anew(f"column {column.name} is computed by the source, for all rows")
+        if _mark(old) != _mark(column) or old.type != column.type or old.map_as != column.map_as:
+            return Anew(f"column {column.name} is computed otherwise now")
+        if old.name != column.name:
+            changes.append(f"column {old.name} was renamed to {column.name}")
+    return [*(f"column {c.name} was dropped" for c in before.values()), *changes]
+
+
+def _mark(column: Column) -> str | None:
+    return None if column.expression is None else column.expression.mark
 
 
 def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool) -> list[str] | Anew:
@@ -103,12 +129,13 @@ def as_of(before: TableSchema, announced: TableSchema) -> TableSchema:
 
 
 def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:
-    """A new column whose values in rows that were there are noted nowhere: it came when the table was written anew, or was computed
-    before. None where there is none."""
+    """A new column whose values in rows that were there are noted nowhere: it came when the table was written anew, or is generated, or
+    was before. None where there is none."""
     rewritten = known.relfilenode != new.relfilenode
     before = {column.attnum for column in known.columns}
     for column in new.columns:
-        if column.attnum in known.unsent or (rewritten and column.attnum not in before and column.fill is None):
+        unnoted = column.generated or (rewritten and column.fill is None)
+        if column.attnum in known.unsent or (unnoted and column.attnum not in before):
             return column.name
     return None
 
@@ -116,8 +143,8 @@ def filled_unseen(known: TableSchema, new: TableSchema) -> str | None:
 def differences(before: TableSchema, after: TableSchema) -> tuple[str, ...]:
     """What is different, in words: for people, so also what does not concern the target."""
     found = [] if before.name == after.name else [f"the table is {after.name} now"]
-    old = {column.attnum: column for column in before.columns}
-    new = {column.attnum: column for column in after.columns}
+    old = {column.attnum: column for column in before.whole.columns}
+    new = {column.attnum: column for column in after.whole.columns}
     found += [f"column {c.name} was dropped" for number, c in old.items() if number not in new]
     for number in sorted(old.keys() & new.keys()):
         found += _words(old[number], new[number])
@@ -135,6 +162,8 @@ def _words(before: Column, after: Column) -> list[str]:
         found.append(f"column {after.name} changed its type")
     if before.nullable != after.nullable:
         found.append(f"column {after.name} {'may' if after.nullable else 'may not'} be NULL now")
+    if before.generated != after.generated:
+        found.append(f"column {after.name} {'is generated now' if after.generated else 'is not generated any more'}")
     return found
 
 

@@ -44,7 +44,7 @@ class VerifyTable:
 def with_shared(table: VerifyTable, now: TableSchema) -> VerifyTable:
     """The table with the columns alone that both sides have: the target may keep what the source, which has this structure now, dropped
     or named otherwise."""
-    names = {column.attnum: column.name for column in now.columns}
+    names = {column.attnum: column.name for column in now.whole.columns}
     schema = table.record.schema
     shared = replace(schema, columns=tuple(c for c in schema.columns if c.attnum in names))
     there = tuple(replace(column, name=names[column.attnum]) for column in shared.columns)

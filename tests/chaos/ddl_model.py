@@ -94,16 +94,14 @@ class Table:
 
     @property
     def followed(self) -> bool:
-        """Whether its updates and deletes can be followed; not where PostgreSQL 18 would let nobody change rows meanwhile."""
-        if self.identity is Identity.FULL:
-            return all(c.base is None for c in self.columns)
-        if self.identity is Identity.INDEX:
+        """Whether its updates and deletes can be followed."""
+        if self.identity in (Identity.FULL, Identity.INDEX):
             return True
         return self.identity is Identity.DEFAULT and bool(self.key)
 
     @property
     def stored(self) -> list[Column]:
-        """Columns that are written and sent: all but generated ones."""
+        """Columns that are written: all but generated ones."""
         return [c for c in self.columns if c.base is None]
 
     @property

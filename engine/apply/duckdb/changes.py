@@ -119,7 +119,20 @@ def rows_at(connection: StagingConnection, place: Place, keys: Any) -> Any:
     )
     with connection.staged(keys) as source:
         sql = f"SELECT {read} FROM {place.qualified} AS t JOIN {source} AS s ON {_on_key(place)}"
-        return connection.rows_of(sql)
+        return connection.read(sql)
+
+
+def read_rows(connection: StagingConnection, place: Place, keys: Any, columns: Sequence[int]) -> Any:
+    """What rows hold now, as `model.target.ReadRows`."""
+    named = [f"k{j}" for j in range(len(place.key))]
+    require_form(place.table, keys, named, [place.values[i] for i in place.key])
+    read = ", ".join(f"t.{place.columns[i]} AS c{i}" for i in columns)
+    with connection.staged(keys.append_column("n", pa.array(range(keys.num_rows), pa.int64()))) as source:
+        sql = f"SELECT {read} FROM {source} AS s JOIN {place.qualified} AS t ON {_on_key(place)} ORDER BY s.n"
+        found = connection.read(sql)
+    if found.num_rows != keys.num_rows:
+        raise _anomaly(place, f"{keys.num_rows} changed rows, of which the target has {found.num_rows}")
+    return found
 
 
 def delete_behind(connection: StagingConnection, place: Place, above: Any) -> int:

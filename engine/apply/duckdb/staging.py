@@ -35,9 +35,9 @@ class StagingConnection:
     def execute(self, sql: str, parameters: object = None) -> Any:
         return self._connection.execute(sql, parameters)
 
-    def rows_of(self, query: str) -> Any:
-        """What a query finds, as a pyarrow.Table."""
-        return self._connection.sql(query).to_arrow_table()
+    def read(self, sql: str) -> Any:
+        """A query's rows as a pyarrow.Table."""
+        return self._connection.sql(sql).to_arrow_table()
 
     @contextmanager
     def staged(self, rows: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb.changes import Place, apply_changes, check_key, rows_at
+from engine.apply.duckdb.changes import Place, apply_changes, check_key, read_rows, rows_at
 from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.apply.duckdb.identifiers import folded_name, qualified, quoted
 from engine.apply.duckdb.preflight import standing
@@ -44,6 +44,9 @@ class DuckDbTables:
 
     def change(self, table: TableId, place: TableName, schema: TableSchema, changes: Sequence[TableChanges]) -> None:
         apply_changes(self._connection, Place(table, self._qualified(place), schema), changes)
+
+    def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
+        return read_rows(self._connection, Place(table, self._qualified(place), schema), keys, columns)
 
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, self._qualified(place), schema))

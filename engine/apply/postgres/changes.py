@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
@@ -53,6 +54,8 @@ class Place:
     """Of the columns, where they are not those that the structure leads to."""
     always: frozenset[int] = frozenset()
     """Positions of columns that are GENERATED ALWAYS AS IDENTITY: they can be inserted, and never updated."""
+    own: frozenset[int] = frozenset()
+    """Positions of columns that the table computes itself: they are never written."""
 
     @property
     def names(self) -> list[str]:
@@ -69,6 +72,11 @@ class Place:
         return [StagedColumn(f"c{i}", value_type(c), types[i]) for i, c in enumerate(self.schema.columns)]
 
     @property
+    def written(self) -> list[int]:
+        """Positions of the columns that rows are given values for."""
+        return [i for i in range(len(self.schema.columns)) if i not in self.own]
+
+    @property
     def key(self) -> list[int]:
         """Positions of the key columns, in key order."""
         return [self.names.index(name) for name in self.schema.key]
@@ -81,10 +89,12 @@ class Place:
 
     @property
     def row_columns(self) -> list[StagedColumn]:
-        """k0 … km, the columns by which a single change finds its row: the key, or all where only whole rows tell rows apart."""
+        """k0 … km, the columns by which a single change finds its row: the key, or all that are written where only whole rows tell
+        rows apart."""
         if self.schema.mode is not KeyMode.BAG:
             return self.key_columns
-        return [StagedColumn(f"k{i}", column.value, column.type) for i, column in enumerate(self.columns)]
+        whole = self.columns
+        return [StagedColumn(f"k{i}", whole[i].value, whole[i].type) for i in self.written]
 
 
 def apply_changes(
@@ -110,7 +120,7 @@ def apply_changes(
 
 def _replaced(place: Place, changes: Sequence[TableChanges], *, in_place: bool) -> list[TableChanges]:
     """The same; rows that stay under their key count as deleted and inserted where they cannot be updated."""
-    if in_place and len(place.key) < len(place.columns) and place.always <= set(place.key):
+    if in_place and not set(place.written) <= set(place.key) and place.always <= set(place.key):
         return list(changes)
     return [replace(c, paired=0) for c in changes]
 
@@ -135,8 +145,9 @@ def _apply_piece(
     if inserts is not None:
         insert_rows(connection, place, inserts)
     if partials is not None:
+        into, read = ", ".join(place.quoted[i] for i in place.written), ", ".join(f"c{i}" for i in place.written)
         connection.execute(
-            f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE SELECT * FROM {_COMPLETED}"
+            f"INSERT INTO {place.qualified} ({into}) OVERRIDING SYSTEM VALUE SELECT {read} FROM {_COMPLETED}"
         )
         connection.execute(f"DROP TABLE {_COMPLETED}")
 
@@ -253,12 +264,31 @@ def _slices(rows: Any | None) -> Iterator[Any]:
 def insert_rows(connection: PostgresConnection, place: Place, rows: Any) -> int:
     """Insert staged rows with columns c0 … cn; returns their number."""
     _require(place, rows, place.columns)
+    whole = place.columns
+    columns = [whole[i] for i in place.written]
     if rows.num_rows > COPY_INTO_ABOVE_ROWS or rows.nbytes > MOST_ARRAY_BYTES:
-        return copy_rows(connection, place.qualified, place.names, rows, place.columns)
-    with staged(connection, rows, place.columns) as source:
-        read = ", ".join(f"s.{column.name}" for column in place.columns)
-        sql = f"INSERT INTO {place.qualified} ({', '.join(place.quoted)}) OVERRIDING SYSTEM VALUE SELECT {read}"
+        return copy_rows(connection, place.qualified, [place.names[i] for i in place.written], rows, columns)
+    with staged(connection, rows, columns) as source:
+        into, read = ", ".join(place.quoted[i] for i in place.written), ", ".join(f"s.{c.name}" for c in columns)
+        sql = f"INSERT INTO {place.qualified} ({into}) OVERRIDING SYSTEM VALUE SELECT {read}"
         return _run(connection, f"{sql} FROM {source.sql}", source)
+
+
+def read_rows(connection: PostgresConnection, place: Place, keys: Any, columns: Sequence[int]) -> Any:
+    """What rows hold now, as `model.target.ReadRows`, as text."""
+    order = StagedColumn("n", _COUNT, "pg_catalog.int8")
+    staged_keys = [*place.key_columns, order]
+    rows = keys.append_column("n", pa.array(range(keys.num_rows), pa.int64()))
+    _require(place, rows, staged_keys)
+    read = ", ".join(f"t.{place.quoted[i]}::pg_catalog.text" for i in columns)
+    with staged(connection, rows, staged_keys) as source:
+        sql = f"SELECT {read} FROM {source.sql} JOIN {place.qualified} AS t ON {_on_key(place)} ORDER BY s.n"
+        found = psycopg.RawCursor(connection).execute(sql.encode(), source.parameters).fetchall()
+    if len(found) != keys.num_rows:
+        raise _anomaly(place, f"{keys.num_rows} changed rows, of which the target has {len(found)}")
+    return pa.table(
+        {f"c{i}": pa.array(values, pa.string()) for i, values in zip(columns, zip(*found, strict=True), strict=True)}
+    )
 
 
 def delete_behind(connection: PostgresConnection, place: Place, above: Any) -> int:
@@ -316,7 +346,7 @@ def _complete(connection: PostgresConnection, place: Place, partials: Any) -> No
 
 def _update(connection: PostgresConnection, place: Place, rows: Any) -> None:
     _require(place, rows, place.columns)
-    values = [i for i in range(len(place.columns)) if i not in place.key]
+    values = [i for i in place.written if i not in place.key]
     assignments = ", ".join(f"{place.quoted[i]} = s.c{i}" for i in values)
     on_key = " AND ".join(f"t.{place.quoted[i]} = s.c{i}" for i in place.key)
     key = [place.columns[i] for i in place.key]
@@ -344,15 +374,17 @@ def _delete(connection: PostgresConnection, place: Place, deletes: Any) -> None:
 
 def _delete_copies(connection: PostgresConnection, place: Place, deletes: Any) -> None:
     """Delete n of the rows that are identical to each image; which of them makes no difference."""
-    columns = [*place.columns, StagedColumn("n", _COUNT, "pg_catalog.int8")]
+    compared = [place.columns[i] for i in place.written]
+    columns = [*compared, StagedColumn("n", _COUNT, "pg_catalog.int8")]
     _require(place, deletes, columns)
     wanted = int(pc.sum(deletes["n"]).as_py() or 0)
     connection.execute(JOIN_WHOLE_ROWS)
-    same = f"{image('t', place.quoted)} = {image('s', [c.name for c in place.columns])}"
+    given = image("s", [column.name for column in compared])
+    same = f"{image('t', [place.quoted[i] for i in place.written])} = {given}"
     with staged(connection, deletes, columns) as source:
         numbered = (
             "SELECT t.tableoid AS part, t.ctid AS at, s.n,"
-            f" row_number() OVER (PARTITION BY {image('s', [c.name for c in place.columns])} ORDER BY t.ctid) AS nth"
+            f" row_number() OVER (PARTITION BY {given} ORDER BY t.ctid) AS nth"
             f" FROM {place.qualified} AS t JOIN {source.sql} ON {same}"
         )
         found = _run(

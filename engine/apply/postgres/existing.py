@@ -96,7 +96,8 @@ def place_of(
     found = [standing.column(column.name) for column in schema.columns]
     types = tuple(column.type for column in found if column is not None)
     always = frozenset(i for i, column in enumerate(found) if column is not None and column.always)
-    return Place(table, qualified(target), schema, types, always)
+    own = frozenset(i for i, column in enumerate(found) if column is not None and column.generated)
+    return Place(table, qualified(target), schema, types, always, own)
 
 
 def takes_rows_of(connection: PostgresConnection, target: TableName, copy: TableName, schema: TableSchema) -> bool:

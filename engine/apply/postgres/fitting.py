@@ -107,6 +107,8 @@ def shown(type_: str) -> str:
 
 def _misfit(target: TableName, column: Column, standing: StandingColumn) -> list[str]:
     name = quoted(column.name)
+    if standing.generated and column.generated:
+        return []
     if standing.generated:
         remedy = "let it be an ordinary column there, or give it another name"
         return [f"its column {column.name!r} is generated there, and holds values of its own on the source: {remedy}"]

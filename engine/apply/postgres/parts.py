@@ -179,6 +179,7 @@ def _parts_fit(commit: TableCommit) -> bool:
     """Whether a table's rows can be changed independently of each other, in any order."""
     if (
         not commit.ordinary
+        or commit.compute is not None
         or commit.schema.mode is KeyMode.BAG
         or not commit.changes
         or len({change.piece for change in commit.changes}) != 1

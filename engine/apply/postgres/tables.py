@@ -15,6 +15,7 @@ from engine.apply.postgres.changes import (
     apply_changes,
     check_key,
     insert_but_refused,
+    read_rows,
     take_changes,
     texts_at,
 )
@@ -110,6 +111,10 @@ class PostgresTables:
         with suppress(EngineFault, psycopg.Error), self._connection.transaction(force_rollback=True):
             yield True
 
+    def read(self, table: TableId, place: TableName, schema: TableSchema, keys: Any, columns: Sequence[int]) -> Any:
+        where = place_of(self._connection, self._records, table, place, schema)
+        return read_rows(self._connection, where, keys, columns)
+
     def check_key(self, table: TableId, place: TableName, schema: TableSchema) -> None:
         check_key(self._connection, Place(table, qualified(place), schema))
 
@@ -174,7 +179,7 @@ class PostgresTables:
         elif holds_rows(self._connection, target):
             refuse(existing.table, target, [foreign_rows(target)])
         place = place_of(self._connection, self._records, existing.table, target, schema)
-        columns = list(zip(place.quoted, [column.type for column in place.columns], strict=True))
+        columns = [(place.quoted[i], place.columns[i].type) for i in place.written]
         refused: RefusedByTarget = []
         if leave_out:
             refused = self._pour_by_pages(copy, place, columns, leave_out)

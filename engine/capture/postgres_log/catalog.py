@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.capture.postgres_log.types import TypeRow, load_types, source_type
 from engine.model.identity import RelationId, TableName
-from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
+from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 
@@ -26,7 +26,7 @@ MISSING_VALUE = r"""CASE WHEN t.typdelim = ',' THEN (a.attmissingval::text::text
 COLUMN_FACTS = f"""a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT a.attnotnull,
        a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), a.atthasmissing,
        {MISSING_VALUE},
-       a.attgenerated <> '', a.xmin::text::bigint,
+       a.attgenerated::text, a.xmin::text::bigint,
        CASE WHEN t.typtype IN ('e', 'd') OR t.typcategory = 'A' THEN
            ARRAY(SELECT e.enumlabel::text FROM pg_enum e
                  WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype) ORDER BY e.oid) ELSE '{{}}' END
@@ -47,6 +47,23 @@ FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum
 """
+_EXPRESSIONS = """
+SELECT d.adrelid, d.adnum, pg_get_expr(d.adbin, d.adrelid), md5(d.adbin::text),
+       ARRAY(SELECT ARRAY[i.attnum::text, i.attname, format_type(i.atttypid, i.atttypmod)]
+             FROM pg_attribute i WHERE i.attrelid = d.adrelid AND i.attnum > 0 AND i.attgenerated = '' AND EXISTS (
+                 SELECT FROM pg_depend u WHERE (u.classid, u.objid) = ('pg_attrdef'::regclass, d.oid)
+                   AND (u.refclassid, u.refobjid, u.refobjsubid) = ('pg_class'::regclass, i.attrelid, i.attnum))
+             ORDER BY i.attnum)
+FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum AND a.attgenerated <> ''
+JOIN pg_class c ON c.oid = d.adrelid AND c.relkind = 'r'
+WHERE d.adrelid = ANY(%s::oid[]) AND NOT EXISTS (
+    SELECT FROM pg_depend u LEFT JOIN pg_proc f ON u.refclassid = 'pg_proc'::regclass AND f.oid = u.refobjid
+    WHERE (u.classid, u.objid) = ('pg_attrdef'::regclass, d.oid)
+      AND ((u.refclassid = 'pg_class'::regclass AND u.refobjid = d.adrelid AND u.refobjsubid < 0)
+           OR NOT (has_function_privilege(f.oid, 'EXECUTE') AND has_schema_privilege(f.pronamespace, 'USAGE'))))
+ORDER BY d.adrelid, d.adnum
+"""
+"""How generated columns are computed that this user can have computed: of values of the row alone, and by functions that it may call."""
 INDEX_FACTS = "i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate, k.columns, k.not_null"
 UNIQUE_INDEXES = """pg_index i
 CROSS JOIN LATERAL (
@@ -90,8 +107,16 @@ _IDENTITIES = {
 }
 
 
-STRICT_VERSION = 180000
-"""From here on a server lets nobody change rows whose replica identity has columns that are not published."""
+STORED_VERSION = 180000
+"""From here on publications carry stored generated columns where they are asked to, and the server lets nobody change rows whose
+replica identity has columns that are not published."""
+_STORED = "s"
+"""pg_attribute.attgenerated."""
+
+
+def publishes_stored(server_version: int) -> bool:
+    """Whether publications of this server (its number) can carry stored generated columns; virtual ones none does."""
+    return server_version >= STORED_VERSION
 
 
 def identity_of(letter: str) -> ReplicaIdentity:
@@ -134,10 +159,14 @@ class CatalogTable:
     rows: float
     columns: list[CatalogColumn] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
+    """Generated columns that the log does not send: virtual ones, and before PostgreSQL 18 stored ones."""
     unsent: list[int] = field(default_factory=list)
-    """Attribute numbers of generated columns."""
-    strict: bool = False
-    """Whether the server lets nobody change rows whose replica identity has columns that are not published (PostgreSQL 18)."""
+    """Attribute numbers of those."""
+    computed: list[Column] = field(default_factory=list)
+    """Those of them that the source can be asked to compute of other values of the row."""
+    stored_sent: bool = False
+    """Whether the log sends stored generated columns. Such a server lets nobody change rows whose replica identity has columns that are
+    not published."""
     indexes: list[UniqueIndex] = field(default_factory=list)
     leaves: list[CatalogTable] = field(default_factory=list)
 
@@ -166,7 +195,7 @@ class CatalogTable:
     def unsent_identity(self) -> list[str]:
         """Generated columns that keep its updates and deletes from being followed, since its replica identity has them."""
         if self.identity is ReplicaIdentity.FULL:
-            return self.generated if self.strict else []
+            return self.generated if self.stored_sent else []
         return [name for name in self.identity_columns if name in self.generated]
 
     @property
@@ -255,11 +284,23 @@ def table_of(row: Sequence[object]) -> CatalogTable:
 
 def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]) -> None:
     for table in tables:
-        table.strict = connection.info.server_version >= STRICT_VERSION
+        table.stored_sent = publishes_stored(connection.info.server_version)
     oids = [t.oid for t in tables]
     columns = connection.execute(_COLUMNS, [oids]).fetchall()
     types = load_types(connection, {row[3] for row in columns})
     fill_tables(tables, columns, connection.execute(_INDEXES, [oids]).fetchall(), types)
+    asked = {t.oid: t for t in tables if t.computed}
+    if asked:
+        found = {
+            (oid, attnum): _expression(*rest) for oid, attnum, *rest in connection.execute(_EXPRESSIONS, [list(asked)])
+        }
+        for oid, table in asked.items():
+            known = [(column, found.get((oid, column.attnum))) for column in table.computed]
+            table.computed = [replace(column, expression=how) for column, how in known if how is not None]
+
+
+def _expression(text: str, mark: str, inputs: Sequence[Sequence[str]]) -> Expression:
+    return Expression(text, mark, tuple(Input(int(attnum), name, type_) for attnum, name, type_ in inputs))
 
 
 def fill_tables(
@@ -284,14 +325,26 @@ def fill_tables(
         edition,
         labels,
     ) in columns:
-        if generated:
+        unsent = generated and not (generated == _STORED and by_oid[oid].stored_sent)
+        if unsent:
             by_oid[oid].generated.append(name)
             by_oid[oid].unsent.append(attnum)
-            continue
         kind = source_type(types, type_oid, modifier)
         if kind is None:
             continue
-        column = Column(name, kind, attnum, nullable=nullable, fill=missing, edition=edition, labels=tuple(labels))
+        column = Column(
+            name,
+            kind,
+            attnum,
+            nullable=nullable,
+            fill=missing,
+            edition=edition,
+            labels=tuple(labels),
+            generated=bool(generated),
+        )
+        if unsent:
+            by_oid[oid].computed.append(column)
+            continue
         by_oid[oid].columns.append(CatalogColumn(column, type_oid, modifier, has_default, has_missing))
     for oid, primary, replica_identity, immediate, names, not_null in indexes:
         if names:
@@ -387,7 +440,13 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         identity=table.identity,
         relfilenode=table.relfilenode,
         unsent=tuple(table.unsent),
+        computed=computed_of(table, spec),
     )
+
+
+def computed_of(table: CatalogTable, spec: TableSpec) -> tuple[Column, ...]:
+    """The columns that the log does not carry and the source is asked for."""
+    return tuple(mapped(column, spec) for column in table.computed if column.expression is not None)
 
 
 def mapped(column: Column, spec: TableSpec) -> Column:

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.capture.postgres_log.catalog import (
-    STRICT_VERSION,
     CatalogTable,
     UniqueIndex,
     fill_tables,
     identity_of,
     key_of,
+    publishes_stored,
     schema_of,
     table_of,
     with_leaves_fill,
@@ -134,7 +134,7 @@ def _relations(numbers: Iterable[Any]) -> frozenset[RelationId]:
 def _table(said: Mapping[str, Any]) -> CatalogTable:
     types = {int(oid): TypeRow(n, s, c, int(b), m, int(e), a, d) for oid, n, s, c, b, m, e, a, d in said["types"] or ()}
     table = table_of(said["table"])
-    table.strict = said["server"] >= STRICT_VERSION
+    table.stored_sent = publishes_stored(said["server"])
     columns = [(int(oid), attnum, name, int(kind), *rest) for oid, attnum, name, kind, *rest in said["columns"] or ()]
     fill_tables([table], columns, [(int(oid), *rest) for oid, *rest in said["indexes"] or ()], types)
     if table.partitioned:
@@ -151,7 +151,7 @@ def _leaf(root: CatalogTable, name: str, identity: str, columns: Sequence[str] |
     """One for all leaves with the same identity, as far as a root's key asks for."""
     kind = identity_of(identity)
     leaf = CatalogTable(0, TableName(root.name.schema, name), "r", "p", kind, 0, 0.0, generated=root.generated)
-    leaf.strict = root.strict
+    leaf.stored_sent = root.stored_sent
     if columns is not None:
         unique = UniqueIndex(
             primary=kind is ReplicaIdentity.DEFAULT,

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.capture.postgres_log import ddl_capture
-from engine.capture.postgres_log.catalog import CatalogTable, choose_key, key_of, load_tables
+from engine.capture.postgres_log.catalog import (
+    STORED_VERSION,
+    CatalogTable,
+    choose_key,
+    computed_of,
+    key_of,
+    load_tables,
+)
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.stream import ORIGIN_VERSION, origin_refusal
 from engine.model.ddl import DdlCapture
@@ -36,11 +43,12 @@ SELECT n.nspname, c.relname,
 FROM unnest(%s::text[], %s::text[]) AS w(s, t)
 JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
 """
-_DISCOVER = """
+_DISCOVER = f"""
 SELECT n.nspname, c.relname,
        (SELECT coalesce(sum(pg_table_size(p.relid)), 0) FROM pg_partition_tree(c.oid) AS p)::bigint + coalesce(pg_table_size(c.oid), 0),
        (SELECT array_agg(ARRAY[a.attname::text, format_type(a.atttypid, a.atttypmod)] ORDER BY a.attnum)
-        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
+        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+          AND (a.attgenerated = '' OR (a.attgenerated = 's' AND current_setting('server_version_num')::int >= {STORED_VERSION})))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relpersistence <> 't' AND c.relname NOT LIKE '\\_\\_penstock\\_%'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%' AND n.nspname NOT LIKE 'pg\\_temp%'
@@ -234,9 +242,26 @@ def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list
                 _E, FaultKind.SOURCE_PRIVILEGE.value, what, "Make the user a member of the role that owns the table."
             )
         )
-    if table.generated:
-        what = f"generated columns of {table.name} are not replicated: {', '.join(table.generated)}"
-        found.append(Finding(_I, "generated_columns", what, "None needed; the log does not carry them."))
+    found += _generated(table, spec)
+    return found
+
+
+def _generated(table: CatalogTable, spec: TableSpec) -> list[Finding]:
+    asked = [column.name for column in computed_of(table, spec)]
+    left_out = [name for name in table.generated if name not in asked]
+    found = []
+    if asked:
+        what = f"generated columns of {table.name} are not in the log, the source is asked to compute them: {', '.join(asked)}"
+        found.append(
+            Finding(_I, "generated_columns_computed", what, "None needed; each batch with changes of the table asks.")
+        )
+    if left_out:
+        what = f"generated columns of {table.name} are not replicated: {', '.join(left_out)}"
+        remedy = (
+            "GRANT EXECUTE on the functions that they are computed with, and USAGE on their schemas, to the user. Those of partitioned"
+            " tables, or made of tableoid, are left out; logs of PostgreSQL 18 carry all that are STORED."
+        )
+        found.append(Finding(_I, "generated_columns", what, remedy))
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import psycopg
 from psycopg import sql
 
-from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look
+from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look, publishes_stored
 from engine.capture.postgres_log.connect import Connector
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
@@ -21,6 +21,8 @@ from engine.postgres.sessions import PostgresConnection
 _MOST_BYTES = 59
 _FULL = "insert, update, delete, truncate"
 _INSERTS = "insert, truncate"
+_NONE, _STORED = "n", "s"
+_GENERATED = {_NONE: "no generated", _STORED: "stored generated"}
 _OTHER_IDENTITY = "a table's replica identity changed meanwhile"
 
 _PUBLICATION = """
@@ -42,7 +44,11 @@ _SCHEMAS = "SELECT count(*) FROM pg_publication_namespace WHERE pnpubid = %s"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication as it is. `members`: per table, whether it is restricted by a filter or column list."""
+    """A publication as it is.
+
+    `generated`: which generated columns it carries, as in pg_publication.pubgencols. `members`: per table, whether it is restricted by
+    a filter or column list.
+    """
 
     name: str
     every_table: bool
@@ -56,10 +62,15 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A publication as it should be. `oids`: of every table asked for that exists, whether it belongs in this one or not."""
+    """A publication as it should be.
+
+    `generated`: None where it does not matter which generated columns it carries. `oids`: of every table asked for that exists, whether
+    it belongs in this one or not.
+    """
 
     name: str
     operations: str
+    generated: str | None
     members: frozenset[TableName]
     oids: Mapping[TableName, int]
 
@@ -201,7 +212,8 @@ def unpublished(
         for found_now in _wanted(connection, tables, slot):
             oids = found_now.oids
             same = frozenset(t for t in found_now.members if oids[t] == relations.get(t, oids[t]))
-            wanted = replace(found_now, members=same)
+            # What it carries of a table's columns is announced in the log.
+            wanted = replace(found_now, members=same, generated=None)
             current = _read(connection, wanted.name)
             if current is not None:
                 members = {t: limited for t, limited in current.members.items() if t in wanted.members}
@@ -264,7 +276,8 @@ def _wanted(connection: PostgresConnection, tables: Sequence[TableSpec], slot: s
     inserts = frozenset(table.name for spec, table in usable if spec.insert_only)
     main, extra = names(slot)
     oids = {name: table.oid for name, table in catalog.items()}
-    return Wanted(main, _FULL, full, oids), Wanted(extra, _INSERTS, inserts - full, oids)
+    generated = _STORED if publishes_stored(connection.info.server_version) else _NONE
+    return Wanted(main, _FULL, generated, full, oids), Wanted(extra, _INSERTS, generated, inserts - full, oids)
 
 
 def _expected(connection: PostgresConnection, tables: Sequence[TableSpec], slot: str) -> tuple[Wanted, Wanted]:
@@ -304,8 +317,8 @@ def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
         found.append(f"publication {wanted.name} no longer publishes partitions through their root")
     if current.operations != wanted.operations:
         found.append(f"publication {wanted.name} publishes '{current.operations}' instead of '{wanted.operations}'")
-    if current.generated != "n":
-        found.append(f"publication {wanted.name} publishes generated columns")
+    if wanted.generated is not None and current.generated != wanted.generated:
+        found.append(f"publication {wanted.name} publishes {_GENERATED[current.generated]} columns")
     found += [
         f"table {t} is missing in publication {wanted.name}" for t in sorted(wanted.members - current.members.keys())
     ]
@@ -322,15 +335,18 @@ def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
 def _steps(connection: PostgresConnection, wanted: Wanted, current: Publication | None) -> list[tuple[str, TableName]]:
     """Make the publication, or bring its options to what is wanted. Returns the tables to DROP from it and to ADD, in this order."""
     name = sql.Identifier(wanted.name)
-    options = sql.SQL("(publish = {}, publish_via_partition_root = true)").format(sql.Literal(wanted.operations))
+    options = sql.SQL("(publish = {}, publish_via_partition_root = true{})").format(
+        sql.Literal(wanted.operations),
+        sql.SQL(", publish_generated_columns = stored" if wanted.generated == _STORED else ""),
+    )
     if current is not None and not _compare(wanted, current):
         return []
-    if current is not None and (current.every_table or current.schemas or current.generated != "n"):
+    if current is not None and (current.every_table or current.schemas):
         connection.execute(sql.SQL("DROP PUBLICATION {}").format(name))
         current = None
     if current is None:
         connection.execute(sql.SQL("CREATE PUBLICATION {} WITH {}").format(name, options))
-    elif not current.via_root or current.operations != wanted.operations:
+    elif (current.via_root, current.operations, current.generated) != (True, wanted.operations, wanted.generated):
         connection.execute(sql.SQL("ALTER PUBLICATION {} SET {}").format(name, options))
     members = current.members if current is not None else {}
     limited = {t for t, is_limited in members.items() if is_limited}

@@ -6,11 +6,19 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.capture.postgres_log.catalog import CatalogColumn, CatalogTable, choose_key, identity_of, key_of, mapped
+from engine.capture.postgres_log.catalog import (
+    CatalogColumn,
+    CatalogTable,
+    choose_key,
+    computed_of,
+    identity_of,
+    key_of,
+    mapped,
+)
 from engine.capture.postgres_log.types import TypeRow, source_type
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
-from engine.model.schema import Column, ReplicaIdentity, TableSchema
+from engine.model.schema import Column, ReplicaIdentity, TableSchema, still_computed
 from engine.model.subscription import TableSpec
 
 
@@ -107,7 +115,8 @@ def complete(
         identity=announced.identity,
         relfilenode=_storage(known, table, as_now=matcher.as_now),
         inferred=not matcher.as_now,
-        unsent=_unsent(known, table, as_now=matcher.as_now),
+        unsent=_unsent(announced, known, table, as_now=matcher.as_now),
+        computed=_computed(columns, spec, known, table, as_now=matcher.as_now),
     )
 
 
@@ -125,10 +134,26 @@ def is_announced(known: TableSchema, announced: Announced, spec: TableSpec, type
     return choice.problem is None and (choice.key, choice.mode) == (known.key, known.mode)
 
 
-def _unsent(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> tuple[int, ...]:
-    if table is not None and (as_now or known is None):
+def _unsent(
+    announced: Announced, known: TableSchema | None, table: CatalogTable | None, *, as_now: bool
+) -> tuple[int, ...]:
+    """Generated columns that the log does not carry at this position: it may have begun to since."""
+    if table is None:
+        return known.unsent if known is not None else ()
+    if as_now:
         return tuple(table.unsent)
-    return known.unsent if known is not None else ()
+    names = {c.name for c in announced.columns}
+    held_back = [c.column.attnum for c in table.columns if c.column.generated and c.column.name not in names]
+    return tuple(sorted({*(known.unsent if known is not None else table.unsent), *held_back}))
+
+
+def _computed(
+    columns: Sequence[Column], spec: TableSpec, known: TableSchema | None, table: CatalogTable | None, *, as_now: bool
+) -> tuple[Column, ...]:
+    """The log says nothing of them: as the catalog has them where it is the same structure, else as they were."""
+    if table is not None and (as_now or known is None):
+        return computed_of(table, spec)
+    return still_computed(known.computed if known is not None else (), columns)
 
 
 def _storage(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> int:
@@ -213,7 +238,8 @@ class _Matcher:
         if before is not None:
             fill = column.fill if before.fill is None else before.fill
             # The definition that the catalog has may be a later one than this record's, and is not to count as known.
-            return replace(column, fill=fill, edition=column.edition if self.as_now else before.edition)
+            definition = column if self.as_now else before
+            return replace(column, fill=fill, edition=definition.edition, generated=definition.generated)
         if self._may_be_dropped_since(announced):
             raise _changed(self._announced, f"column {announced.name} was dropped, or another one that had its name")
         if self._known and not now.has_missing and self._may_hold_values(now):
@@ -234,10 +260,10 @@ class _Matcher:
     def _may_hold_values(self, now: CatalogColumn) -> bool:
         """Whether rows that are older than our knowledge of a column may hold something in it that is noted nowhere.
 
-        They may where the table was written anew since, whether its default is still there or not, and where the column was computed
-        before it became an ordinary one.
+        They may where the table was written anew since, whether its default is still there or not, and where the column is generated,
+        or was before it became an ordinary one.
         """
-        if now.column.attnum in self._unsent:
+        if now.column.generated or now.column.attnum in self._unsent:
             return True
         if self._table is not None and self._table.partitioned:
             return now.has_default or not now.column.nullable

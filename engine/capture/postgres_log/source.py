@@ -7,7 +7,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from engine.capture.postgres_log import chunks, ddl_capture, position, preflight, publications, sequences, slots
+from engine.capture.postgres_log import (
+    chunks,
+    computing,
+    ddl_capture,
+    position,
+    preflight,
+    publications,
+    sequences,
+    slots,
+)
 from engine.capture.postgres_log.catalog import (
     load_numbered,
     load_tables,
@@ -26,9 +35,9 @@ from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
 from engine.capture.postgres_log.types import load_types
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
-from engine.model.identity import RelationId, TableName
+from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.schema import TableSchema
+from engine.model.schema import Column, TableSchema, still_computed
 from engine.model.sequences import SourceSequence
 from engine.model.source import (
     CopyChunk,
@@ -151,7 +160,7 @@ class PostgresSource:
                 if known is not None and capture.known and (capture.void or is_announced(known, one, spec, types)):
                     return known
                 if isinstance(capture.told, CatalogTold) and capture.told.is_announced(one):
-                    return capture.told.schema(spec)
+                    return _with_computed(capture.told.schema(spec), known)
             return complete(one, spec, known, now, types)
 
         return resolve
@@ -242,6 +251,9 @@ class PostgresSource:
         del spec
         return chunks.cut_table(self._connector, schema, chunk_bytes)
 
+    def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
+        return computing.compute(self._connector, table, columns, inputs, rows)
+
     def walk_key(
         self, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
     ) -> KeyWalk | None:
@@ -263,6 +275,11 @@ class PostgresSource:
 
     def close(self) -> None:
         self._connector.close()
+
+
+def _with_computed(told: TableSchema, known: TableSchema | None) -> TableSchema:
+    """Messages say nothing of columns that the source computes."""
+    return told if known is None else replace(told, computed=still_computed(known.computed, told.columns))
 
 
 def _made_again(table: TableName, before: Mapping[TableName, int], after: Mapping[TableName, int]) -> bool:

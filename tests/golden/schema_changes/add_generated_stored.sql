@@ -1,4 +1,4 @@
--- A generated column is not sent: the target gets none, although the source writes the table anew.
+-- A generated column comes with values for rows that are there, which nothing tells: the table is copied anew.
 -- replicate t
 -- setup
 CREATE TABLE t (id int PRIMARY KEY, n int);
@@ -9,8 +9,9 @@ ALTER TABLE t ADD COLUMN twice int GENERATED ALWAYS AS (n * 2) STORED;
 INSERT INTO t VALUES (3, 30);
 UPDATE t SET n = 11 WHERE id = 1;
 -- expected t: live
---   id | n
---   1  | 11
---   2  | 20
---   3  | 30
--- history t: none
+--   id | n  | twice
+--   1  | 11 | 22
+--   2  | 20 | 40
+--   3  | 30 | 60
+-- history t:
+--   reloading: table_structure_changed

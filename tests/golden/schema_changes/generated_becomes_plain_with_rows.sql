@@ -17,4 +17,4 @@ COMMIT;
 --   3  | 30 | 60
 --   4  | 40 | 44
 -- history t:
---   reloading: table_structure_changed
+--   column twice is not generated any more

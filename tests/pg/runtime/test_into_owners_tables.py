@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.model.subscription import ConnectionSpec
+from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -72,3 +72,42 @@ def test_a_subscription_into_tables_that_stand_there(
     parts = "SELECT tableoid::regclass::text, count(*) FROM orders WHERE gross = total * 1.2 AND tags IS NULL GROUP BY 1 ORDER BY 1"
     assert [part for part, _ in mart.execute(parts)] == ["january", "later"]
     assert len(mart.execute("SELECT 1 FROM pg_indexes WHERE tablename = 'orders'")) == 2
+
+
+@pytest.mark.parametrize("mode", [ApplyMode.BATCH, ApplyMode.TRANSACTIONAL])
+def test_columns_that_both_sides_generate_are_left_to_the_target(
+    database: Database,
+    pg18: object,
+    database_on: Callable[..., Database],
+    replicate: Callable[..., Replica],
+    mode: ApplyMode,
+) -> None:
+    mart = database_on(pg18)
+    made = "id int, n int, note text, twice int GENERATED ALWAYS AS (n * 2) STORED"
+    database.execute(
+        f"CREATE TABLE keyed ({made}, PRIMARY KEY (id)); ALTER TABLE keyed ALTER note SET STORAGE EXTERNAL;"
+        f"CREATE TABLE bag ({made}); ALTER TABLE bag REPLICA IDENTITY FULL;"
+        "INSERT INTO keyed SELECT i, i, repeat('x', 5000) FROM generate_series(1, 40) i; INSERT INTO bag SELECT id % 5, id % 5 FROM keyed"
+    )
+    identity = made.replace("id int", "id int GENERATED ALWAYS AS IDENTITY")
+    mart.execute(f"CREATE TABLE keyed ({identity}, PRIMARY KEY (id)); CREATE TABLE bag ({made})")
+    tables = [table(name, into_existing=True) for name in ("keyed", "bag")]
+    target = ConnectionSpec("mart", "postgres", mart.settings)
+    replica = replicate(database, tables, target=target, apply=ApplyPolicy(mode))
+    for statement in (
+        "UPDATE keyed SET n = n + 1 WHERE id < 9",
+        "UPDATE keyed SET id = id + 100 WHERE id < 5",
+        "UPDATE keyed SET note = 'short' WHERE id = 6",
+        "DELETE FROM keyed WHERE id > 140 OR id = 7",
+        "INSERT INTO keyed SELECT i, i, 'new' FROM generate_series(1000, 1800) i",
+        "UPDATE bag SET n = n + 1 WHERE n < 3; DELETE FROM bag WHERE n = 4; INSERT INTO bag VALUES (1, NULL)",
+        "TRUNCATE bag; INSERT INTO bag VALUES (1, 1), (1, 1), (2, NULL)",
+        "DELETE FROM bag WHERE ctid = '(0,1)'",
+    ):
+        database.execute(statement)
+    replica.assert_equal()
+    assert mart.execute("SELECT count(*) FROM pg_attribute WHERE attgenerated = 's' AND attname = 'twice'") == [(2,)]
+    # What the source does not generate any more is the target's no more.
+    database.execute("ALTER TABLE keyed ALTER twice DROP EXPRESSION; UPDATE keyed SET twice = 7 WHERE id = 6")
+    parked = replica.wait_table("keyed", "parked")
+    assert (parked.code, "let it be an ordinary column" in (parked.reason or "")) == ("table_unfit", True)

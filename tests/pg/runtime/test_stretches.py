@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -10,7 +11,11 @@ import pytest
 
 from engine.copy.chunk_task import CopyTask
 from engine.link.messages import EventReport
-from engine.model.subscription import TableSpec
+from engine.model.batch import PlacedMessage
+from engine.model.ddl import DdlTold
+from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.runtime.catalog import open_source
+from engine.runtime.told import ToldBook
 from engine.spark.local import LocalRunner
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
@@ -108,6 +113,27 @@ def test_changes_between_the_stretches_are_in_the_copy(
     assert len(runner.made[0].read) >= 5
 
 
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+def test_columns_that_the_log_does_not_carry_are_in_the_copy(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner], target_kind: str
+) -> None:
+    shop.execute("ALTER TABLE orders ADD COLUMN made text GENERATED ALWAYS AS (note || id) VIRTUAL, ADD COLUMN n int")
+    runner.between = meanwhile(  # type: ignore[assignment]
+        shop,
+        {
+            2: "UPDATE orders SET note = note || 'u' WHERE id % 7 = 0; DELETE FROM orders WHERE id % 11 = 0",
+            4: "UPDATE orders SET id = id + 100000 WHERE id % 13 = 0; UPDATE orders SET n = id; INSERT INTO orders VALUES (-1, 'x')",
+        },
+    )
+    replica = replicate(shop, [table("orders")], **SMALL)
+    replica.assert_equal()
+    assert len(runner.made[0].read) >= 5
+    assert replica.query("SELECT made, n FROM orders WHERE id IN (-1, 14) ORDER BY id") == [
+        ("x-1", None),
+        (f"{'o' * 50}u14", 14),
+    ]
+
+
 def meanwhile(shop: Database, statements: dict[int, str]) -> Callable[[BusyRunner], None]:
     """Does something to the source behind so many reads."""
 
@@ -143,6 +169,42 @@ def test_what_is_done_to_the_table_in_the_middle(
     runner.between = meanwhile(shop, {4: statement})  # type: ignore[assignment]
     replica = replicate(shop, [table("orders")], **SMALL)
     replica.assert_equal()
+
+
+TOLD = {
+    3: "BEGIN; UPDATE orders SET note = 'before' WHERE id % 5 = 0; ALTER TABLE orders ADD COLUMN more int DEFAULT 7;"
+    " UPDATE orders SET more = 8 WHERE id % 3 = 0; COMMIT",
+    5: "BEGIN; DELETE FROM orders WHERE id % 7 = 0; ALTER TABLE orders RENAME note TO remark; ALTER TABLE orders ADD COLUMN note text;"
+    " INSERT INTO orders VALUES (-1, 'remark', 1, 'note'); ALTER TABLE orders DROP COLUMN more; COMMIT",
+    7: "ALTER TABLE orders ADD COLUMN made text GENERATED ALWAYS AS (id::text || coalesce(remark, '')) STORED",
+}
+
+
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
+def test_changes_that_the_source_tells_by_itself_in_the_middle(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner], monkeypatch: pytest.MonkeyPatch, target_kind: str
+) -> None:
+    told: list[int] = []
+    take = ToldBook.take
+
+    def noted(book: ToldBook, placed: PlacedMessage) -> tuple[DdlTold, bool] | None:
+        found = take(book, placed)
+        if found is not None and found[0].table is not None and replica.states()["orders"] != "live":
+            told.append(found[0].table.relation)
+        return found
+
+    monkeypatch.setattr(ToldBook, "take", noted)
+    with closing(open_source(ConnectionSpec("shop", "postgres", shop.settings))) as source:
+        assert source.install_ddl_capture().current
+    runner.between = meanwhile(shop, TOLD)  # type: ignore[assignment]
+    replica = replicate(shop, [table("orders")], live=False, **SMALL)
+    replica.wait_live()
+    replica.assert_equal()
+    assert len(runner.made[0].read) > max(TOLD)
+    # One for each ALTER TABLE, and nobody else's.
+    assert told == list(shop.execute("SELECT 'orders'::regclass::oid")[0]) * 5
+    columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'orders' ORDER BY 1"
+    assert replica.query(columns) == [("id",), ("made",), ("note",), ("remark",)]
 
 
 def test_a_table_that_gets_another_name_in_the_middle_goes_on(

@@ -55,10 +55,12 @@ def _held_rows(replica: Replica, target: Target, record: TableRecord) -> list[Ro
 
 
 def columns_of(database: Database, table: TableName) -> list[str]:
-    """Names of the columns that the source sends, in order: neither dropped nor generated."""
+    """Names of the columns that are replicated, in order: generated ones where the log sends them, or the source can be asked for them."""
     rows = database.execute(
         "SELECT attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = %s AND c.relname = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+        " WHERE n.nspname = %s AND c.relname = %s AND attnum > 0 AND NOT attisdropped"
+        " AND (attgenerated = '' OR relkind = 'r' OR attgenerated = 's' AND current_setting('server_version_num')::int >= 180000)"
+        " ORDER BY attnum",
         [table.schema, table.name],
     )
     return [name for (name,) in rows]

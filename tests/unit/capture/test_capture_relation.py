@@ -39,11 +39,13 @@ def record(columns: str, identity: str = "d", keys: str = "id", oid: int = 7, sc
 
 
 def catalog(columns: str, key: str = "id", **options: Any) -> CatalogTable:
-    """`columns` like "id:i:1 v:t:2"; a fourth part `default` or `missing=x` or `notnull`."""
+    """`columns` like "id:i:1 v:t:2"; a fourth part `default` or `missing=x` or `notnull` or `generated`."""
     table = CatalogTable(7, NAME, "r", "p", ReplicaIdentity.DEFAULT, 100, 0.0, **options)
     for name, kind, attnum, *rest in (c.split(":") for c in columns.split()):
         fill = next((r.removeprefix("missing=") for r in rest if r.startswith("missing=")), None)
-        column = Column(name, OIDS[kind][1], int(attnum), nullable="notnull" not in rest, fill=fill)
+        column = Column(
+            name, OIDS[kind][1], int(attnum), nullable="notnull" not in rest, fill=fill, generated="generated" in rest
+        )
         has_default = "default" in rest or fill is not None
         table.columns.append(CatalogColumn(column, OIDS[kind][0], -1, has_default, fill is not None))
     if key:
@@ -165,6 +167,21 @@ def test_values_that_a_rewrite_put_into_a_new_column_are_not_in_the_log(column: 
 def test_a_column_that_was_computed_before_is_not_a_new_one() -> None:
     before = replace(known("id:i:1"), unsent=(2,))
     assert "values that the log does not carry" in changed(record("id:i v:t"), catalog("id:i:1 v:t:2"), before)
+
+
+def test_a_generated_column_that_the_log_begins_to_send_is_not_a_new_one() -> None:
+    now = catalog("id:i:1 v:t:2:generated")
+    assert "values that the log does not carry" in changed(record("id:i v:t"), now, known("id:i:1"))
+    schema = resolve(record("id:i"), now, known("id:i:1"))
+    assert ([c.name for c in schema.columns], schema.unsent) == (["id"], (2,))
+    # Also where it is an ordinary one by then.
+    assert "values that the log does not carry" in changed(record("id:i v:t"), catalog("id:i:1 v:t:2"), schema)
+
+
+def test_whether_a_column_is_generated_is_taken_from_the_catalog_as_it_is_now() -> None:
+    before = known("id:i:1 v:t:2")
+    assert resolve(record("id:i v:t"), catalog("id:i:1 v:t:2:generated"), before).column("v").generated
+    assert not resolve(record("id:i v:t"), catalog("id:i:1 v:t:2:generated w:t:3"), before).column("v").generated
 
 
 def test_a_known_fill_outlives_a_rewrite() -> None:

@@ -21,15 +21,16 @@ from engine.sort.batcher import part_announcements
 from engine.sort.sorter import TransactionSorter
 from tests.unit.net import pgoutput_encoder as pgoutput
 
-_HEAD = {"v": 1, "tag": "ALTER TABLE", "by": "m"}
+_HEAD = {"v": 2, "tag": "ALTER TABLE", "by": "m"}
 _TABLE = _HEAD | {
     "server": 180000,
     "writers": [700, 701],
     "table": ["16400", "public", "t", "r", "p", "d", 16400, -1.0],
     "columns": [
-        ["16400", 1, "id", "23", -1, False, False, False, None, False, 700, []],
-        ["16400", 3, "ä", "25", -1, True, True, True, "x\ny", False, 701, []],
-        ["16400", 4, "g", "23", -1, True, True, False, None, True, 701, []],
+        ["16400", 1, "id", "23", -1, False, False, False, None, "", 700, []],
+        ["16400", 3, "ä", "25", -1, True, True, True, "x\ny", "", 701, []],
+        ["16400", 4, "v", "23", -1, True, True, False, None, "v", 701, []],
+        ["16400", 5, "s", "23", -1, True, True, False, None, "s", 701, []],
     ],
     "indexes": [["16400", True, False, True, ["id"], True]],
     "types": [
@@ -81,8 +82,11 @@ def test_long_ones_are_cut_and_then_make_no_sense() -> None:
         read_told(cut)
 
 
-def test_a_structure_is_read_as_the_catalog_would_give_it() -> None:
-    told = read_told(record(_TABLE))
+@pytest.mark.parametrize(("server", "sent", "unsent"), [(180000, [("s", 5, None)], [4]), (160004, [], [4, 5])])
+def test_a_structure_is_read_as_the_catalog_would_give_it(
+    server: int, sent: list[tuple[str, int, None]], unsent: list[int]
+) -> None:
+    told = read_told(record(_TABLE | {"server": server}))
     assert told.writers == {700, 701}
     assert told.table is not None
     assert told.table.relation == RelationId(16400)
@@ -90,8 +94,9 @@ def test_a_structure_is_read_as_the_catalog_would_give_it() -> None:
     assert [(c.column.name, c.column.attnum, c.column.fill) for c in table.table.columns] == [
         ("id", 1, None),
         ("ä", 3, "x\ny"),
+        *sent,
     ]
-    assert (table.table.unsent, table.table.identity_columns) == ([4], ("id",))
+    assert (table.table.unsent, table.table.identity_columns) == (unsent, ("id",))
 
 
 @given(st.binary(max_size=200) | _JSON.map(lambda said: json.dumps(said).encode()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -55,6 +56,10 @@ class RefusingTarget:
         return {}
 
 
+def _nothing_to_ask(table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
+    raise AssertionError(f"{table} has no columns that the source computes: {columns}, {inputs}, {rows}")
+
+
 class Bench:
     """A commit stage over two tables, of which one has a declared key."""
 
@@ -73,7 +78,7 @@ class Bench:
         clock = SystemClock()
         reporter = Reporter(spec, self.reports.append, clock)
         target = cast("Target", self.target)
-        self.stage = CommitStage(spec, target, self.book, reporter, clock, ZERO, 10_000.0)
+        self.stage = CommitStage(spec, target, self.book, reporter, clock, ZERO, 10_000.0, _nothing_to_ask)
 
     def commit(
         self,

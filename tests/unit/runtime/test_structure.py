@@ -8,7 +8,7 @@ import pytest
 
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.runtime.structure import Anew, Followed, Same, differences, held, judge, newer
+from engine.runtime.structure import Anew, Followed, Same, differences, held, judge, newer, seen_in_catalog
 
 INT = SourceType("int4")
 BASE = TableSchema(
@@ -109,6 +109,17 @@ def test_differences_are_for_people() -> None:
         "its replica identity is full now",
     )
     assert differences(BASE, replace(BASE, relfilenode=9)) == ()
+
+
+def test_a_generated_column_is_new_with_values_that_nobody_told() -> None:
+    made = with_columns(*BASE.columns, Column("c", INT, 4, generated=True))
+    for known in (BASE, replace(BASE, unsent=(4,))):
+        assert isinstance(seen_in_catalog(known, made), Anew)
+    ordinary = with_columns(*BASE.columns, Column("c", INT, 4))
+    assert isinstance(seen_in_catalog(replace(BASE, unsent=(4,)), ordinary), Anew)
+    assert (seen_in_catalog(made, made), seen_in_catalog(made, ordinary)) == (Same(), Same())
+    assert differences(made, ordinary) == ("column c is not generated any more",)
+    assert differences(ordinary, made) == ("column c is generated now",)
 
 
 def test_a_target_that_does_not_follow_keeps_its_columns() -> None:

@@ -46,7 +46,7 @@ class Kind:
         """Names of the columns of `TableChanges.in_order` whose values it takes, in this order."""
         key = [column.name for column in self.place.row_columns]
         if self.op == INSERT:
-            return [f"c{i}" for i in range(len(self.place.columns))]
+            return [f"c{i}" for i in self.place.written]
         return {UPDATE: [*key, *(f"c{i}" for i in self._assigned)], DELETE: key}.get(self.op, [])
 
     @property
@@ -64,7 +64,7 @@ class Kind:
     @property
     def _assigned(self) -> list[int]:
         key = set() if self.moved else set(self.place.key)
-        return [i for i in range(len(self.place.columns)) if i not in key and i not in self.unset]
+        return [i for i in self.place.written if i not in key and i not in self.unset]
 
     def statement(self) -> str:
         """PL/pgSQL on one line, with what it takes from the values."""
@@ -80,8 +80,8 @@ class Kind:
         keys = len(place.row_columns)
         found = _row(place)
         if self.op == INSERT:
-            inserted = ", ".join(_value(i, column.type) for i, column in enumerate(place.columns))
-            return f"INSERT INTO {place.qualified} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({inserted});"
+            inserted = ", ".join(_value(n, place.columns[i].type) for n, i in enumerate(place.written))
+            return f"INSERT INTO {place.qualified} ({_into(place)}) OVERRIDING SYSTEM VALUE VALUES ({inserted});"
         if self.op == TRUNCATE:
             return _clear(place)
         if self.op == DELETE:
@@ -100,8 +100,8 @@ class Kind:
         source, read = _rows([(name, types[name]) for name in self.reads])
         table = place.qualified
         if self.op == INSERT:
-            values = ", ".join(read[f"c{i}"] for i in range(len(names)))
-            return f"INSERT INTO {table} ({', '.join(names)}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {source};"
+            values = ", ".join(read[f"c{i}"] for i in place.written)
+            return f"INSERT INTO {table} ({_into(place)}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {source};"
         on_key = " AND ".join(f"t.{names[i]} = {read[f'k{j}']}" for j, i in enumerate(place.key))
         if self.op == DELETE:
             return f"DELETE FROM {table} AS t USING {source} WHERE {on_key}; {_REQUIRE_ALL}"
@@ -208,12 +208,11 @@ def _plain(type_: str) -> str:
 
 def _replacement(place: Place, found: str, values: Mapping[int, str]) -> str:
     """One statement that deletes a row and inserts it with new values, by position; the others stay as they are."""
-    names = place.quoted
-    old = ", ".join(f"{name} AS c{i}" for i, name in enumerate(names))
-    new = ", ".join(values.get(i, f"g.c{i}") for i in range(len(names)))
+    old = ", ".join(f"{name} AS c{i}" for i, name in enumerate(place.quoted))
+    new = ", ".join(values.get(i, f"g.c{i}") for i in place.written)
     return (
         f"WITH g AS (DELETE FROM {place.qualified} WHERE {found} RETURNING {old})"
-        f" INSERT INTO {place.qualified} ({', '.join(names)}) OVERRIDING SYSTEM VALUE SELECT {new} FROM g;"
+        f" INSERT INTO {place.qualified} ({_into(place)}) OVERRIDING SYSTEM VALUE SELECT {new} FROM g;"
     )
 
 
@@ -234,9 +233,13 @@ def _row(place: Place) -> str:
     if place.schema.mode is not KeyMode.BAG:
         return " AND ".join(f"{place.quoted[i]} = {value}" for i, value in zip(place.key, given, strict=True))
     wanted = f'ROW({", ".join(given)})::pg_catalog.text COLLATE "C"'
-    table = place.qualified
-    first = f"SELECT r.ctid, r.tableoid FROM {table} AS r WHERE {image('r', place.quoted)} = {wanted} LIMIT 1"
-    return f"(ctid, tableoid) = ({first}) AND {image(table, place.quoted)} = {wanted}"
+    table, names = place.qualified, [place.quoted[i] for i in place.written]
+    first = f"SELECT r.ctid, r.tableoid FROM {table} AS r WHERE {image('r', names)} = {wanted} LIMIT 1"
+    return f"(ctid, tableoid) = ({first}) AND {image(table, names)} = {wanted}"
+
+
+def _into(place: Place) -> str:
+    return ", ".join(place.quoted[i] for i in place.written)
 
 
 def _clear(place: Place) -> str:

@@ -1,0 +1,158 @@
+"""Columns that the log does not carry: the source computes them of the rows that a batch writes, as they will stand on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.apply.arrow_rows import rows_of
+from engine.apply.text import array_literal, as_text
+from engine.model.batch import TableChanges, TablePart
+from engine.model.identity import TableId
+from engine.model.schema import Column, KeyMode, TableSchema
+from engine.model.target import ReadRows, TableCommit
+from engine.model.values import Kind, ValueType, value_type
+from engine.net.copy_text import decode_copy_text
+from engine.net.decode import arrow_type
+
+MOST_ROWS, MOST_BYTES = 10_000, 16 * 1024 * 1024
+"""Of rows that the source computes at a time; a single larger row is asked for by itself."""
+_TEXT = ValueType(Kind.TEXT)
+_UPDATE = 2
+"""Of `TableChanges.in_order`: inserts are below it, what leaves nothing above."""
+
+
+class Ask(Protocol):
+    """`model.source.Source.compute`."""
+
+    def __call__(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes: ...
+
+
+def with_computed(commit: TableCommit, ask: Ask) -> TableCommit:
+    """The commit, with the way to its computed columns where it writes rows that have some."""
+    asked = any(column.expression is not None for column in commit.schema.columns)
+    if not (asked and commit.changes):
+        return commit
+    if any(one.in_order is not None for one in commit.changes):
+        row = _Row(ask, commit.table, commit.schema)
+        return replace(commit, changes=tuple(replace(one, in_order=_each(row, one.in_order)) for one in commit.changes))
+    return replace(commit, compute=partial(_compute, ask, commit.table, commit.schema))
+
+
+def rows_needed(changes: Sequence[TableChanges], parts: Sequence[TablePart]) -> bool:
+    """Whether changes in order leave something out that computed columns are made of: only netted can it be read from the target."""
+    asked = {part.table: _inputs(part.versions[-1]) for part in parts if part.versions[0].computed}
+    return any(
+        one.in_order is not None
+        and any(rows_of(one.in_order).schema.get_field_index(f"u{i}") >= 0 for i in asked[one.table])
+        for one in changes
+        if one.table in asked
+    )
+
+
+def _compute(
+    ask: Ask, table: TableId, schema: TableSchema, changes: Sequence[TableChanges], read: ReadRows
+) -> list[TableChanges]:
+    """The changes with all values. Rows of which the log left something out get it from the rows that stand on the target."""
+    row = _Row(ask, table, schema)
+    return [
+        replace(
+            one,
+            inserts=_whole(row, one.inserts),
+            # Rows that only all their values tell apart are deleted by those.
+            deletes=_whole(row, one.deletes) if schema.mode is KeyMode.BAG else one.deletes,
+            partials=_completed(row, one.partials, read),
+        )
+        for one in changes
+    ]
+
+
+def _each(row: _Row, staged: Any | None) -> Any | None:
+    """Changes in order: rows that come or stay have values."""
+    if staged is None:
+        return None
+    rows = rows_of(staged)
+    there = pc.less_equal(rows.column("op"), _UPDATE)
+    filled = row.filled(rows.filter(there), {})
+    gone = rows.filter(pc.invert(there)).select(filled.column_names)
+    return pa.concat_tables([filled, gone]).sort_by("n")
+
+
+def _whole(row: _Row, staged: Any | None) -> Any | None:
+    return None if staged is None else row.filled(rows_of(staged), {})
+
+
+def _completed(row: _Row, staged: Any | None, read: ReadRows) -> Any | None:
+    if staged is None:
+        return None
+    rows = rows_of(staged)
+    unset = [i for i in row.inputs if rows.schema.get_field_index(f"u{i}") >= 0]
+    if not unset:
+        return row.filled(rows, {})
+    keys = rows.select([name for name in rows.column_names if name.startswith("k")])
+    there = read(keys, unset)
+    given = {}
+    for i in unset:
+        old, new = row.texts(there.column(f"c{i}"), i), row.texts(rows.column(f"c{i}"), i)
+        given[i] = pc.if_else(rows.column(f"u{i}").combine_chunks(), old, new)
+    return row.filled(rows, given)
+
+
+class _Row:
+    """How rows of a table are computed."""
+
+    def __init__(self, ask: Ask, table: TableId, schema: TableSchema) -> None:
+        self._ask = ask
+        self._table = table
+        self._schema = schema
+        self._asked = [(i, c) for i, c in enumerate(schema.columns) if c.expression is not None]
+        self._form = replace(schema, columns=tuple(column for _, column in self._asked), key=())
+        self.inputs = _inputs(schema)
+        """Positions of the columns that are read."""
+
+    def texts(self, values: Any, i: int) -> Any:
+        """Values of a column as PostgreSQL reads them."""
+        whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        if pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
+            return whole.cast(pa.string())
+        held = value_type(self._schema.columns[i])
+        return as_text(whole.cast(arrow_type(held)), held)
+
+    def filled(self, rows: Any, given: Mapping[int, Any]) -> Any:
+        """Rows with columns c0 … cn, with the computed ones. `given`: texts of inputs, where they are not in the rows."""
+        texts = {i: given[i] if i in given else self.texts(rows.column(f"c{i}"), i) for i in self.inputs}
+        batches = [self._asked_for(texts, start, stop) for start, stop in _spans(texts, rows.num_rows)]
+        found = pa.Table.from_batches(batches)
+        for place, (i, _) in enumerate(self._asked):
+            rows = rows.set_column(rows.schema.get_field_index(f"c{i}"), f"c{i}", found.column(place))
+        # To netting they are columns that an update leaves as they are.
+        return rows.drop_columns([f"u{i}" for i, _ in self._asked if f"u{i}" in rows.column_names])
+
+    def _asked_for(self, texts: Mapping[int, Any], start: int, stop: int) -> Any:
+        inputs = {
+            int(self._schema.columns[i].attnum): array_literal(
+                pa.chunked_array([text.slice(start, stop - start)]), _TEXT
+            )
+            for i, text in texts.items()
+        }
+        columns = [column for _, column in self._asked]
+        return decode_copy_text(self._ask(self._table, columns, inputs, stop - start), self._form)
+
+
+def _inputs(schema: TableSchema) -> list[int]:
+    """Positions of the columns that expressions read."""
+    asked = [column.expression for column in schema.columns if column.expression is not None]
+    read = {one.attnum for expression in asked for one in expression.inputs}
+    return [i for i, column in enumerate(schema.columns) if column.attnum in read]
+
+
+def _spans(texts: Mapping[int, Any], rows: int) -> list[tuple[int, int]]:
+    """Rows of which none are too many or too large together."""
+    size = sum(text.nbytes for text in texts.values())
+    step = max(1, min(MOST_ROWS, MOST_BYTES * rows // max(size, 1)))
+    return [(start, min(start + step, rows)) for start in range(0, rows, step)]
