@@ -16,6 +16,7 @@ from server.events.endpoints import router as events
 from server.freshness.endpoints import router as freshness
 from server.health.endpoints import router as health
 from server.metrics.endpoints import router as metrics
+from server.partitions.endpoints import router as partitions
 from server.queries.endpoints import router as queries
 from server.refused_rows.endpoints import router as refused_rows
 from server.reloads.endpoints import router as reloads
@@ -37,6 +38,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     tables,
     schema_versions,
     approvals,
+    partitions,
     reloads,
     retries,
     refused_rows,

@@ -9,7 +9,15 @@ from functools import partial
 from typing import Any, Protocol
 
 from engine.apply.arrow_rows import refuse_faults
-from engine.apply.bookkeeping import CopyRecord, Position, Records, Reservation, refuse_batch
+from engine.apply.bookkeeping import (
+    CopyRecord,
+    Position,
+    Records,
+    Reservation,
+    loaded_partitions,
+    loaded_whole,
+    refuse_batch,
+)
 from engine.apply.evolution import Evolution, evolution
 from engine.apply.refused_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
 from engine.apply.setting_aside import RefusedByTarget, RefusingTables, SettingAside
@@ -18,6 +26,7 @@ from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.partitions import PartitionRows
 from engine.model.position import ZERO, Lsn
 from engine.model.refused import (
     PARKED_KEPT,
@@ -30,7 +39,7 @@ from engine.model.refused import (
 )
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
-from engine.model.target import BatchCommit, QueryRefused, TableCommit, TableRecord
+from engine.model.target import BatchCommit, PartitionSwap, QueryRefused, TableCommit, TableRecord
 
 
 class Tables(RefusingTables, Protocol):
@@ -67,6 +76,12 @@ class Tables(RefusingTables, Protocol):
 
     def trial(self) -> AbstractContextManager[bool]:
         """Whether what is done in the block can be undone alone; if so it is undone at its end, and faults in it end there."""
+        ...
+
+    def exchange(
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
+    ) -> None:
+        """The copy's rows take the place of those that the table has of the same partitions; the copy is dropped."""
         ...
 
     def drop(self, place: TableName) -> None:
@@ -209,6 +224,8 @@ class BatchWriter:
         if commit.schema != reservation.schema or commit.resumed:
             self._restructure(batch, commit, reservation, batch.end)
         self._change(batch, commit, reservation.target)
+        if commit.swap is not None:
+            self._exchange(batch, commit, commit.swap, reservation)
         return True
 
     def _restructure(self, batch: BatchCommit, commit: TableCommit, before: Reservation, applied: Lsn) -> None:
@@ -237,7 +254,7 @@ class BatchWriter:
 
     def _computed(self, commit: TableCommit, place: TableName) -> Sequence[TableChanges]:
         """The changes with the values of columns that the log leaves out."""
-        if commit.compute is None or not commit.changes:
+        if commit.compute is None:
             return commit.changes
         return commit.compute(commit.changes, partial(self._tables.read, commit.table, place, commit.schema))
 
@@ -318,6 +335,8 @@ class BatchWriter:
         if not copies or before is None or before.removed or not self._tables.same(before.target, commit.target):
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy stands ready to take this table's place")
         copy = copies[0]
+        if copy.load is not None:
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "the copy has the rows of some partitions alone")
         self._evolve(commit, copy.place, copy)
         self._change(batch, commit, copy.place, of_copy=True)
         if commit.check_key:
@@ -328,6 +347,23 @@ class BatchWriter:
         self._records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
         self._records.write_table(batch.subscription, record)
+        known = self._records.loads(batch.subscription).get(commit.table, {})
+        after = loaded_whole(known, batch.end, first=before.applied == ZERO)
+        self._records.write_loads(batch.subscription, commit.table, after)
+
+    def _exchange(self, batch: BatchCommit, commit: TableCommit, swap: PartitionSwap, before: Reservation) -> None:
+        copies = self._records.copies(batch.subscription, commit.table)
+        if not copies or copies[0].load != swap.load:
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy of its partitions stands ready")
+        copy = copies[0]
+        self._evolve(commit, copy.place, copy)
+        if swap.changes:
+            self._tables.change(commit.table, copy.place, commit.schema, swap.changes)
+        self._tables.exchange(commit.table, copy.place, before.target, commit.schema, swap.rows)
+        self._records.delete_copy(commit.table)
+        known = self._records.loads(batch.subscription).get(commit.table, {})
+        after = loaded_partitions(known, swap.reasons, batch.end, swap.request)
+        self._records.write_loads(batch.subscription, commit.table, after)
 
     def _change_copy(self, batch: BatchCommit, commit: TableCommit, standing: StandingCopy) -> None:
         """Apply to a copy that is not complete yet. The first time it has no rows but those of its first stretch."""
@@ -337,7 +373,7 @@ class BatchWriter:
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if commit.changes:
-            self._tables.change(commit.table, copy.place, commit.schema, commit.changes)
+            self._tables.change(commit.table, copy.place, commit.schema, self._computed(commit, copy.place))
         after = replace(copy, schema=commit.schema, standing=standing)
         if after != copy:
             self._records.amend_copy(after)

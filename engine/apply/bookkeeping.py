@@ -6,11 +6,12 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.partitions import WHOLE, LoadReason, Loads, PartitionLoad, generation_of
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
 from engine.model.schema import TableSchema
@@ -70,6 +71,8 @@ class CopyRecord:
     schema: TableSchema
     standing: StandingCopy | None = None
     """How far it is, where it can go on after a crash."""
+    load: str | None = None
+    """The load of partitions that it is for; None: it is to take the table's place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,11 @@ class Member:
     """As it is shown; None: it is not yet, since no copy of it was complete."""
 
 
-def standing_text(standing: StandingCopy | None) -> str | None:
-    """How far a copy is, as it is recorded beside the copy's structure."""
+def standing_text(copy: CopyRecord) -> str | None:
+    """How far a copy is, or what for, as it is recorded beside the copy's structure."""
+    standing = copy.standing
+    if copy.load is not None:
+        return json.dumps({"load": copy.load})
     if standing is None:
         return None
     fields = {
@@ -97,12 +103,16 @@ def standing_text(standing: StandingCopy | None) -> str | None:
     return json.dumps(fields)
 
 
-def standing_from(text: str | None, table: TableId, schema: TableSchema) -> StandingCopy | None:
+def copy_from(text: str | None, table: TableId, place: TableName, schema: TableSchema) -> CopyRecord:
+    """A copy's record with what `standing_text` wrote."""
     if text is None:
-        return None
+        return CopyRecord(table, place, schema)
     fields = json.loads(text)
+    if "load" in fields:
+        return CopyRecord(table, place, schema, load=fields["load"])
     upto = KeyBound(tuple(fields["upto"]))
-    return StandingCopy(table, schema, upto, fields["rows"], fields["bytes"], fields["stretches"])
+    standing = StandingCopy(table, schema, upto, fields["rows"], fields["bytes"], fields["stretches"])
+    return CopyRecord(table, place, schema, standing)
 
 
 def behind(pairs: Sequence[tuple[str, str]]) -> str:
@@ -151,6 +161,12 @@ class Records(Protocol):
     def copies(self, subscription: SubscriptionName | None, table: TableId | None = None) -> list[CopyRecord]: ...
 
     def delete_copy(self, table: TableId) -> None: ...
+
+    def loads(self, subscription: SubscriptionName) -> dict[TableId, Loads]: ...
+
+    def write_loads(self, subscription: SubscriptionName, table: TableId, loads: Loads) -> None:
+        """Insert or replace these of a table, loaded at this moment; with `WHOLE`, all others go."""
+        ...
 
     def amend_copy(self, copy: CopyRecord) -> None:
         """Replace what is recorded of a copy: its structure, and how far it is."""
@@ -211,6 +227,7 @@ def progress_of(
     reservations: Sequence[Reservation],
     copies: Sequence[CopyRecord],
     set_aside: Mapping[TableId, int],
+    loads: Mapping[TableId, Loads],
 ) -> TargetProgress:
     """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
     tables = {
@@ -230,7 +247,23 @@ def progress_of(
         position.slot,
         tables,
         standing,
+        loads,
     )
+
+
+def loaded_whole(before: Loads, position: Lsn, *, first: bool) -> Loads:
+    """What is recorded where all of a table was loaded. `first`: no rows of it were there before."""
+    last = max((load.generation for load in before.values()), default=0 if first else 1)
+    reason = LoadReason.COPIED if first else LoadReason.ASKED
+    return {WHOLE: PartitionLoad(last + 1, reason, position, 0)}
+
+
+def loaded_partitions(before: Loads, reasons: Mapping[str, LoadReason], position: Lsn, request: str) -> Loads:
+    """What is recorded where some partitions of a table were loaded."""
+    return {
+        name: PartitionLoad(generation_of(before, name) + 1, reason, position, 0, request)
+        for name, reason in reasons.items()
+    }
 
 
 def claimed(subscription: SubscriptionName, before: Position | None, wanted: Position) -> Position:
@@ -278,3 +311,12 @@ def mark_of(batch: BatchCommit) -> tuple[Epoch, BatchId, Lsn]:
 def stands(position: Position | None, batch: BatchCommit) -> bool:
     """Whether the record says that this batch was the last one written."""
     return position is not None and (position.epoch, position.batch, position.end) == mark_of(batch)
+
+
+def loads_of(rows: Sequence[tuple[Any, ...]]) -> dict[TableId, Loads]:
+    """Rows (table, partition, generation, reason, position, microseconds, request) as the engine knows them."""
+    found: dict[TableId, dict[str, PartitionLoad]] = {}
+    for table, partition, generation, reason, position, loaded_us, request in rows:
+        load = PartitionLoad(generation, LoadReason(reason), Lsn.parse(position), loaded_us, request)
+        found.setdefault(TableId(table), {})[partition] = load
+    return dict(found)

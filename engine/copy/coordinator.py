@@ -193,7 +193,12 @@ class CopyCoordinator:
         if copy.table.begin:
             with self._tools.writing():
                 self._tools.target.begin_copy(
-                    self._job.subscription, spec.table, spec.target, copy.table.schema, keyed=keyed
+                    self._job.subscription,
+                    spec.table,
+                    spec.target,
+                    copy.table.schema,
+                    keyed=keyed,
+                    load=copy.table.load,
                 )
         copy.begun = True
         self._meter.started(spec.table)

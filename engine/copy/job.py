@@ -25,13 +25,14 @@ class CopyTable:
     """A table to copy. `schema` is its structure at the snapshot.
 
     `stretch`: only these chunks, since it is copied stretch by stretch; None = all of it. `begin`: into a new hidden table; else into
-    the one that stands, which is never discarded.
+    the one that stands, which is never discarded. `load`: as in Target.begin_copy.
     """
 
     spec: TableSpec
     schema: TableSchema
     stretch: tuple[CopyChunk, ...] | None = None
     begin: bool = True
+    load: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

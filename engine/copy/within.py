@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from engine.apply.arrow_rows import rows_of
 from engine.copy.chunk_task import Decode
 from engine.model.batch import TableChanges
-from engine.model.copies import KeyBound, ordered_type
+from engine.model.copies import KeyBound, compared_type
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import Column, TableSchema
 from engine.model.values import Kind
@@ -31,12 +31,13 @@ class KeyUnordered(Exception):
 def key_row(bound: KeyBound, schema: TableSchema, decode: Decode) -> Any:
     """A place of a table's key as a pyarrow.Table of one row with columns k0 … km, held as the table's columns are."""
     columns = schema.key_columns[: len(bound.values)]
-    return _decoded([list(bound.values)], columns, schema, decode).rename_columns(
+    return decoded_rows([list(bound.values)], columns, schema, decode).rename_columns(
         [f"k{j}" for j in range(len(columns))]
     )
 
 
-def _decoded(rows: Sequence[Sequence[str]], columns: Sequence[Column], schema: TableSchema, decode: Decode) -> Any:
+def decoded_rows(rows: Sequence[Sequence[str]], columns: Sequence[Column], schema: TableSchema, decode: Decode) -> Any:
+    """Texts as the source prints them, held as these columns are: a pyarrow.Table."""
     lines = "".join("\t".join(map(_escaped, row)) + "\n" for row in rows)
     form = replace(schema, columns=tuple(columns), key=tuple(column.name for column in columns))
     return pa.Table.from_batches([decode(lines.encode(), form)])
@@ -50,6 +51,8 @@ def _escaped(text: str) -> str:
 
 class KeyRange:
     """Keys of a table behind `lower`, up to and with `upper`; None = no bound."""
+
+    whole = False
 
     def __init__(self, schema: TableSchema, lower: KeyBound | None, upper: KeyBound | None, decode: Decode) -> None:
         self._schema = schema
@@ -77,34 +80,64 @@ class KeyRange:
 
     def _typed(self, values: Any, at: int, *, text: bool = False) -> Any:
         """Values of a key column so that they compare as they do on the source, as a pyarrow.Array."""
-        column = self._schema.key_columns[at]
-        held = ordered_type(column)
-        if held is None:
-            raise KeyUnordered
-        whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        if held.kind in {Kind.TEXT, Kind.UUID}:
-            return whole.cast(pa.large_string())
-        if column.map_as is None and not text:
-            return whole
-        if held.kind in _INTEGERS:
-            return whole.cast(pa.int64())
-        plain = replace(column, map_as=None)
-        try:
-            found = _decoded([[value] for value in whole.to_pylist()], [plain], self._schema, self._decode)
-        except EngineFault as fault:
-            raise KeyUnordered from fault
-        return found.column(0).combine_chunks()
+        return ordered_values(values, self._schema.key_columns[at], self._schema, self._decode, text=text)
 
 
-def within(changes: TableChanges, keys: KeyRange) -> TableChanges:
-    """The part of a keyed table's net changes that concerns rows of the range, each row's old and new key judged for itself.
+def ordered_values(values: Any, column: Column, schema: TableSchema, decode: Decode, *, text: bool = False) -> Any:
+    """A column's values as a pyarrow.Array that compares as they do on the source. `text`: they are given as the source prints them.
+
+    Raises KeyUnordered where one has no place in the order of the others.
+    """
+    held = compared_type(column, ordered=False)
+    if held is None:
+        raise KeyUnordered
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if held.kind in {Kind.TEXT, Kind.UUID}:
+        return whole.cast(pa.large_string())
+    if column.map_as is None and not text:
+        return whole
+    if held.kind in _INTEGERS:
+        return whole.cast(pa.int64())
+    try:
+        return _plain(whole, column, schema, decode)
+    except EngineFault as fault:
+        raise KeyUnordered from fault
+
+
+def _plain(texts: Any, column: Column, schema: TableSchema, decode: Decode) -> Any:
+    """Texts as the source prints them, held as its type is by itself; where there is none, NULL."""
+    plain = replace(column, map_as=None)
+    valid = pc.is_valid(texts)
+    given = [[value] for value in texts.filter(valid).to_pylist()]
+    found = decoded_rows(given, [plain], schema, decode).column(0).combine_chunks()
+    if len(given) == len(texts):
+        return found
+    places = pc.if_else(valid, pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1), None)
+    return found.take(places)
+
+
+class RowsHeld(Protocol):
+    """Tells which rows are wanted, by some of their columns."""
+
+    key: tuple[int, ...]
+    """Positions of those columns: all of the key in key order, or any where whole rows are told apart."""
+    whole: bool
+    """Rows to delete come as whole rows, and not as keys."""
+
+    def holds(self, columns: Sequence[Any]) -> Any:
+        """Which rows, as a pyarrow.Array of bool. `columns`: those of `key`, as pyarrow.ChunkedArray. Raises KeyUnordered."""
+        ...
+
+
+def within(changes: TableChanges, keys: RowsHeld) -> TableChanges:
+    """The part of a table's net changes that concerns the rows that are wanted, each row's old and new key judged for itself.
 
     Raises RowUnknown where a row that comes in cannot be completed.
     """
     deletes, inserts, partials, paired = changes.deletes, changes.inserts, changes.partials, 0
     if deletes is not None:
         rows = rows_of(deletes)
-        kept = keys.holds([rows[f"k{j}"] for j in range(len(keys.key))])
+        kept = keys.holds([rows[f"c{i}" if keys.whole else f"k{j}"] for j, i in enumerate(keys.key)])
         # The same keys stand at the same places of the inserts.
         paired = int(pc.sum(kept.slice(0, changes.paired)).as_py() or 0)
         deletes = _chosen(rows, kept)
@@ -126,7 +159,7 @@ def within(changes: TableChanges, keys: KeyRange) -> TableChanges:
     )
 
 
-def _completed_within(rows: Any, keys: KeyRange) -> Any | None:
+def _completed_within(rows: Any, keys: RowsHeld) -> Any | None:
     old = [rows[f"k{j}"] for j in range(len(keys.key))]
     new = []
     for j, i in enumerate(keys.key):

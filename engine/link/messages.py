@@ -17,6 +17,7 @@ from pydantic import (
 
 from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.message import Message, Position
+from engine.link.partition_parts import LoadedPartitionPart, Partitions
 from engine.link.policy_parts import ApplyPart, BatchPart, CopyPart, GuardPart, PatternPart
 from engine.link.refused_parts import RefusedRows
 from engine.model.identity import Epoch, SubscriptionName, TableId
@@ -229,12 +230,16 @@ class Demand(Message):
 
 
 class Reload(Message):
-    """Copy tables anew; `tables` None = all. May come twice with one `request_id`. Answered by `reload` reports."""
+    """Copy tables anew; `tables` None = all. May come twice with one `request_id`. Answered by `reload` reports.
+
+    `partitions`: these alone of the one table, as schema.name; `changed`: those that differ from the source's. None = all of it.
+    """
 
     kind: Literal["reload"] = "reload"
     subscription: str
     request_id: str
     tables: tuple[str, ...] | None = None
+    partitions: tuple[str, ...] | Literal["changed"] | None = None
 
 
 class Table(Message):
@@ -342,6 +347,7 @@ Command = Annotated[
     | Discover
     | DdlCapture
     | Now
+    | Partitions
     | Query
     | Sequences
     | RefusedRows
@@ -576,6 +582,7 @@ class ReloadReport(SubscriptionReport):
     eta_seconds: float | None = None
     position: Position | None = None
     problem: Problem | None = None
+    partitions: tuple[LoadedPartitionPart, ...] | None = None
 
 
 class Forgotten(Message):

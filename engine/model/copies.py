@@ -35,6 +35,18 @@ def ordered_type(column: Column) -> ValueType | None:
     return plain if plain.kind in _ORDERED or column.type.name in _TEXTS else None
 
 
+def compared_type(column: Column, *, ordered: bool) -> ValueType | None:
+    """How values of a column are held to be compared as the source compares them: in its order, or for equality alone.
+
+    None where that is the source's own business. Whether equality of texts goes by more than their bytes, the column does not tell.
+    """
+    held = ordered_type(column)
+    if held is not None:
+        return None if ordered and held.kind not in _ORDERED else held
+    is_bool = column.type.name == "bool" and column.map_as in {None, "source"}
+    return ValueType(Kind.BOOL) if is_bool and not ordered else None
+
+
 @dataclass(frozen=True, slots=True)
 class KeyBound:
     """A place in the order of a table's key: the values of its first columns, as the source prints them."""

@@ -12,6 +12,7 @@ from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
 from engine.model.identity import RelationId, TableId, TableName
+from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
@@ -407,6 +408,13 @@ class Source(Protocol):
         """The sequences of these tables' columns as they stand now, by table and column; what they do next is not held up.
 
         Raises SequencesRefused where the user may not read one.
+        """
+        ...
+
+    def partitions(self, schema: TableSchema, snapshot: str | None = None) -> list[Partition]:
+        """Everything below a partitioned table, by name; nothing where it is not one. As of an exported snapshot, or of now.
+
+        Raises EngineFault(COPY_LOST) where the snapshot can no longer be imported.
         """
         ...
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.partitions import LoadReason, Loads, PartitionRows
 from engine.model.position import Lsn
 from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import KeyMode, TableSchema
@@ -51,6 +52,22 @@ class TargetProgress:
     tables: Mapping[TableId, TableRecord] = field(default_factory=dict)
     copies: Mapping[TableId, StandingCopy] = field(default_factory=dict)
     """Copies that are not complete and can go on: every batch up to `end` is in them."""
+    loads: Mapping[TableId, Loads] = field(default_factory=dict)
+    """When the rows of tables and of partitions were loaded last."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSwap:
+    """Rows of partitions that take the place of those there: from the table's hidden copy, which holds them and nothing else."""
+
+    rows: PartitionRows
+    changes: Sequence[TableChanges]
+    """What concerns these rows and has come since the copy was read; the copy gets it first."""
+    reasons: Mapping[str, LoadReason]
+    """Why each of the partitions was loaded, by name: recorded with its next generation."""
+    request: str
+    load: str
+    """The copy's name, as in `begin_copy`."""
 
 
 ReadRows = Callable[[Any, Sequence[int]], Any]
@@ -88,11 +105,15 @@ class TableCommit:
     """Apply to the copy that is being loaded, which goes on being that; this is recorded of it behind the batch."""
     compute: Compute | None = field(default=None, compare=False)
     """Gives the changes the values of columns that are not in the log, inside the target's transaction, before they are applied."""
+    swap: PartitionSwap | None = None
+    """Behind the changes, put these rows into the place of those that the table has of the same partitions."""
 
     @property
     def ordinary(self) -> bool:
         """Whether nothing but rows, and maybe the structure, of the table that readers see is changed."""
-        return not (self.handover or self.resumed or self.parked is not None or self.copy is not None)
+        return not (
+            self.handover or self.resumed or self.parked is not None or self.copy is not None or self.swap is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +168,10 @@ class TargetReader(Protocol):
 
     position: Lsn
 
-    def compare(self, record: TableRecord, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
-        """Compare a table with the source's rows at the same position.
+    def compare(
+        self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None
+    ) -> tuple[int, int, list[dict[str, Any]]]:
+        """Compare a table, or those `rows` of it alone, with the source's rows at the same position.
 
         `source`: iterator of pyarrow.RecordBatch with columns c0 … cn as in TableChanges.inserts. Returns (source rows, target
         rows, at most `limit` differences as `{"key": [...], "kind": "missing" | "extra" | "different"}`, keys as text).
@@ -309,8 +332,11 @@ class Target(Protocol):
         schema: TableSchema,
         *,
         keyed: bool = False,
+        load: str | None = None,
     ) -> None:
         """Make an empty hidden table for a copy, in place of any unfinished one. `keyed`: batches will change its rows by their key.
+
+        `load`: it gets rows of partitions alone, and only a PartitionSwap of this name may use it.
 
         Raises EngineFault(TABLE_UNFIT) where the table was adopted as one of its owner's, and its structure does not take the rows;
         SHARED_TABLE_CONFLICT where its columns do not go with those of the others in its shared table.

@@ -162,6 +162,8 @@ def _only_as_batch(planned: PlannedBatch) -> str | None:
         return "a table is taken in, with all that it missed"
     if any(part.versions[0].computed and part.versions[0].mode is KeyMode.BAG for part in planned.parts):
         return "the source computes columns of a table whose rows only all their values tell apart"
+    if planned.loads:
+        return "rows of partitions are put into place"
     if planned.followed or planned.stretches:
         return "a table is being copied, and takes only a part of its changes"
     if planned.restructured:

@@ -13,9 +13,10 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.refused import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
+from engine.model.schema import TableSchema
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.model.target import BatchCommit, TableCommit, Target, TargetProgress
+from engine.model.target import BatchCommit, PartitionSwap, TableCommit, Target, TargetProgress
 from engine.runtime.applying import AS_BATCH, Applying
 from engine.runtime.clock import Clock
 from engine.runtime.computing import Ask, with_computed
@@ -24,10 +25,11 @@ from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.following import CopyFollower
 from engine.runtime.jobs import Computed
+from engine.runtime.partition_loads import swap_of
 from engine.runtime.planner import PlannedBatch
 from engine.runtime.reporting import BatchTimes, Evidence, Reporter
 from engine.runtime.structure import differences
-from engine.runtime.table_book import TableBook
+from engine.runtime.table_book import PartitionCopy, TableBook
 
 _FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
 """Of these every structure is told; a copy takes the one that is there."""
@@ -97,6 +99,8 @@ class CommitStage:
         """What tables park over, for the rows that were refused of it."""
         self.handed_over: frozenset[TableId] = frozenset()
         """Tables that the last batch put into place."""
+        self.loaded: Mapping[TableId, PartitionCopy] = {}
+        """Partitions of tables that it did."""
 
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
@@ -168,6 +172,8 @@ class CommitStage:
             computed.early.roll_back()
         self.applied = Applied(end, end if written else self.applied.written)
         self.handed_over = frozenset(t for t, commit in commits.items() if commit.handover) - faults.keys()
+        loaded = {t for t, commit in commits.items() if commit.swap is not None} - faults.keys()
+        self.loaded = {t: load for t, load in computed.planned.loads.items() if t in loaded}
         times = self._times(computed, parts)
         self._announce(computed, faults, end)
         if computed.planned.batch.transactions:
@@ -204,7 +210,16 @@ class CommitStage:
             late = (table in self._known_parked and not whole) or (
                 entry is not None and (entry.state is TableState.PARKED or (entry.state in _NOT_COPIED and not whole))
             )
-            if entry is None or table in faults or late or not (changes or whole or table in planned.restructured):
+            if entry is None or table in faults or late:
+                continue
+            try:
+                swap = self._swap(computed, table, part.versions[-1])
+            except EngineFault as fault:
+                if policy(fault.kind).action is not Action.PARK_TABLE:
+                    raise
+                faults[table] = (fault.kind.value, fault.detail)
+                continue
+            if not (changes or whole or table in planned.restructured or swap is not None):
                 continue
             commits[table] = TableCommit(
                 table=table,
@@ -216,20 +231,36 @@ class CommitStage:
                 check_key=bool(entry.spec.key),
                 set_aside=SET_ASIDE_LIMIT if self._sets_aside(table) else 0,
                 aside=table in self._aside,
+                swap=swap,
             )
         commits |= self._copies(computed, by_table, faults)
-        self._tried = {}
-        for part in planned.parts:
-            refused = [change for change in by_table.get(part.table, []) if change.refused is not None]
-            if part.table in faults and refused:
-                place = entry.spec.target if (entry := self._book.get(part.table)) is not None else None
-                if place is not None:
-                    self._tried[part.table] = TableCommit(part.table, part.versions[-1], place, tuple(refused))
+        self._tried = self._refused_of(planned, by_table, faults)
         for table, (code, _) in faults.items():
             parked = self._parked(table, code)
             if parked is not None:
                 commits[table] = parked
         return {table: with_computed(commit, self._ask) for table, commit in commits.items()}, faults
+
+    def _refused_of(
+        self, planned: PlannedBatch, by_table: Mapping[TableId, list[TableChanges]], faults: Container[TableId]
+    ) -> dict[TableId, TableCommit]:
+        """The changes with refused rows of tables that park over them."""
+        tried = {}
+        for part in planned.parts:
+            refused = [change for change in by_table.get(part.table, []) if change.refused is not None]
+            entry = self._book.get(part.table)
+            if part.table in faults and refused and entry is not None:
+                tried[part.table] = TableCommit(part.table, part.versions[-1], entry.spec.target, tuple(refused))
+        return tried
+
+    def _swap(self, computed: Computed, table: TableId, schema: TableSchema) -> PartitionSwap | None:
+        """What the batch puts into place of the table's partitions. Nothing of a table of which rows stand aside: they might be those."""
+        load = computed.planned.loads.get(table)
+        if load is not None and table in self._aside:
+            self._book.load_ends(table, load.number)
+            return None
+        missed = [change for change in computed.missed if change.table == table]
+        return swap_of(computed.planned, table, schema, missed, self._book)
 
     def _copies(
         self, computed: Computed, by_table: Mapping[TableId, list[TableChanges]], faults: dict[TableId, tuple[str, str]]
@@ -321,7 +352,7 @@ class CommitStage:
         if early is None:
             return False
         planned = computed.planned
-        more = self._removed or self._stale or planned.restructured or self.copies.left
+        more = self._removed or self._stale or planned.restructured or self.copies.left or planned.loads
         rest = None if more else rest_of(commits, early.close())
         if rest is not None:
             hit(Failpoint.EARLY_COMMIT)

@@ -17,7 +17,7 @@ import structlog
 from engine.copy.chunk_task import staging_fault
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.fault_handling import Consequence, consequence
-from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
+from engine.copy.job import CopyJob, CopyListener, CopySettings, CopyTable, CopyTools
 from engine.copy.pace import write_pace
 from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
@@ -34,13 +34,17 @@ from engine.runtime.catalog import open_source
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.give_way import GiveWay
+from engine.runtime.partition_loads import PartitionDesk
 from engine.runtime.parts import RunParts
+from engine.runtime.reloads import PartitionChoice
 from engine.runtime.startup import why_not_described
 from engine.runtime.stretches import Next, Stretches
 from engine.runtime.table_book import TableEntry
 
 SPARK_START_S = 120.0
 RETRY_S = 2.0
+LOOK_AGAIN_S = 0.2
+"""Until what the catalog shows is in the log as well."""
 _FOLLOWED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP})
 """Tables whose rows rest on every change having been published."""
 
@@ -66,10 +70,12 @@ class CopyDesk:
         look: Callable[[], None],
         give_up: Callable[[TableId], None],
         mark: Callable[[Mapping[TableId, str]], None],
-        standing: Callable[[TableId], StandingCopy | None] | None = None,
+        standing: Callable[[TableId], StandingCopy | None] | None,
+        partitions: PartitionDesk,
     ) -> None:
         """`mark` gets what is below tables that are about to be copied. `give_up`: what the target keeps for a table that has left is to
         go. `standing`: how far copies are that are made stretch by stretch; None where none is to be."""
+        self.partitions = partitions
         self._give_up = give_up
         self._mark = mark
         self._look = look
@@ -110,6 +116,17 @@ class CopyDesk:
                 self.reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, detail))
         self.begin_missing()
 
+    def reload_partitions(self, request: str, table: TableId, choice: PartitionChoice) -> None:
+        """Load some partitions of a live table anew."""
+        self.partitions.ask(request, table, choice)
+        self.begin_missing()
+
+    def cancel_partitions(self, request: str) -> None:
+        """End a reload of partitions; the table stays as it is."""
+        table = self.partitions.cancel(request)
+        if table is not None:
+            self.cancel(table)
+
     def cancel(self, table: TableId) -> None:
         """Stop copying one table."""
         coordinator = self._coordinator
@@ -124,7 +141,7 @@ class CopyDesk:
     def wanted(self) -> bool:
         """Whether tables are being copied, or wait for it."""
         waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
-        return any(not entry.copied and not entry.spec.paused for entry in waiting)
+        return self.partitions.wanted or any(not entry.copied and not entry.spec.paused for entry in waiting)
 
     def throttle(self, policy: CopyPolicy) -> None:
         """Read so fast from now on, also what is being read."""
@@ -183,6 +200,7 @@ class CopyDesk:
     def committed(self, tables: Iterable[TableId], position: Lsn) -> None:
         """In the commit thread: these tables were handed over."""
         for table in tables:
+            self.partitions.whole_in_place(table)
             self.reloads.finished(table, position)
 
     def stop(self) -> None:
@@ -213,8 +231,13 @@ class CopyDesk:
             self._wake.wait()
             self._wake.clear()
             try:
-                while not self._ended() and (missing := self._missing()):
-                    self._copy(missing)
+                while not self._ended():
+                    if missing := self._missing():
+                        self._copy(missing)
+                    elif (table := self.partitions.next()) is not None:
+                        self._load(table)
+                    else:
+                        break
             except EngineFault as fault:
                 if not self._stopped.is_set():
                     self._end(fault)
@@ -275,6 +298,24 @@ class CopyDesk:
             now = self._parts.book.get(entry.table)
             if now is not None and now.copy_life is not None and now.stretch is None:
                 self._parts.book.keep_from(entry.table, None)
+
+    def _load(self, table: TableId) -> None:
+        """Read some partitions of a live table."""
+        if not self._parts.runner.wait_ready(SPARK_START_S):
+            raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
+        try:
+            made = self.partitions.make(
+                table,
+                lambda snapshot, copied: self._run(snapshot, [copied], self.partitions),
+                lambda request, whole: self.reload(request, [whole]),
+            )
+            if not made:
+                self._stopped.wait(LOOK_AGAIN_S)
+        except EngineFault as fault:
+            if fault.kind not in _WAITED_FOR | _NO_ROOM:
+                raise
+            self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
+            self._stopped.wait(RETRY_S)
 
     def _publish(self) -> None:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
@@ -357,16 +398,21 @@ class CopyDesk:
         if not tables:
             self._stopped.wait(RETRY_S)
             return
-        self._coordinator = CopyCoordinator(self._job(snapshot, tables), self._tools(), self)
+        try:
+            self._run(snapshot, tables, self)
+        finally:
+            for table in tables:
+                stretch = self._stretches.under_way(table.spec.table)
+                if stretch is not None and not stretch.read:
+                    self._parts.book.stretch_void(table.spec.table)
+
+    def _run(self, snapshot: ExportedSnapshot, tables: list[CopyTable], listener: CopyListener) -> None:
+        self._coordinator = CopyCoordinator(self._job(snapshot, tables), self._tools(), listener)
         try:
             if not self._ended():
                 self._coordinator.run()
         finally:
             self._coordinator = None
-            for table in tables:
-                stretch = self._stretches.under_way(table.spec.table)
-                if stretch is not None and not stretch.read:
-                    self._parts.book.stretch_void(table.spec.table)
 
     def _refuse_unsent(self, specs: Sequence[TableSpec], described: Mapping[TableName, TableSchema]) -> None:
         """Raise SOURCE_TIMEOUT where a table got another's name since the publications were made: its changes are not in the log."""

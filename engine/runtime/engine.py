@@ -31,6 +31,7 @@ from engine.link.messages import (
     Table,
     Verify,
 )
+from engine.link.partition_parts import Partitions
 from engine.link.refused_parts import RefusedRows
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
@@ -40,6 +41,7 @@ from engine.model.tasks import TaskRunner
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.clock import Clock
 from engine.runtime.pipeline import Pipeline, PipelineParts
+from engine.runtime.reloads import PartitionChoice
 from engine.runtime.reporting import Reporter
 from engine.runtime.requests import RequestDesk
 from engine.runtime.settings import EngineSettings
@@ -100,7 +102,7 @@ class Engine:
             return self._pipelines.get(subscription)
 
     def _take(self, command: Command) -> None:
-        if isinstance(command, Preflight | Discover | Now | Query | RefusedRows | Sequences | Verify):
+        if isinstance(command, Preflight | Discover | Now | Partitions | Query | RefusedRows | Sequences | Verify):
             self._requests.take(command)
         elif isinstance(command, Assign):
             self._assign(command.to_spec())
@@ -110,6 +112,10 @@ class Engine:
             self._forget(command)
         elif isinstance(command, Cancel):
             self._requests.cancel(command.request_id)
+            with self._lock:
+                pipelines = list(self._pipelines.values())
+            for each in pipelines:
+                each.cancel_reload(command.request_id)
         elif isinstance(command, Demand):
             pipeline = self._find(command.subscription)
             if pipeline is not None:
@@ -176,12 +182,18 @@ def _logged(change: Callable[[], None]) -> None:
         log.exception("change_failed", error=type(error).__name__)
 
 
+def _chosen(command: Reload) -> PartitionChoice | None:
+    if command.partitions is None:
+        return None
+    return PartitionChoice(None if command.partitions == "changed" else command.partitions)
+
+
 def _pass_on(pipeline: Pipeline, command: Approve | Desire | Reload | Table) -> None:
     if isinstance(command, Desire):
         pipeline.desire(DesiredState(command.desired))
     elif isinstance(command, Reload):
         tables = None if command.tables is None else [TableId(table) for table in command.tables]
-        pipeline.reload(command.request_id, tables)
+        pipeline.reload(command.request_id, tables, _chosen(command))
     elif isinstance(command, Approve):
         pipeline.approve(TableId(command.table), command.reason)
     else:

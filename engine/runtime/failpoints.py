@@ -55,6 +55,8 @@ class Failpoint(StrEnum):
     STRETCH_READ = "copy.stretch_read"
     """The rows of a stretch are in the hidden table; no batch has taken them in."""
     STRETCH_TAKEN = "copy.stretch_taken"
+    PARTITIONS_READ = "copy.partitions_read"
+    """The rows of partitions are in the hidden table; no batch has put them into place."""
     HANDOVER_BEFORE = "handover.before"
     HANDOVER_AFTER = "handover.after"
 

@@ -154,6 +154,13 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.TELL,
         "Drop the table on the target yourself, behind what depends on it; or leave it: nothing is written to it any more.",
     ),
+    FaultKind.PARTITION_UNKNOWN: Policy(
+        Action.TELL, "GET /subscriptions/{name}/tables/{table_id}/partitions lists those that the table has."
+    ),
+    FaultKind.PARTITION_NOT_COMPARABLE: Policy(Action.TELL, f"Reload the whole table: {_RELOAD_TABLE}"),
+    FaultKind.PARTITIONS_NOT_LOADED: Policy(
+        Action.TELL, f"Reload again when the table is live; or the whole table: {_RELOAD_TABLE}"
+    ),
     FaultKind.SCHEMA_CHANGE_WAITING: Policy(
         Action.PARK_TABLE,
         "POST /subscriptions/{name}/tables/{table_id}/approvals runs the statements on the target and applies what was kept since.",

@@ -33,7 +33,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.dropped_slot import DroppedSlot
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.parts import RunParts
-from engine.runtime.reloads import ReloadBook
+from engine.runtime.reloads import PartitionChoice, ReloadBook
 from engine.runtime.reporting import Evidence, Reporter
 from engine.runtime.resting import RestingGuard, drop_slot
 from engine.runtime.run import ReplicationRun
@@ -84,7 +84,7 @@ class Pipeline:
         self._demands: list[Lsn] = []
         """A heap of what is waited for, for a run that starts later."""
         self._whole_reloads: list[str] = []
-        self._table_reloads: list[tuple[str, list[TableId]]] = []
+        self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
         """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
         settings = parts.settings
@@ -138,16 +138,19 @@ class Pipeline:
         if self._run is not None:
             self._run.stop()
 
-    def reload(self, request: str, tables: list[TableId] | None) -> None:
-        """Copy tables anew, old rows readable until the swap; `tables` None begins again with a new slot."""
+    def reload(self, request: str, tables: list[TableId] | None, only: PartitionChoice | None = None) -> None:
+        """Copy tables anew, old rows readable until the swap; `tables` None begins again with a new slot.
+
+        `only`: some partitions of the one table.
+        """
         run = self._run
         if tables is None:
             self._whole_reloads.append(request)
             self.reset()
         elif run is not None:
-            self._begin_reload(run, request, tables)
+            self._begin_reload(run, request, tables, only)
         elif self._desired is DesiredState.RUNNING and self._state is not SubscriptionState.FAILED:
-            self._table_reloads.append((request, tables))
+            self._table_reloads.append((request, tables, only))
         else:
             problem = (
                 "subscription_not_running",
@@ -174,8 +177,16 @@ class Pipeline:
         self._reporter.event("warning", "approval_not_taken", str(table), detail)
 
     @staticmethod
-    def _begin_reload(run: ReplicationRun, request: str, tables: list[TableId]) -> None:
-        threading.Thread(target=run.reload, args=(request, tables), daemon=True).start()
+    def _begin_reload(run: ReplicationRun, request: str, tables: list[TableId], only: PartitionChoice | None) -> None:
+        threading.Thread(target=run.reload, args=(request, tables, only), daemon=True).start()
+
+    def cancel_reload(self, request: str) -> None:
+        """Nobody wants this reload any more; one of partitions ends. Others go on."""
+        self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
+        if self._run is not None:
+            self._run.cancel_reload(request)
+        else:
+            self._reloads.cancelled(request)
 
     def demand(self, position: Lsn) -> None:
         """Somebody waits for this position."""

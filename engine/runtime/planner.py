@@ -31,7 +31,7 @@ from engine.runtime.structure import (
     with_fills,
     written_anew,
 )
-from engine.runtime.table_book import Stretch, TableBook, TableEntry
+from engine.runtime.table_book import PartitionCopy, Stretch, TableBook, TableEntry
 from engine.runtime.told import Anchor, Read, ToldBook, Warn, relabelled
 
 _STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
@@ -75,7 +75,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What came since their snapshots to stretches that a batch takes in: kept ranges, and one part for each table."""
+    """What came since their snapshots to stretches and partitions that a batch takes in: kept ranges, and one part for each table."""
 
     ranges: tuple[LogRange, ...]
     relations: tuple[RelationSeen, ...]
@@ -108,7 +108,9 @@ class PlannedBatch:
     stretches: Mapping[TableId, Stretch] = field(default_factory=dict)
     """What this batch adds to unfinished copies."""
     missed: Missed | None = None
-    """With `stretches`."""
+    """With `stretches` and `loads`."""
+    loads: Mapping[TableId, PartitionCopy] = field(default_factory=dict)
+    """Partitions of live tables whose rows this batch puts into place."""
 
     def part(self, table: TableId) -> TablePart | None:
         missed = self.missed.parts if self.missed is not None else ()
@@ -208,15 +210,18 @@ class Planner:
         restructured = {t for t in chains if _is_followed(schemas.get(t), chains[t])} | learnt.keys()
         for table in followed.keys() & restructured:
             self._book.stretch_void(table)
+        for table in restructured:
+            self._book.load_ends(table)
         parts = [self._part(e, span, batch.after, learnt.get(e.table, told.get(e.table))) for e in live]
         parts += [self._part(e, span, e.after, (self._book.get(e.table) or e).schema) for e in resuming]
         handover = self._hand_over(ready, span, parts, parked)
         resumed = frozenset(e.table for e in resuming)
-        stretches, missed = self._take_stretches(current, {e.table for e in rest})
+        loads = self._arriving_loads(current, {e.table for e in live})
+        stretches, missed = self._take_stretches(current, {e.table for e in rest}, loads)
         handover |= {table for table, stretch in stretches.items() if stretch.upto is None}
         self._joined |= handover | resumed
         self._next = BatchId(number + 1)
-        if any(e.deferred_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
+        if any(e.keeps_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
             last = self._history[-1] if self._history else None
             if last is not None and last.schemas == schemas:
                 current = replace(current, schemas=last.schemas)
@@ -238,12 +243,25 @@ class Planner:
             followed=followed,
             stretches=stretches,
             missed=missed,
+            loads=loads,
         )
 
+    def _arriving_loads(self, current: History, tables: Collection[TableId]) -> dict[TableId, PartitionCopy]:
+        """Partitions that were read and that this batch reaches."""
+        return {
+            entry.table: load
+            for entry in self._book.all()
+            if (load := entry.load) is not None and entry.table in tables
+            if load.read and not load.taken and load.after <= current.batch.end
+        }
+
     def _take_stretches(
-        self, current: History, tables: Collection[TableId]
+        self, current: History, tables: Collection[TableId], loads: dict[TableId, PartitionCopy]
     ) -> tuple[dict[TableId, Stretch], Missed | None]:
-        """Stretches that were read and that this batch reaches. One whose table has another structure by now is void."""
+        """Stretches that were read and that this batch reaches, and what they and `loads` have missed.
+
+        One whose table has another structure by now is void, and such a load is taken out.
+        """
         taken: dict[TableId, Stretch] = {}
         arriving = [
             (entry, stretch)
@@ -251,30 +269,31 @@ class Planner:
             if (stretch := entry.stretch) is not None and entry.table in tables
             if stretch.read and not stretch.taken and stretch.after <= current.batch.end
         ]
-        if not arriving:
+        if not arriving and not loads:
             return taken, None
-        oldest = min(stretch.after for _, stretch in arriving)
+        oldest = min([*(stretch.after for _, stretch in arriving), *(load.after for load in loads.values())])
         span = [*(kept for kept in self._history if kept.batch.end > oldest), current]
         parts = []
         for entry, stretch in arriving:
-            part = self._missed_part(entry, stretch, span)
+            part = _missed_part(entry.table, stretch.schema, stretch.after, span)
             if part is None:
                 self._book.stretch_void(entry.table)
                 continue
-            parts.append(part)
+            if stretch.first:
+                self._book.amend(entry.table, schema=part.versions[-1])
+            parts.append(_lifted(entry, part.versions, part.after))
             taken[entry.table] = stretch
             self._book.stretch_taken(entry.table)
+        for table, load in list(loads.items()):
+            part = None if load.schema is None else _missed_part(table, load.schema, load.after, span)
+            if part is None or not self._book.load_goes_on(replace(load, taken=True), table):
+                self._book.load_ends(table, load.number)
+                del loads[table]
+                continue
+            parts.append(part)
         ranges = tuple(r for kept in span for r in kept.batch.ranges)
         relations = tuple(seen for kept in span for seen in kept.batch.relations)
         return taken, Missed(ranges, relations, tuple(parts))
-
-    def _missed_part(self, entry: TableEntry, stretch: Stretch, span: list[History]) -> TablePart | None:
-        versions = [stretch.schema, *_chain(entry.table, span, stretch.after, stretch.schema)]
-        if not all(isinstance(judge(stretch.schema, version), Same) for version in versions):
-            return None
-        if stretch.first:
-            self._book.amend(entry.table, schema=versions[-1])
-        return _lifted(entry, tuple(versions), stretch.after)
 
     def _hand_over(
         self,
@@ -509,7 +528,7 @@ class Planner:
         return _lifted(entry, tuple(versions), entry.after)
 
     def _prune(self, entries: list[TableEntry]) -> None:
-        oldest = min((e.deferred_from for e in entries if e.deferred_from is not None), default=None)
+        oldest = min((number for e in entries if (number := e.keeps_from) is not None), default=None)
         pruned = False
         while self._history and (oldest is None or self._history[0].number < oldest):
             self._history.popleft()
@@ -536,6 +555,14 @@ def _chain(table: TableId, span: Sequence[History], after: Lsn, start: TableSche
         for schema in kept.resolved.get(table, ())
         if schema.relation == start.relation
     ]
+
+
+def _missed_part(table: TableId, schema: TableSchema, after: Lsn, span: Sequence[History]) -> TablePart | None:
+    """What came to a table of this structure behind `after`; None where it has another one by now."""
+    versions = [schema, *_chain(table, span, after, schema)]
+    if not all(isinstance(judge(schema, version), Same) for version in versions):
+        return None
+    return TablePart(table, tuple(versions), after)
 
 
 def _announced(

@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId
+from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from engine.runtime.fault_policy import policy
-from engine.runtime.reporting import Reporter
+from engine.runtime.reporting import LoadedPartition, Reporter
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChoice:
+    """Some partitions of a table: those of these names, schema.name; None = those whose rows differ from the source's."""
+
+    names: tuple[str, ...] | None
+
+
+@dataclass(slots=True)
+class WantedPartitions:
+    """A reload of partitions that is not done. `reasons`: by name, once it is known which they are, and why."""
+
+    request: str
+    table: TableId
+    choice: PartitionChoice
+    reasons: dict[str, LoadReason] = field(default_factory=dict)
+    tries: int = 0
 
 
 @dataclass
 class _Reload:
     waiting: set[TableId]
+    partitions: Sequence[LoadedPartition] | None = None
+    """None: all of the tables."""
     progress: dict[TableId, CopyProgress] = field(default_factory=dict)
 
 
 class ReloadBook:
-    """Open reload requests of one run. Safe to use from any thread."""
+    """Open reload requests of a subscription. Safe to use from any thread."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._lock = threading.Lock()
         self._open: dict[str, _Reload] = {}
+        self.wanted: dict[TableId, WantedPartitions] = {}
+        """What the desk of the run under way has to do, and goes on with in the next one."""
 
     def begin(self, request: str, tables: list[TableId]) -> None:
         """A reload of these tables was asked for; asking again with the same id changes nothing."""
@@ -36,6 +60,22 @@ class ReloadBook:
         with self._lock:
             self._open.setdefault(request, _Reload(set(tables)))
         self._reporter.reload(request, "running")
+
+    def partitions(self, table: TableId, loaded: Sequence[LoadedPartition]) -> None:
+        """Which partitions of the table a reload loads, and how far each is."""
+        for request, reload in self._of(table):
+            reload.partitions = loaded
+            self._reporter.reload(request, "running", partitions=loaded)
+
+    def loaded(self, table: TableId) -> list[LoadedPartition]:
+        """The partitions that open reloads of the table name."""
+        return [part for _, reload in self._of(table) for part in reload.partitions or ()]
+
+    def cancelled(self, request: str) -> None:
+        """Nobody wants it any more."""
+        self._close(request)
+        for table in [wanted.table for wanted in list(self.wanted.values()) if wanted.request == request]:
+            self.wanted.pop(table, None)
 
     def progressed(self, progress: CopyProgress) -> None:
         for request, reload in self._of(progress.table):
@@ -48,6 +88,7 @@ class ReloadBook:
                 size=sum(p.bytes for p in done),
                 percent=min(p.percent for p in done),
                 eta_seconds=max((p.eta_seconds or 0.0 for p in done), default=None),
+                partitions=reload.partitions,
             )
 
     def finished(self, table: TableId, position: Lsn) -> None:
@@ -57,14 +98,17 @@ class ReloadBook:
             if not reload.waiting:
                 self._close(request)
                 rows = sum(p.rows for p in reload.progress.values())
-                self._reporter.reload(request, "succeeded", rows=rows, percent=100.0, position=position)
+                self._reporter.reload(
+                    request, "succeeded", rows=rows, percent=100.0, position=position, partitions=reload.partitions
+                )
 
     def failed(self, table: TableId, fault: TableFault) -> None:
         """The table parked; a reload of it has failed."""
-        for request, _ in self._of(table):
+        for request, reload in self._of(table):
             self._close(request)
             remedy = policy(FaultKind(fault.code)).remedy
-            self._reporter.reload(request, "failed", problem=(fault.code, fault.detail, remedy))
+            problem = (fault.code, fault.detail, remedy)
+            self._reporter.reload(request, "failed", problem=problem, partitions=reload.partitions)
 
     def _of(self, table: TableId) -> list[tuple[str, _Reload]]:
         with self._lock:

@@ -27,9 +27,11 @@ from engine.link.messages import (
     TablesFound,
     TableStateReport,
 )
+from engine.link.partition_parts import LoadedPartitionPart
 from engine.model.batch import TableChanges
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName
+from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
@@ -70,6 +72,15 @@ class BatchTimes:
     path: Literal["driver", "spark"]
     mode: ApplyMode
     tuning: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPartition:
+    """A partition that a reload loads. `generation`: of its load that the target has."""
+
+    name: str
+    reason: LoadReason
+    generation: int
 
 
 class Reporter:
@@ -254,6 +265,7 @@ class Reporter:
         eta_seconds: float | None = None,
         position: Lsn | None = None,
         problem: tuple[str, str, str] | None = None,
+        partitions: Sequence[LoadedPartition] | None = None,
     ) -> None:
         """Progress or end of a reload. `size` in bytes; `problem`: code, detail and remedy."""
         self._send(
@@ -268,6 +280,7 @@ class Reporter:
                 eta_seconds=eta_seconds,
                 position=position,
                 problem=Problem(status=409, code=problem[0], detail=problem[1], remedy=problem[2]) if problem else None,
+                partitions=None if partitions is None else tuple(_loaded(partition) for partition in partitions),
             )
         )
 
@@ -284,6 +297,10 @@ class Reporter:
                 remedy=remedy,
             )
         )
+
+
+def _loaded(partition: LoadedPartition) -> LoadedPartitionPart:
+    return LoadedPartitionPart(name=partition.name, reason=partition.reason, generation=partition.generation)
 
 
 def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str, int]]]:

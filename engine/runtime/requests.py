@@ -31,6 +31,7 @@ from engine.link.messages import (
     Sequences,
     Verify,
 )
+from engine.link.partition_parts import Partitions
 from engine.link.refused_parts import RefusedRows
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
@@ -40,6 +41,7 @@ from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
 from engine.model.target import QueryRefused
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.fault_policy import policy
+from engine.runtime.partition_list import listed_partitions
 from engine.runtime.pipeline import Pipeline
 from engine.runtime.problems import problem_of
 from engine.runtime.query_places import QueryPlaces, QueryTurn
@@ -69,7 +71,9 @@ class RequestDesk:
         """Answers go through this link."""
         self._link = link
 
-    def take(self, command: Preflight | Discover | DdlCapture | Now | Query | RefusedRows | Sequences | Verify) -> None:
+    def take(
+        self, command: Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences | Verify
+    ) -> None:
         """Begin to answer. Returns at once."""
         if isinstance(command, Verify):
             self._pool.submit(self._verify, command)
@@ -112,7 +116,7 @@ class RequestDesk:
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 
-    def _answer(self, command: Preflight | Discover | DdlCapture | Now | RefusedRows | Sequences) -> None:
+    def _answer(self, command: Preflight | Discover | DdlCapture | Now | Partitions | RefusedRows | Sequences) -> None:
         def answer() -> None:
             self._out.answer(Answer(request_id=command.request_id, ok=True, body=self._body(command)))
 
@@ -120,7 +124,7 @@ class RequestDesk:
 
     def _answered(
         self,
-        command: Preflight | Discover | DdlCapture | Now | Query | RefusedRows | Sequences,
+        command: Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences,
         answer: Callable[[], None],
     ) -> None:
         """Call `answer`; what it raises is the answer then."""
@@ -137,7 +141,13 @@ class RequestDesk:
             log.exception("request_failed", kind=command.kind, error=type(error).__name__)
             self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
-    def _body(self, command: Preflight | Discover | DdlCapture | Now | RefusedRows | Sequences) -> dict[str, Any]:
+    def _body(
+        self, command: Preflight | Discover | DdlCapture | Now | Partitions | RefusedRows | Sequences
+    ) -> dict[str, Any]:
+        if isinstance(command, Partitions):
+            return listed_partitions(self._pipeline(command.subscription), TableId(command.table)).model_dump(
+                mode="json"
+            )
         if isinstance(command, Sequences):
             body = bring_forward(self._pipeline(command.subscription), command)
             return body.model_dump(mode="json", by_alias=True)

@@ -34,11 +34,13 @@ from engine.runtime.guard import Guard
 from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
 from engine.runtime.log_reader import Confirm, Failed, Holds, ReaderConfig
+from engine.runtime.partition_loads import PartitionDesk
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt, Planner
 from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
 from engine.runtime.queue_switch import Marks, QueueSwitch
 from engine.runtime.reader_process import ReaderProcess
+from engine.runtime.reloads import PartitionChoice
 from engine.runtime.reporting import BatchTimes
 from engine.runtime.slot_care import Orders, UnderWay
 from engine.runtime.slot_mark import SlotMark
@@ -163,6 +165,7 @@ class ReplicationRun:
             self._give_up,
             self._commits.note_copied,
             None if self._chooser.keeps_transactions else self._commits.copies.standing,
+            PartitionDesk(self._parts, self._begin_load, self.flush, self.cuts.cut),
         )
 
     def _make_planner(self) -> Planner:
@@ -273,6 +276,15 @@ class ReplicationRun:
             if self._stop.is_set():
                 raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
 
+    def _begin_load(self, table: TableId, request: str) -> bool:
+        """Keep a live table's changes from the next batch on, beside applying them. Returns when that holds."""
+        begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._between.put(lambda number, _after: begun.put(self._book.load_begins(table, request, number)))
+        while not self._stop.is_set():
+            with suppress(queue.Empty):
+                return begun.get(timeout=0.1)
+        raise EngineFault(FaultKind.COPY_FAILED, str(self._spec.name), "the run ended")
+
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """A table leaves the subscription; its rows on the target stay, unless it is to be dropped there."""
         self.copies.cancel(table)
@@ -314,10 +326,20 @@ class ReplicationRun:
                 self.defer(TableEvent.RELOAD, [table])
                 self.copies.begin_missing()
 
-    def reload(self, request: str, tables: list[TableId]) -> None:
-        """Copy tables anew. Blocks until their changes are kept; what ends the run meanwhile ends the reload."""
+    def reload(self, request: str, tables: list[TableId], only: PartitionChoice | None = None) -> None:
+        """Copy tables anew. Blocks until their changes are kept; what ends the run meanwhile ends the reload.
+
+        `only`: some partitions of the one table, which stays live.
+        """
         with suppress(EngineFault):
-            self.copies.reload(request, tables)
+            if only is not None:
+                self.copies.reload_partitions(request, tables[0], only)
+            else:
+                self.copies.reload(request, tables)
+
+    def cancel_reload(self, request: str) -> None:
+        """Nobody wants this reload of partitions any more; others go on."""
+        self.copies.cancel_partitions(request)
 
     def respec(self) -> None:
         """Tables were added to the book: publish and copy them. Those known already keep what they have."""
@@ -455,6 +477,8 @@ class ReplicationRun:
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(self._commits.handed_over, planned.batch.end)
+        for table, load in self._commits.loaded.items():
+            self.copies.partitions.in_place(table, load, planned.batch.end)
         if planned.stretches:
             hit(Failpoint.STRETCH_TAKEN)
             self.copies.look_again()
@@ -565,7 +589,11 @@ class ReplicationRun:
             or catalog.bytes_between(Ordinal(oldest), catalog.next_ordinal) <= self._spec.queue_budget_bytes
         ):
             return
-        for entry in self._book.all():
+        loads = [entry.table for entry in self._book.all() if entry.load is not None]
+        for table in loads:
+            detail = f"changes kept for it fill the queue's budget of {self._spec.queue_budget_bytes} bytes"
+            self.copies.partitions.give_up(table, FaultKind.DEFERRED_OVER_BUDGET, detail)
+        for entry in self._book.all() if not loads else ():
             if entry.state is TableState.RELOADING and self.copies.held:
                 self._book.move(entry.table, TableEvent.COPY_LOST, deferred_from=self._planner.next_number)
             elif entry.deferred_from is not None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from engine.model.copies import KeyBound
 from engine.model.fault import FaultKind
 from engine.model.identity import BatchId, RelationId, TableId, TableName
+from engine.model.partitions import LoadReason, Region
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import SchemaPolicy, TableSpec
@@ -46,6 +47,27 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionCopy:
+    """Rows of some partitions of a live table that are read anew under one snapshot, to take the place of those there.
+
+    They count from the first batch that reaches `after`, the snapshot's position; changes are kept for them from batch `kept_from` on.
+    `number` tells it from every other of the run. `schema` is None until the snapshot is there.
+    """
+
+    number: int
+    request: str
+    kept_from: BatchId
+    schema: TableSchema | None = None
+    after: Lsn = ZERO
+    regions: tuple[Region, ...] = ()
+    reasons: Mapping[str, LoadReason] = field(default_factory=dict)
+    """By the partition's name."""
+    read: bool = False
+    taken: bool = False
+    """A batch that puts it into place is planned."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableEntry:
     """One table. `schema` is the structure behind the last planned batch; `after`: changes up to here are in its rows.
 
@@ -70,6 +92,14 @@ class TableEntry:
     """What is being added to its copy, where that is made stretch by stretch."""
     copy_life: int | None = None
     """Its copy holds the rows up to some key, and every batch applies to it; which copy, as in Stretch.life."""
+    load: PartitionCopy | None = None
+    """What is being read of it anew while it stays live."""
+
+    @property
+    def keeps_from(self) -> BatchId | None:
+        """First batch whose changes have to be kept for it, or for a part of it."""
+        kept = [self.deferred_from, None if self.load is None else self.load.kept_from]
+        return min((number for number in kept if number is not None), default=None)
 
     @property
     def table(self) -> TableId:
@@ -270,6 +300,36 @@ class TableBook:
         with self._lock:
             return table in self._whole
 
+    def load_begins(self, table: TableId, request: str, kept_from: BatchId) -> bool:
+        """Rows of some of a live table's partitions are to be read. Between two plannings only. False where it is not live."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.state is not TableState.LIVE:
+                return False
+            self._stretches += 1
+            self._entries[table] = replace(entry, load=PartitionCopy(self._stretches, request, kept_from))
+            return True
+
+    def load_goes_on(self, load: PartitionCopy, table: TableId) -> bool:
+        """More is known of it. False where it does not count any more."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.load is None or entry.load.number != load.number:
+                return False
+            self._entries[table] = replace(entry, load=load)
+            return True
+
+    def load_ends(self, table: TableId, number: int | None = None) -> PartitionCopy | None:
+        """It is in place, or void: what was kept for it may go. `number`: only this one. Returns what ended."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.load is None or number not in {None, entry.load.number}:
+                return None
+            self._entries[table] = replace(entry, load=None)
+            if self._void is not None:
+                self._void(table)
+            return entry.load
+
     def keep_from(self, table: TableId, number: BatchId | None) -> None:
         """Keep the changes of a table that is being copied from batch `number` on, where none are kept yet; None = keep none."""
         with self._lock:
@@ -352,7 +412,11 @@ class TableBook:
                 moved = replace(moved, stretch=None)
             if after not in _UNFINISHED:
                 moved = replace(moved, copy_life=None)
+            if after is not TableState.LIVE:
+                moved = replace(moved, load=None)
             self._entries[table] = moved
+            if entry.load is not None and moved.load is None and self._void is not None:
+                self._void(table)
             self._listener(moved, position)
             if self._watch is not None and after in {TableState.PARKED, TableState.REMOVED}:
                 self._watch(moved)

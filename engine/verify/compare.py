@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId
+from engine.model.identity import RelationId, TableId
+from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, ExportedSnapshot, Source
@@ -28,12 +29,15 @@ DIFFERENCES = 100
 class VerifyTable:
     """A live table to compare; `record` as the pinned progress record has it.
 
-    `on_source`: its columns there, one for each of the record's, where they go by other names.
+    `on_source`: its columns there, one for each of the record's, where they go by other names. `rows`: these alone, which are in the
+    partitions `storage` on the source.
     """
 
     spec: TableSpec
     record: TableRecord
     on_source: TableSchema | None = None
+    rows: PartitionRows | None = None
+    storage: frozenset[RelationId] | None = None
 
     @property
     def reads(self) -> TableSchema:
@@ -164,7 +168,9 @@ class _Comparison:
         known = self.early.of(table, self.snapshot) if self.early is not None else None
         rows = prefetched(self._batches(table) if known is None else iter(known), self.limits.pieces_ahead)
         with closing(rows):
-            source_rows, target_rows, found = self.reader.compare(table.record, rows, self.limits.differences)
+            source_rows, target_rows, found = self.reader.compare(
+                table.record, rows, self.limits.differences, table.rows
+            )
         differences = tuple(Difference(tuple(each["key"]), str(each["kind"])) for each in found)
         aside = table.record.set_aside
         equal = source_rows == target_rows and not differences and not aside
@@ -183,6 +189,8 @@ class _Comparison:
     def _batches(self, table: VerifyTable) -> Iterator[Any]:
         schema = table.reads
         chunks = self.source.copy_chunks(schema, table.spec, self.limits.chunk_bytes)
+        if table.storage is not None:
+            chunks = [chunk for chunk in chunks if chunk.storage in table.storage]
         progress = _Progress(table, sum(chunk.bytes_estimate for chunk in chunks), self.on_progress)
         for chunk in chunks:
             yield from self._chunk(chunk, table, progress)

@@ -110,6 +110,56 @@ def shared(
     print_table(["shared table", "rows with", "subscription", "lie in", "state", "position"], rows)
 
 
+@tables.command("reload")
+@reported
+def reload(
+    table: TableName,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partition", metavar="NAME", help="This partition alone, schema.name on the source; repeatable."
+        ),
+    ] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="The partitions alone whose rows differ from the source's.")
+    ] = False,
+    subscription: Subscription = None,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a table anew, or some of its partitions; old rows stay readable until the new ones are there."""
+    if partition and changed:
+        raise ManifestError("name partitions with --partition or have them found with --changed, not both")
+    body: Document = {"partitions": "changed"} if changed else {"partitions": partition} if partition else {}
+    with open_api(url, token) as api:
+        answer = api.post(f"{table_path(api, subscription, table)}/reloads", body, timeout_s=_ASKED_S)
+    if as_json:
+        print_json(answer)
+        return
+    what = f"{', '.join(partition)} of {table}" if partition else table
+    what = f"What differs of {table}" if changed else what
+    out.print(f"{escape(what)} is copied anew (reload {answer['id']}); its old rows stay readable until then.")
+
+
+@tables.command("partitions")
+@reported
+def partitions(
+    table: TableName, subscription: Subscription = None, url: Url = None, token: Token = None, as_json: AsJson = False
+) -> None:
+    """A table's partitions on the source with their bounds, and when each was loaded."""
+    with open_api(url, token) as api:
+        answer = api.get(f"{table_path(api, subscription, table)}/partitions")
+    if as_json:
+        print_json(answer)
+        return
+    rows = [
+        [escape(p["name"]), escape(p["bound"]), p["generation"], p["reason"], p["loaded_at"], p["obstacle"]]
+        for p in answer["partitions"]
+    ]
+    print_table(["partition", "bound", "generation", "reason", "loaded at", "not by itself, since"], rows)
+
+
 @tables.command("retry")
 @reported
 def retry(

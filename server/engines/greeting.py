@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from sqlmodel import col, select
 
@@ -135,7 +136,11 @@ def _approve(session: ReadSession, name: str, table_id: str, reason: str | None)
 
 def _reload(name: str, row: ReloadRow) -> Command:
     tables = None if row.table_id is None else (row.table_id,)
-    return Reload(subscription=name, request_id=row.id, tables=tables)
+    if row.asked is None:
+        return Reload(subscription=name, request_id=row.id, tables=tables)
+    names: list[str] | None = row.asked["names"]
+    partitions: tuple[str, ...] | Literal["changed"] = "changed" if names is None else tuple(names)
+    return Reload(subscription=name, request_id=row.id, tables=tables, partitions=partitions)
 
 
 def _verify(name: str, row: VerificationRow) -> Command:

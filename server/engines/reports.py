@@ -277,6 +277,8 @@ def _reload(session: WriteSession, subscription: SubscriptionRow, report: Reload
         value = getattr(report, name)
         if value is not None:
             setattr(row, name, value)
+    if report.partitions is not None:
+        row.partitions = [part.model_dump(mode="json") for part in report.partitions]
     row.problem = report.problem.model_dump() if report.problem else None
     if report.state not in UNENDED:
         row.ended_at = session.now()

@@ -17,6 +17,7 @@ from engine.link.messages import (
     PreflightBody,
     SequencesBody,
 )
+from engine.link.partition_parts import PartitionsBody
 from engine.link.refused_parts import RefusedRowsBody
 from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
@@ -28,6 +29,7 @@ _BODIES: dict[str, type[Message]] = {
     "discover": DiscoverBody,
     "ddl_capture": DdlCaptureBody,
     "now": NowBody,
+    "partitions": PartitionsBody,
     "sequences": SequencesBody,
 }
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response, status
+from fastapi import APIRouter, Depends, Request, Response, status
+from fastapi.concurrency import run_in_threadpool
 from sqlmodel import and_, col, or_, select
 
 from server.db.dependencies import Reading, Writing
 from server.db.models.reload import ReloadRow
 from server.db.session import ReadSession, WriteSession
+from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.errors import InvalidRequest, NotFound, responses
 from server.idempotency import Idempotency, Idempotent
 from server.paging import Page, PageRequest, PageTokenInvalid, Paging
+from server.partitions import service as partitions
+from server.partitions.endpoints import asked
+from server.partitions.service import PartitionNotComparable, PartitionUnknown, TableNotPartitioned
 from server.reloads import service
-from server.reloads.schemas import ReloadView
+from server.reloads.schemas import ReloadRequest, ReloadView
 from server.reloads.service import ReloadHasEnded, ReloadRunning, TableNotReloadable
 from server.security.principal import Role
 from server.security.require import needs
@@ -27,6 +33,18 @@ router = APIRouter(prefix="/subscriptions/{name}", tags=["reloads"], dependencie
 _OPERATOR = [needs(Role.OPERATOR)]
 _REFUSALS = responses(NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable, InvalidRequest)
 _ACCEPTED = status.HTTP_202_ACCEPTED
+
+
+async def _chosen(request: Request, name: str, table_id: str, body: ReloadRequest | None = None) -> ReloadRequest:
+    """What is asked for, once the source is known to have it. Before anything is written, so that nothing waits for the engine."""
+    wanted = body or ReloadRequest()
+    if wanted.partitions is not None:
+        names = None if wanted.partitions == "changed" else wanted.partitions
+        partitions.refuse(await asked(request, name, table_id), names)
+    return wanted
+
+
+Chosen = Annotated[ReloadRequest, Depends(_chosen)]
 
 
 @router.post(
@@ -51,13 +69,33 @@ def create_reload(
     operation_id="table_reloads_create",
     status_code=_ACCEPTED,
     dependencies=_OPERATOR,
-    responses=_REFUSALS,
+    responses=responses(
+        NotFound,
+        SubscriptionNotRunning,
+        ReloadRunning,
+        TableNotReloadable,
+        TableNotPartitioned,
+        PartitionNotComparable,
+        PartitionUnknown,
+        InvalidRequest,
+        EngineUnavailable,
+        EngineTimeout,
+    ),
 )
-def create_table_reload(
-    request: Request, response: Response, session: Writing, idempotency: Idempotent, name: str, table_id: str
+async def create_table_reload(
+    request: Request,
+    response: Response,
+    chosen: Chosen,
+    session: Writing,
+    idempotency: Idempotent,
+    name: str,
+    table_id: str,
 ) -> ReloadView:
-    """Copy a table anew; its old rows stay readable until the new ones are there."""
-    return _begin(request, response, session, idempotency, name, table_id)
+    """Copy a table anew, or some of its partitions; its old rows stay readable until the new ones are there.
+
+    By partition, the table stays live and only the partitions' own rows are read. Which ones there are is looked up on the source first.
+    """
+    return await run_in_threadpool(_begin, request, response, session, idempotency, name, table_id, chosen.partitions)
 
 
 def _begin(
@@ -67,8 +105,9 @@ def _begin(
     idempotency: Idempotency,
     name: str,
     table_id: str | None,
+    partitions: list[str] | Literal["changed"] | None = None,
 ) -> ReloadView:
-    row = service.begin(session, name, table_id)
+    row = service.begin(session, name, table_id, partitions)
     view = service.view(row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
     response.headers.update(headers)

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from server.engines.work import WorkState
+from server.partitions.schemas import LoadedPartitionView
+
+
+class ReloadRequest(BaseModel):
+    """What of the table is to be reloaded."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{}, {"partitions": ["public.sales_2024_06"]}, {"partitions": "changed"}]},
+    )
+
+    partitions: Annotated[list[str], Field(min_length=1, max_length=1000)] | Literal["changed"] | None = Field(
+        default=None,
+        description="Partitions of the table on the source, as schema.name, with all that is below them; `changed`: those whose rows"
+        " differ from the source's, found by comparing each. Without it, all of the table.",
+    )
 
 
 class ReloadProgress(BaseModel):
@@ -22,6 +38,12 @@ class ReloadView(BaseModel):
 
     id: str
     table_id: str | None = Field(description="The table; null where the whole subscription is reloaded.")
+    asked: list[str] | Literal["changed"] | None = Field(
+        description="The partitions that were asked for; null where all of the table is reloaded."
+    )
+    partitions: list[LoadedPartitionView] | None = Field(
+        description="The partitions that are loaded and why, once that is known; null where all of the table is reloaded."
+    )
     state: WorkState
     copied: ReloadProgress
     position: str | None = Field(description="From where on the reloaded tables follow the source.")

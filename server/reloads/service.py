@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from typing import Literal
 
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
+from engine.model.partitions import LoadReason
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
 from server.db.models.reload import ReloadRow
@@ -16,6 +18,7 @@ from server.db.session import ReadSession, WriteSession
 from server.engines.work import UNENDED, WorkState
 from server.errors import Conflict, NotFound
 from server.freshness.picture import STANDING_STILL
+from server.partitions.schemas import LoadedPartitionView
 from server.reloads.schemas import ReloadProgress, ReloadView
 from server.subscriptions import lookup
 from server.tables import service as tables
@@ -40,8 +43,12 @@ class ReloadHasEnded(Conflict):
     default_remedy = "Begin a new one."
 
 
-def begin(session: WriteSession, name: str, table_id: str | None) -> ReloadRow:
+def begin(
+    session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
+) -> ReloadRow:
     """Ask the engine to copy a table anew, or all tables (`table_id` None). Also the remedy of a failed subscription.
+
+    `partitions`: these alone of the table, which stays live meanwhile; `changed`: those that differ.
 
     Raises:
         NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable.
@@ -59,11 +66,17 @@ def begin(session: WriteSession, name: str, table_id: str | None) -> ReloadRow:
         after = next_state(TableState(table.state), TableEvent.RELOAD)
         if isinstance(after, Refused):
             raise TableNotReloadable(f"Table {table.schema_name}.{table.name}: {after.reason}.")
+        if partitions is not None and table.state != TableState.LIVE:
+            detail = (
+                f"Table {table.schema_name}.{table.name} is {table.state}: only a live one is reloaded by partition."
+            )
+            raise TableNotReloadable(detail, "Reload the whole table: leave 'partitions' out.")
     row = ReloadRow(
         id=f"l{uuid.uuid4().hex}",
         subscription_id=subscription.id or 0,
         table_id=table_id,
         state=WorkState.QUEUED.value,
+        asked=None if partitions is None else {"names": None if partitions == "changed" else partitions},
         created_at=session.now(),
     )
     session.add(row)
@@ -105,11 +118,31 @@ def cancel(session: WriteSession, name: str, reload_id: str, table_id: str | Non
     enqueue(session, name, "cancel", {"id": row.id})
 
 
+def asked(row: ReloadRow) -> list[str] | Literal["changed"] | None:
+    """The partitions that were asked for; None: all of the table."""
+    if row.asked is None:
+        return None
+    names: list[str] | None = row.asked["names"]
+    return "changed" if names is None else names
+
+
+def _loaded(row: ReloadRow) -> list[LoadedPartitionView] | None:
+    if row.partitions is not None:
+        return [LoadedPartitionView.model_validate(part) for part in row.partitions]
+    names = asked(row)
+    if names is None:
+        return None
+    named = [] if names == "changed" else names
+    return [LoadedPartitionView(name=name, reason=LoadReason.ASKED, generation=None) for name in named]
+
+
 def view(row: ReloadRow) -> ReloadView:
     """As REST shows it."""
     return ReloadView(
         id=row.id,
         table_id=row.table_id,
+        asked=asked(row),
+        partitions=_loaded(row),
         state=WorkState(row.state),
         copied=ReloadProgress(rows=row.rows, bytes=row.bytes, percent=row.percent, eta_seconds=row.eta_seconds),
         position=None if row.position is None else str(row.position),

@@ -13,9 +13,11 @@ from engine.apply.bookkeeping import behind
 from engine.apply.duckdb.identifiers import folded, quoted
 from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.types import equal_means_identical, staged_as
+from engine.apply.partition_rows import condition
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
+from engine.model.partitions import PartitionRows
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind, ValueType, value_type
 
@@ -143,6 +145,12 @@ def delete_behind(connection: StagingConnection, place: Place, above: Any) -> in
     with connection.staged(above) as source:
         sql = f"DELETE FROM {place.qualified} AS t USING {source} AS s WHERE {behind(pairs)}"
         return int(connection.execute(sql).fetchall()[0][0])
+
+
+def belongs(place: Place, rows: PartitionRows) -> str:
+    """SQL condition: whether a row `t` of the table is one of these; `b` is the row of `rows.values`."""
+    names = {column.name: f"t.{quoted(column.name)}" for column in place.schema.columns}
+    return condition(rows, lambda name: names[name], lambda n: staged_as(f"b.v{n}", place.values[rows.columns[n]]))
 
 
 def identical(left: str, right: str, value: ValueType) -> str:

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.apply.arrow_rows import in_chunks
-from engine.apply.duckdb.changes import Place, identical, insert_rows
+from engine.apply.duckdb.changes import Place, belongs, identical, insert_rows
 from engine.apply.duckdb.identifiers import qualified, quoted
 from engine.apply.duckdb.staging import StagingConnection
 from engine.apply.duckdb.types import duckdb_type, equal_means_identical
+from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.target import TableRecord
 from engine.model.values import value_type
 
 _SOURCE = "__penstock_source"
+_BOUNDS = "__penstock_bounds"
 _KEY_LENGTH = 200
 """Characters that are shown of each column where a row has no key."""
 
@@ -29,7 +31,9 @@ class DuckDbReader:
         self._catalog = catalog
         self.position = position
 
-    def compare(self, record: TableRecord, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
+    def compare(
+        self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None
+    ) -> tuple[int, int, list[dict[str, Any]]]:
         """As the protocol says. For tables without a key `key` is the start of every column's text, `copies` how many
         equal rows one side has more; a key that the target holds twice is `extra`."""
         connection = self._connection
@@ -37,8 +41,8 @@ class DuckDbReader:
         connection.execute(f"CREATE TEMP TABLE {_SOURCE} ({columns})")
         try:
             source_rows = self._load(record, source)
-            sides = _Sides(record, qualified(self._catalog, record.target))
-            count = f"SELECT count(*) FROM {qualified(self._catalog, record.target)}"
+            sides = _Sides(record, self._compared(record, rows))
+            count = f"SELECT count(*) FROM {sides.target}"
             target_rows = int(connection.execute(count).fetchall()[0][0])
             differences = self._differences(sides, limit)
             if record.schema.mode is KeyMode.KEYED and len(differences) < limit:
@@ -46,6 +50,17 @@ class DuckDbReader:
             return source_rows, target_rows, differences
         finally:
             connection.execute(f"DROP TABLE temp.{_SOURCE}")
+            connection.execute(f"DROP TABLE IF EXISTS temp.{_BOUNDS}")
+
+    def _compared(self, record: TableRecord, rows: PartitionRows | None) -> str:
+        """What stands behind FROM: the table, or those rows of it."""
+        place = Place(record.table, qualified(self._catalog, record.target), record.schema)
+        if rows is None:
+            return place.qualified
+        connection = StagingConnection(self._connection)
+        with connection.staged(rows.values) as source:
+            connection.execute(f"CREATE TEMP TABLE {_BOUNDS} AS SELECT * FROM {source}")
+        return f"(SELECT t.* FROM {place.qualified} AS t, temp.{_BOUNDS} AS b WHERE {belongs(place, rows)})"
 
     def _differences(self, sides: _Sides, limit: int) -> list[dict[str, Any]]:
         if sides.record.schema.mode is KeyMode.KEYED:

@@ -11,7 +11,8 @@ from engine.apply.bookkeeping import (
     Member,
     Position,
     Reservation,
-    standing_from,
+    copy_from,
+    loads_of,
     standing_text,
 )
 from engine.apply.duckdb.identifiers import folded, folded_name, quoted
@@ -19,6 +20,7 @@ from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
 from engine.model.shared import SharedInto
@@ -28,7 +30,7 @@ LAYOUT = 5
 """Version of the tables below; raised when they change, or what their rows mean."""
 READABLE = (2, 3, 4, 5)
 """Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts. Up to 3 no copy
-can go on; up to 4 there are no shared tables, and no row can stand aside."""
+can go on; up to 4 there are no shared tables, no row can stand aside, and nobody counts loads."""
 
 _SHARED = (
     "CREATE TABLE IF NOT EXISTS {own}.shared (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL, target_schema VARCHAR NOT NULL,"
@@ -38,6 +40,11 @@ _SHARED = (
 _REFUSED_DDL = (
     "CREATE TABLE IF NOT EXISTS {own}.refused_rows (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL, row_id VARCHAR NOT NULL,"
     " of_copy BOOLEAN NOT NULL, state VARCHAR NOT NULL, body VARCHAR NOT NULL)"
+)
+_LOADS = (
+    "CREATE TABLE IF NOT EXISTS {own}.loads (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
+    " partition VARCHAR NOT NULL, generation BIGINT NOT NULL, reason VARCHAR NOT NULL, position VARCHAR NOT NULL,"
+    " loaded_us BIGINT NOT NULL, request VARCHAR)"
 )
 _DDL = (
     "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
@@ -51,6 +58,7 @@ _DDL = (
     " standing VARCHAR)",
     _SHARED,
     _REFUSED_DDL,
+    _LOADS,
 )
 
 
@@ -96,6 +104,7 @@ class DuckDbRecords:
                 self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN IF NOT EXISTS standing VARCHAR")
                 self._connection.execute(_SHARED.format(own=self._own))
                 self._connection.execute(_REFUSED_DDL.format(own=self._own))
+                self._connection.execute(_LOADS.format(own=self._own))
                 self._connection.execute(f"UPDATE {self._own}.layout SET version = ?", [LAYOUT])
                 self._version = LAYOUT
             return
@@ -140,6 +149,8 @@ class DuckDbRecords:
         if self._version == LAYOUT:
             self._connection.execute(f"DELETE FROM {self._own}.refused_rows WHERE subscription = ?", [subscription])
         self._connection.execute(f"DELETE FROM {self._own}.progress WHERE subscription = ?", [subscription])
+        if self._version is None or self._version == LAYOUT:
+            self._connection.execute(f"DELETE FROM {self._own}.loads WHERE subscription = ?", [subscription])
         self._connection.execute(
             f"UPDATE {self._own}.tables SET removed = true, ready = false WHERE subscription = ?", [subscription]
         )
@@ -219,9 +230,10 @@ class DuckDbRecords:
         )
 
     def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
-        self._connection.execute(
-            f"DELETE FROM {self._own}.tables WHERE subscription = ? AND table_id = ?", [subscription, table]
-        )
+        for own in ("tables", "loads"):
+            self._connection.execute(
+                f"DELETE FROM {self._own}.{own} WHERE subscription = ? AND table_id = ?", [subscription, table]
+            )
 
     def delete_left(self, target: TableName) -> None:
         """Forget whoever left a table of this name behind, of any subscription."""
@@ -265,7 +277,7 @@ class DuckDbRecords:
                 copy.place.schema,
                 copy.place.name,
                 to_text(copy.schema),
-                standing_text(copy.standing),
+                standing_text(copy),
             ],
         )
 
@@ -367,6 +379,24 @@ class DuckDbRecords:
         ).fetchall()
         return {TableId(row[0]): int(row[1]) for row in rows}
 
+    def loads(self, subscription: SubscriptionName) -> dict[TableId, Loads]:
+        if self._version is not None and self._version < LAYOUT:
+            return {}
+        columns = "table_id, partition, generation, reason, position, loaded_us, request"
+        sql = f"SELECT {columns} FROM {self._own}.loads WHERE subscription = ?"
+        return loads_of(self._connection.execute(sql, [subscription]).fetchall())
+
+    def write_loads(self, subscription: SubscriptionName, table: TableId, loads: Loads) -> None:
+        which = "subscription = $1 AND table_id = $2"
+        which += "" if WHOLE in loads else " AND list_contains(CAST($3 AS VARCHAR[]), partition)"
+        values: list[object] = [subscription, table, *([] if WHOLE in loads else [list(loads)])]
+        self._connection.execute(f"DELETE FROM {self._own}.loads WHERE {which}", values)
+        for partition, load in loads.items():
+            self._connection.execute(
+                f"INSERT INTO {self._own}.loads VALUES (?, ?, ?, ?, ?, ?, epoch_us(now()), ?)",
+                [subscription, table, partition, load.generation, load.reason.value, str(load.position), load.request],
+            )
+
 
 def _values(subscription: SubscriptionName, position: Position) -> list[object]:
     return [
@@ -388,7 +418,7 @@ def _member(row: tuple[Any, ...]) -> Member:
 
 def _copy(row: tuple[Any, ...]) -> CopyRecord:
     table, schema = TableId(row[0]), from_text(row[3])
-    return CopyRecord(table, TableName(row[1], row[2]), schema, standing_from(row[4], table, schema))
+    return copy_from(row[4], table, TableName(row[1], row[2]), schema)
 
 
 def _reservation(row: tuple[Any, ...]) -> Reservation:

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb.changes import Place, apply_changes, check_key, read_rows, rows_at
+from engine.apply.duckdb.changes import Place, apply_changes, belongs, check_key, read_rows, rows_at
 from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
 from engine.apply.duckdb.identifiers import folded_name, qualified, quoted
 from engine.apply.duckdb.preflight import standing
@@ -22,6 +22,7 @@ from engine.apply.setting_aside import RefusedByTarget
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
+from engine.model.partitions import PartitionRows
 from engine.model.refused import Texts
 from engine.model.schema import TableSchema
 
@@ -78,6 +79,20 @@ class DuckDbTables:
         self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(target)}")
         self._connection.execute(f"ALTER TABLE {self._qualified(copy)} RENAME TO {quoted(target.name)}")
         return []
+
+    def exchange(
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
+    ) -> None:
+        place = Place(table, self._qualified(target), schema)
+        with self._connection.staged(rows.values) as source:
+            self._connection.execute(
+                f"DELETE FROM {place.qualified} AS t USING {source} AS b WHERE {belongs(place, rows)}"
+            )
+        columns = ", ".join(place.columns)
+        self._connection.execute(
+            f"INSERT INTO {place.qualified} ({columns}) SELECT {columns} FROM {self._qualified(copy)}"
+        )
+        self.drop(copy)
 
     def drop(self, place: TableName) -> None:
         self._connection.execute(f"DROP TABLE IF EXISTS {self._qualified(place)}")

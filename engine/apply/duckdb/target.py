@@ -125,6 +125,7 @@ class DuckDbTarget:
                 records.reservations(subscription),
                 records.copies(subscription),
                 records.set_aside(subscription),
+                records.loads(subscription),
             )
 
     def claim(
@@ -238,6 +239,7 @@ class DuckDbTarget:
         schema: TableSchema,
         *,
         keyed: bool = False,
+        load: str | None = None,
     ) -> None:
         del keyed
         check_columns(table, schema)
@@ -255,7 +257,7 @@ class DuckDbTarget:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database.catalog)}.{quoted(target.schema)}")
             for statement in create_statements(qualified(database.catalog, place), schema):
                 connection.execute(statement)
-            records.write_copy(subscription, CopyRecord(table, place, schema))
+            records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         with self._writing(table) as (connection, database):

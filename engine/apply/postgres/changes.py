@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
 from engine.apply.bookkeeping import behind
+from engine.apply.partition_rows import condition
 from engine.apply.postgres.errors import cause_of
 from engine.apply.postgres.identifiers import quoted
 from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
@@ -30,6 +31,7 @@ from engine.apply.setting_aside import RefusedByTarget
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
+from engine.model.partitions import PartitionRows
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind, ValueType, value_type
 from engine.postgres.sessions import PostgresConnection
@@ -301,6 +303,29 @@ def delete_behind(connection: PostgresConnection, place: Place, above: Any) -> i
     pairs = [(f"t.{place.quoted[i]}{collate}", f"s.{column.name}") for i, collate, column in at]
     with staged(connection, above, columns) as source:
         return _run(connection, f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {behind(pairs)}", source)
+
+
+def bounds_of(place: Place, rows: PartitionRows) -> list[StagedColumn]:
+    """The columns of `rows.values`."""
+    own = place.columns
+    values = [StagedColumn(f"v{n}", own[i].value, own[i].type) for n, i in enumerate(rows.columns)]
+    return [StagedColumn("n", _COUNT, "pg_catalog.int8"), *values]
+
+
+def belongs(place: Place, rows: PartitionRows, bounds: str) -> str:
+    """SQL condition: whether a row `t` of the table is one of these; `bounds` is the row of `rows.values`."""
+    names = dict(zip(place.names, place.quoted, strict=True))
+    return condition(rows, lambda name: f"t.{names[name]}", lambda n: f"{bounds}.v{n}")
+
+
+def delete_rows(connection: PostgresConnection, place: Place, rows: PartitionRows) -> None:
+    """Delete these rows."""
+    with staged(connection, rows.values, bounds_of(place, rows)) as source:
+        _run(
+            connection,
+            f"DELETE FROM {place.qualified} AS t USING {source.sql} WHERE {belongs(place, rows, 's')}",
+            source,
+        )
 
 
 def check_key(connection: PostgresConnection, place: Place) -> None:

@@ -9,18 +9,20 @@ from typing import Any
 import psycopg
 
 from engine.apply.arrow_rows import in_chunks
-from engine.apply.postgres.changes import Place, image
+from engine.apply.postgres.changes import Place, belongs, bounds_of, image
 from engine.apply.postgres.existing import place_of
 from engine.apply.postgres.records import PostgresRecords
-from engine.apply.postgres.staging import copy_rows
+from engine.apply.postgres.staging import copy_rows, in_table
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
 
 _SOURCE = "pg_temp.__penstock_source"
+_BOUNDS = "__penstock_bounds"
 _KEY_LENGTH = 200
 """Characters that are shown of each column where a row has no key."""
 
@@ -36,7 +38,9 @@ class PostgresReader:
         self._generations_now = generations_now
         self.position = position
 
-    def compare(self, record: TableRecord, source: Any, limit: int) -> tuple[int, int, list[dict[str, Any]]]:
+    def compare(
+        self, record: TableRecord, source: Any, limit: int, rows: PartitionRows | None = None
+    ) -> tuple[int, int, list[dict[str, Any]]]:
         """As the protocol says. For tables without a key `key` is the start of every column's text, `copies` how many
         equal rows one side has more; a key that the target holds twice is `extra`.
 
@@ -50,11 +54,22 @@ class PostgresReader:
         self._execute(f"CREATE TEMPORARY TABLE {_SOURCE} ({columns})")
         try:
             source_rows = self._load(place, source)
-            target_rows = int(self._execute(f"SELECT count(*) FROM {place.qualified}").fetchall()[0][0])
-            return source_rows, target_rows, self._differences(_Sides(place), limit)
+            sides = _Sides(place, self._compared(place, rows))
+            target_rows = int(self._execute(f"SELECT count(*) FROM {sides.target}").fetchall()[0][0])
+            return source_rows, target_rows, self._differences(sides, limit)
         finally:
             if self._connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
                 self._execute(f"DROP TABLE {_SOURCE}")
+                self._execute(f"DROP TABLE IF EXISTS pg_temp.{_BOUNDS}")
+
+    def _compared(self, place: Place, rows: PartitionRows | None) -> str:
+        """What stands behind FROM: the table, or those rows of it."""
+        if rows is None:
+            return place.qualified
+        in_table(self._connection, _BOUNDS, rows.values, bounds_of(place, rows), ())
+        return (
+            f"(SELECT t.* FROM {place.qualified} AS t, pg_temp.{_BOUNDS} AS b WHERE {belongs(place, rows, 'b')}) AS w"
+        )
 
     def _hold(self, record: TableRecord, place: Place) -> None:
         self._execute(f"LOCK TABLE {place.qualified} IN ACCESS SHARE MODE")
@@ -91,6 +106,8 @@ class _Sides:
     """SQL over both sides: the source's rows in the temporary table, the target's in their table."""
 
     place: Place
+    target: str
+    """What stands behind FROM of the target's rows."""
 
     @property
     def _staged(self) -> list[str]:
@@ -98,7 +115,7 @@ class _Sides:
 
     def _target_rows(self) -> str:
         names = ", ".join(f"{name} AS c{i}" for i, name in enumerate(self.place.quoted))
-        return f"SELECT {names} FROM {self.place.qualified}"
+        return f"SELECT {names} FROM {self.target}"
 
     def keyed_sql(self, limit: int) -> str:
         """Rows (kind, key as text …), ordered by key."""

@@ -13,13 +13,15 @@ from engine.apply.bookkeeping import (
     Member,
     Position,
     Reservation,
-    standing_from,
+    copy_from,
+    loads_of,
     standing_text,
 )
 from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
 from engine.model.shared import SharedInto
@@ -29,7 +31,8 @@ from engine.postgres.sessions import PostgresConnection
 LAYOUT = 4
 """Version of the tables below; raised when they change, or what their rows mean."""
 READABLE = (1, 2, 3, 4)
-"""Up to 1 every table is our own; up to 2 no copy can go on; up to 3 there are no shared tables, and no row can stand aside."""
+"""Up to 1 every table is our own; up to 2 no copy can go on; up to 3 there are no shared tables, no row can stand
+aside, and nobody counts loads."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
 _SHARED = (
@@ -40,6 +43,11 @@ _SHARED = (
 _REFUSED_DDL = (
     f"CREATE TABLE IF NOT EXISTS {OWN_SCHEMA}.refused_rows (subscription text, table_id text, row_id text, of_copy boolean,"
     " state text NOT NULL, body text NOT NULL, PRIMARY KEY (subscription, table_id, of_copy, row_id))"
+)
+_LOADS = (
+    f"CREATE TABLE IF NOT EXISTS {OWN_SCHEMA}.loads (subscription text, table_id text, partition text, generation bigint NOT NULL,"
+    " reason text NOT NULL, position text NOT NULL, loaded_us bigint NOT NULL, request text,"
+    " PRIMARY KEY (subscription, table_id, partition))"
 )
 _DDL = (
     f"CREATE SCHEMA IF NOT EXISTS {OWN_SCHEMA}",
@@ -54,6 +62,7 @@ _DDL = (
     " target_schema text NOT NULL, hidden_name text NOT NULL, structure text NOT NULL, standing text)",
     _SHARED,
     _REFUSED_DDL,
+    _LOADS,
 )
 _MEMBER = "subscription, table_id, target_schema, target_name, shared_schema, shared_name, source_column, source_value, structure"
 _TABLE = "table_id, target_schema, target_name, structure, ready, applied, parked, removed, mark"
@@ -100,6 +109,7 @@ class PostgresRecords:
                 self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.copies ADD COLUMN IF NOT EXISTS standing text")
                 self._connection.execute(_SHARED)
                 self._connection.execute(_REFUSED_DDL)
+                self._connection.execute(_LOADS)
                 self._connection.execute(f"UPDATE {OWN_SCHEMA}.layout SET version = %s", [LAYOUT])
                 self._version = LAYOUT
             return
@@ -137,6 +147,8 @@ class PostgresRecords:
         if self._version == LAYOUT:
             self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.refused_rows WHERE subscription = %s", [subscription])
         self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.progress WHERE subscription = %s", [subscription])
+        if self._version == LAYOUT:
+            self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.loads WHERE subscription = %s", [subscription])
         self._connection.execute(
             f"UPDATE {OWN_SCHEMA}.tables SET removed = true, ready = false WHERE subscription = %s", [subscription]
         )
@@ -257,9 +269,10 @@ class PostgresRecords:
         )
 
     def delete_table(self, subscription: SubscriptionName, table: TableId) -> None:
-        self._connection.execute(
-            f"DELETE FROM {OWN_SCHEMA}.tables WHERE subscription = %s AND table_id = %s", [subscription, table]
-        )
+        for own in ("tables", "loads"):
+            self._connection.execute(
+                f"DELETE FROM {OWN_SCHEMA}.{own} WHERE subscription = %s AND table_id = %s", [subscription, table]
+            )
 
     def mark_unready(self, subscription: SubscriptionName, tables: Sequence[TableId] | None = None) -> None:
         self._connection.execute(
@@ -301,14 +314,14 @@ class PostgresRecords:
                 copy.place.schema,
                 copy.place.name,
                 to_text(copy.schema),
-                standing_text(copy.standing),
+                standing_text(copy),
             ],
         )
 
     def amend_copy(self, copy: CopyRecord) -> None:
         self._connection.execute(
             f"UPDATE {OWN_SCHEMA}.copies SET structure = %s, standing = %s WHERE table_id = %s",
-            [to_text(copy.schema), standing_text(copy.standing), copy.table],
+            [to_text(copy.schema), standing_text(copy), copy.table],
         )
 
     def delete_copy(self, table: TableId) -> None:
@@ -406,6 +419,27 @@ class PostgresRecords:
         ).fetchall()
         return {TableId(row[0]): int(row[1]) for row in rows}
 
+    def loads(self, subscription: SubscriptionName) -> dict[TableId, Loads]:
+        if self._version < LAYOUT:
+            return {}
+        rows = self._connection.execute(
+            "SELECT table_id, partition, generation, reason, position, loaded_us, request"
+            f" FROM {OWN_SCHEMA}.loads WHERE subscription = %s",
+            [subscription],
+        )
+        return loads_of(rows.fetchall())
+
+    def write_loads(self, subscription: SubscriptionName, table: TableId, loads: Loads) -> None:
+        which = "subscription = %s AND table_id = %s" + ("" if WHOLE in loads else " AND partition = ANY (%s)")
+        values = [subscription, table, *([] if WHOLE in loads else [list(loads)])]
+        self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.loads WHERE {which}", values)
+        for partition, load in loads.items():
+            self._connection.execute(
+                f"INSERT INTO {OWN_SCHEMA}.loads VALUES (%s, %s, %s, %s, %s, %s,"
+                " (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint, %s)",
+                [subscription, table, partition, load.generation, load.reason.value, str(load.position), load.request],
+            )
+
     def next_generation(self, target: TableName) -> None:
         """Note that a table's rows were replaced in a way that older snapshots do not see through."""
         self._connection.execute(
@@ -427,7 +461,7 @@ def _member(row: tuple[Any, ...]) -> Member:
 
 def _copy(row: tuple[Any, ...]) -> CopyRecord:
     table, schema = TableId(row[0]), from_text(row[3])
-    return CopyRecord(table, TableName(row[1], row[2]), schema, standing_from(row[4], table, schema))
+    return copy_from(row[4], table, TableName(row[1], row[2]), schema)
 
 
 def _reservation(row: tuple[Any, ...]) -> Reservation:

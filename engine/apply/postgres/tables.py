@@ -14,6 +14,7 @@ from engine.apply.postgres.changes import (
     Place,
     apply_changes,
     check_key,
+    delete_rows,
     insert_but_refused,
     read_rows,
     take_changes,
@@ -31,6 +32,7 @@ from engine.apply.setting_aside import RefusedByTarget
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
+from engine.model.partitions import PartitionRows
 from engine.model.refused import Texts
 from engine.model.schema import TableSchema
 from engine.postgres.sessions import PostgresConnection
@@ -145,6 +147,14 @@ class PostgresTables:
         )
         return bool(self._connection.execute(sql, [qualified(place)]).fetchall()[0][0])
 
+    def exchange(
+        self, table: TableId, copy: TableName, target: TableName, schema: TableSchema, rows: PartitionRows
+    ) -> None:
+        place = place_of(self._connection, self._records, table, target, schema)
+        delete_rows(self._connection, place, rows)
+        types = [column.type for column in place.columns]
+        self._pour(copy, target, list(zip(place.quoted, types, strict=True)))
+
     def drop(self, place: TableName) -> None:
         self._execute(f"DROP TABLE IF EXISTS {qualified(place)}")
 
@@ -189,7 +199,7 @@ class PostgresTables:
         return refused
 
     def _pour(self, copy: TableName, target: TableName, columns: Sequence[tuple[str, str]]) -> None:
-        """Bring the copy's rows into the empty table, and drop the copy. `columns`: quoted name and type of each."""
+        """Bring the copy's rows into the table, and drop the copy. `columns`: quoted name and type of each."""
         self._execute(_pouring(copy, qualified(target), columns))
         self.drop(copy)
 

@@ -163,6 +163,7 @@ class PostgresTarget:
                 records.reservations(subscription),
                 records.copies(subscription),
                 records.set_aside(subscription),
+                records.loads(subscription),
             )
 
     def claim(
@@ -245,6 +246,7 @@ class PostgresTarget:
         schema: TableSchema,
         *,
         keyed: bool = False,
+        load: str | None = None,
     ) -> None:
         require_columns(table, schema)
         with self._writer.transaction(table) as connection:
@@ -263,7 +265,7 @@ class PostgresTarget:
             key = key_statement(qualified(place), schema) if keyed else None
             if key is not None:
                 connection.execute(key.encode())
-            records.write_copy(subscription, CopyRecord(table, place, schema))
+            records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         with self._writer.transaction(table) as connection:

@@ -30,12 +30,14 @@ from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.ddl_message import CatalogTold, read_told
 from engine.capture.postgres_log.guard import TableWatch, marks_of
 from engine.capture.postgres_log.key_walk import walk_key
+from engine.capture.postgres_log.partitions import partitions
 from engine.capture.postgres_log.relation import complete, is_announced, parse_relation
 from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
 from engine.capture.postgres_log.types import load_types
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
 from engine.model.identity import RelationId, TableId, TableName
+from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema, still_computed
 from engine.model.sequences import SourceSequence
@@ -246,6 +248,9 @@ class PostgresSource:
 
     def sequences(self, tables: Sequence[TableName]) -> list[SourceSequence]:
         return sequences.of_tables(self._connector, tables)
+
+    def partitions(self, schema: TableSchema, snapshot: str | None = None) -> list[Partition]:
+        return partitions(self._connector, schema, snapshot)
 
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         del spec

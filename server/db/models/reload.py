@@ -26,6 +26,10 @@ class ReloadRow(SQLModel, table=True):
     bytes: int | None = Field(default=None, sa_type=BigInteger)
     percent: float | None = None
     eta_seconds: float | None = None
+    asked: dict[str, Any] | None = document(default=None, nullable=True)
+    """`names` of the partitions that were asked for, null for those that differ; None: all of the table."""
+    partitions: list[dict[str, Any]] | None = document(default=None, nullable=True)
+    """Those that it loads, as they were reported."""
     problem: dict[str, Any] | None = document(default=None, nullable=True)
     created_at: datetime = moment(index=True)
     ended_at: datetime | None = moment(default=None, nullable=True)

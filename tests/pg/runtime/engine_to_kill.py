@@ -1,7 +1,8 @@
 """An engine process of a test's own: replicates the subscription pickled in the file given until it is killed.
 
-Each line on stdin names a queue mode, which the subscription then has; an empty one ends it. Prints `live`, each event's code, and
-`chunk` with the query of each chunk that a copy has read.
+Each line on stdin names a queue mode, which the subscription then has, or `reload`, a table's id and one of its partitions; an empty one
+ends it. Prints tables with their states, each event's code, `reload` with a reload's state, and `chunk` with the query of each chunk that a
+copy has read.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.copy.chunk_task import CopyTask
-from engine.link.messages import EventReport, Report, TableStateReport
+from engine.link.messages import EventReport, ReloadReport, Report, TableStateReport
+from engine.model.identity import TableId
 from engine.model.subscription import QueueMode
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.clock import SystemClock
 from engine.runtime.failpoints import arm_from_environment
 from engine.runtime.pipeline import Pipeline, PipelineParts
+from engine.runtime.reloads import PartitionChoice
 from engine.runtime.reporting import Reporter
 from engine.runtime.settings import EngineSettings
 from engine.runtime.targets import TargetRegistry
@@ -42,6 +45,8 @@ def _tell(report: Report) -> None:
         print(report.code, report.detail, flush=True)
     elif isinstance(report, TableStateReport):
         print(report.name, report.state, flush=True)
+    elif isinstance(report, ReloadReport):
+        print("reload", report.state, flush=True)
 
 
 def main(given: Path) -> None:
@@ -56,6 +61,10 @@ def main(given: Path) -> None:
     for line in sys.stdin:
         if not line.strip():
             break
+        if line.startswith("reload "):
+            _, table, partition = line.split()
+            pipeline.reload("asked", [TableId(table)], PartitionChoice((partition,)))
+            continue
         pipeline.update(replace(pipeline.spec, queue_mode=QueueMode(line.strip())))
     pipeline.close()
 

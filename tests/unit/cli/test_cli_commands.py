@@ -185,6 +185,44 @@ def test_tables_remove_tells_where_the_rows_are_still_shown(stand_in: StandIn, r
     assert "goes on showing" not in dropped.stdout
 
 
+@pytest.mark.parametrize(
+    ("given", "body", "told"),
+    [
+        ([], {}, "public.orders is copied anew (reload l1)"),
+        (["--partition", "p.a", "--partition", "p.b"], {"partitions": ["p.a", "p.b"]}, "p.a, p.b of public.orders is"),
+        (["--changed"], {"partitions": "changed"}, "What differs of public.orders is copied anew"),
+    ],
+)
+def test_tables_reload(stand_in: StandIn, run: Run, given: list[str], body: dict[str, object], told: str) -> None:
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
+    stand_in.replies["POST", "/subscriptions/mart/tables/t1/reloads"] = (202, {"id": "l1", "state": "queued"})
+    assert told in run("tables", "reload", "public.orders", "-s", "mart", *given).stdout.replace("\n", " ")
+    posted = [request for request in stand_in.requests if request[0] == "POST"]
+    assert posted[-1][2] == body
+
+
+def test_tables_reload_of_named_and_of_differing_partitions_at_once(stand_in: StandIn, run: Run) -> None:
+    refused = run("tables", "reload", "t1", "-s", "mart", "--changed", "--partition", "p.a")
+    assert refused.exit_code != 0
+    assert "not both" in refused.stderr.replace("\n", " ")
+    assert not stand_in.requests
+
+
+def test_tables_partitions(stand_in: StandIn, run: Run) -> None:
+    listed = {
+        "name": "p.a",
+        "bound": "DEFAULT",
+        "generation": 7,
+        "reason": "asked",
+        "loaded_at": None,
+        "obstacle": None,
+    }
+    stand_in.replies["GET", "/subscriptions/mart/tables/t1/partitions"] = (200, {"partitions": [listed]})
+    shown = run("tables", "partitions", "t1", "-s", "mart").stdout
+    assert all(word in shown for word in ("p.a", "DEFAULT", "7", "asked"))
+    assert json.loads(run("tables", "partitions", "t1", "-s", "mart", "--json").stdout) == {"partitions": [listed]}
+
+
 def test_tables_retry(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
     stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (202, {"id": "l1", "state": "queued"})

@@ -97,9 +97,16 @@ class FakeTarget:
             yield
 
     def begin_copy(
-        self, subscription: str, table: TableId, target: TableName, schema: TableSchema, *, keyed: bool = False
+        self,
+        subscription: str,
+        table: TableId,
+        target: TableName,
+        schema: TableSchema,
+        *,
+        keyed: bool = False,
+        load: str | None = None,
     ) -> None:
-        del keyed
+        del keyed, load
         self.without_turn += not self.turn.locked()
         self.hidden[table] = []
 

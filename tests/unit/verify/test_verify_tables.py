@@ -29,7 +29,7 @@ class FakeReader:
         self.position = position
 
     def compare(
-        self, record: TableRecord, source: Iterable[pa.RecordBatch], limit: int
+        self, record: TableRecord, source: Iterable[pa.RecordBatch], limit: int, rows_of: object = None
     ) -> tuple[int, int, list[dict[str, Any]]]:
         target = self.tables[record.schema.name.name]
         rows = {value for batch in source for value in batch.column(0).to_pylist()}

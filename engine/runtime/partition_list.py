@@ -1,0 +1,46 @@
+"""Which partitions a table of a subscription has on the source, and when each was loaded last."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from engine.link.partition_parts import PartitionPart, PartitionsBody
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.partitions import Loads, Partition, generation_of, last_load
+from engine.runtime.catalog import open_source
+from engine.runtime.partition_loads import hindrance
+from engine.runtime.pipeline import Pipeline
+
+
+def listed_partitions(pipeline: Pipeline, table: TableId) -> PartitionsBody:
+    """As source and target have them now. Raises EngineFault(TABLE_MISSING) where the source does not show the table."""
+    entry, target = pipeline.book.get(table), pipeline.target
+    if entry is None or target is None:
+        raise EngineFault(FaultKind.TARGET_UNAVAILABLE, pipeline.spec.name, "the subscription is starting")
+    with closing(open_source(pipeline.spec.source)) as source:
+        schema = source.describe([entry.spec]).get(entry.spec.source)
+        if schema is None:
+            raise EngineFault(FaultKind.TABLE_MISSING, str(entry.spec.source), "the source does not show it")
+        tree = source.partitions(schema)
+    progress = target.progress(pipeline.spec.name)
+    loads = progress.loads.get(table, {}) if progress is not None else {}
+    names = {part.relation: str(part.name) for part in tree} | {schema.relation: str(schema.name)}
+    whole = hindrance(entry)
+    return PartitionsBody(partitions=tuple(_part(part, names[part.parent], loads, whole) for part in tree))
+
+
+def _part(part: Partition, parent: str, loads: Loads, whole: str | None) -> PartitionPart:
+    name = str(part.name)
+    last = last_load(loads, name)
+    return PartitionPart(
+        name=name,
+        parent=parent,
+        leaf=part.leaf,
+        bound=part.bound,
+        obstacle=whole or part.obstacle,
+        generation=generation_of(loads, name),
+        reason=None if last is None else last.reason,
+        position=None if last is None else last.position,
+        loaded_us=None if last is None else last.loaded_us,
+    )

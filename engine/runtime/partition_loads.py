@@ -1,0 +1,378 @@
+"""Reloads of some partitions of a live table: which are asked for, how their rows are read, and how a batch puts them into place.
+
+The table stays live. A hidden table gets the rows of those partitions as one snapshot sees them; from that position on the table's
+changes are kept beside being applied. The first batch at or behind the position brings both together in one target transaction: the
+table gets the batch, the hidden table what concerns its rows since the snapshot, and then its rows take the place of those that the
+table has within the partitions' bounds. So no reader sees rows of two loads at once, and whatever ends a reload leaves the table as
+it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from engine.copy.job import CopyTable
+from engine.copy.partition_filter import PartitionFilter, partition_rows
+from engine.copy.progress import CopyProgress
+from engine.copy.within import KeyUnordered, RowUnknown, within
+from engine.model.batch import TableChanges, TableFault
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableId
+from engine.model.partitions import LoadReason, Loads, Partition, generation_of
+from engine.model.position import Lsn
+from engine.model.refused import RefusedPolicy
+from engine.model.schema import TableSchema
+from engine.model.source import CopyChunk, ExportedSnapshot
+from engine.model.table_state import TableState
+from engine.model.target import PartitionSwap, TableRecord, TargetReader
+from engine.net import decode_copy_text
+from engine.runtime.failpoints import Failpoint, hit
+from engine.runtime.fault_policy import Action, policy
+from engine.runtime.parts import RunParts
+from engine.runtime.planner import PlannedBatch
+from engine.runtime.reloads import PartitionChoice, WantedPartitions
+from engine.runtime.reporting import LoadedPartition
+from engine.runtime.structure import Same, judge
+from engine.runtime.table_book import PartitionCopy, TableBook, TableEntry
+from engine.verify.compare import VerifyTable, verify_tables
+from engine.verify.verdict import VerdictStatus
+
+TRIES = 5
+"""Reads one after another that came to nothing: then the reload has failed."""
+
+Begin = Callable[[TableId, str], bool]
+"""Keep a live table's changes from the next batch on for a request; False where the table is not live. Returns when that holds."""
+Cut = Callable[[], AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]]
+
+
+def swap_of(
+    planned: PlannedBatch, table: TableId, schema: TableSchema, missed: Sequence[TableChanges], book: TableBook
+) -> PartitionSwap | None:
+    """What the batch puts into place of a table's partitions; None where that is nothing, or void by now.
+
+    Raises EngineFault where what came since the snapshot cannot be applied: the table cannot go on.
+    """
+    load, entry = planned.loads.get(table), book.get(table)
+    if load is None or entry is None or entry.load is None or entry.load.number != load.number:
+        return None
+    for one in missed:
+        if one.fault is not None:
+            raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
+    try:
+        wanted = PartitionFilter(load.regions, schema, decode_copy_text)
+        changes = tuple(within(one, wanted) for one in missed)
+    except (RowUnknown, KeyUnordered):
+        book.load_ends(table, load.number)
+        return None
+    rows = partition_rows(load.regions, schema, decode_copy_text)
+    return PartitionSwap(rows, changes, load.reasons, load.request, _name(load))
+
+
+class PartitionDesk:
+    """Asked from any thread; `make` belongs to the copy thread, `in_place` to the commit thread.
+
+    It hears of its copies as a CopyListener.
+    """
+
+    def __init__(self, parts: RunParts, begin: Begin, flush: Callable[[Lsn], None], cut: Cut) -> None:
+        self._parts = parts
+        self._begin = begin
+        self._flush = flush
+        self._cut = cut
+        self._lock = threading.Lock()
+        self._wanted = parts.reloads.wanted
+        """Outlives the run."""
+        self._left: set[TableId] = set()
+        """Tables whose hidden tables nobody wants any more."""
+
+    def ask(self, request: str, table: TableId, choice: PartitionChoice) -> None:
+        """Load some partitions anew. Asking again changes nothing."""
+        with self._lock:
+            if table in self._wanted:
+                return
+            self._wanted[table] = WantedPartitions(request, table, choice)
+        self._parts.reloads.begin(request, [table])
+
+    def cancel(self, request: str) -> TableId | None:
+        """Nobody wants this reload any more; the table whose copy is to end."""
+        with self._lock:
+            found = next((w for w in self._wanted.values() if w.request == request), None)
+            if found is None:
+                return None
+            del self._wanted[found.table]
+        self._end(found.table)
+        self._parts.reloads.cancelled(request)
+        return found.table
+
+    @property
+    def wanted(self) -> bool:
+        """Whether partitions are being read, or wait for it."""
+        with self._lock:
+            return bool(self._wanted)
+
+    def next(self) -> TableId | None:
+        """A table whose partitions are to be read now. In the copy thread."""
+        with self._lock:
+            waiting, left = list(self._wanted), list(self._left)
+            self._left.clear()
+        for table in left:
+            entry = self._parts.book.get(table)
+            if entry is not None and entry.state is TableState.LIVE and entry.load is None:
+                self._parts.target.discard_copy(table)
+        for table in waiting:
+            entry = self._parts.book.get(table)
+            if entry is None or entry.state is not TableState.LIVE:
+                state = "gone" if entry is None else entry.state.value
+                self.give_up(table, FaultKind.PARTITIONS_NOT_LOADED, f"the table is {state} by now")
+            elif entry.load is None:
+                return table
+        return None
+
+    def give_up(self, table: TableId, kind: FaultKind, detail: str) -> None:
+        """The reload has failed; the table goes on as it is."""
+        with self._lock:
+            self._wanted.pop(table, None)
+        self._end(table)
+        self._parts.reloads.failed(table, TableFault(kind.value, detail))
+
+    def _end(self, table: TableId) -> None:
+        """What was read is of no use any more. A batch that is planned with it may still be looking at the hidden table."""
+        ended = self._parts.book.load_ends(table)
+        if ended is not None and ended.read and not ended.taken:
+            with self._lock:
+                self._left.add(table)
+
+    def in_place(self, table: TableId, load: PartitionCopy, position: Lsn) -> None:
+        """A batch that ends at `position` has put its rows into place."""
+        with self._lock:
+            self._wanted.pop(table, None)
+        self._parts.book.load_ends(table, load.number)
+        self._tell(table, load.reasons)
+        self._parts.reloads.finished(table, position)
+
+    def whole_in_place(self, table: TableId) -> None:
+        """A batch has put a copy of the whole table into place; maybe one in the place of some partitions."""
+        with self._lock:
+            self._wanted.pop(table, None)
+        reasons = {part.name: part.reason for part in self._parts.reloads.loaded(table)}
+        if reasons:
+            self._tell(table, reasons)
+
+    def make(
+        self, table: TableId, run: Callable[[ExportedSnapshot, CopyTable], None], whole: Callable[[str, TableId], None]
+    ) -> bool:
+        """Read a table's partitions. `run` copies under a snapshot; `whole` has all of the table copied anew for the request.
+
+        False where the log has not told of something yet that the source's catalog shows. Raises EngineFault where that concerns more
+        than the reload.
+        """
+        with self._lock:
+            wanted = self._wanted.get(table)
+        if wanted is None or self._is_done(wanted):
+            return True
+        if wanted.tries >= TRIES:
+            self.give_up(table, FaultKind.PARTITIONS_NOT_LOADED, f"they were read {TRIES} times and did not get in")
+            return True
+        try:
+            if wanted.choice.names is None and not wanted.reasons and not self._find_changed(wanted, whole):
+                return True
+            if not self._begin(table, wanted.request):
+                return True  # It is not live any more, which is looked at again.
+            with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
+                copied = self._copy_under(wanted, snapshot)
+                if copied is not None:
+                    run(snapshot, copied)
+            return copied is not None
+        except EngineFault as fault:
+            if policy(fault.kind).action not in {Action.PARK_TABLE, Action.TELL}:
+                raise
+            self.give_up(table, fault.kind, fault.detail)
+            return True
+        finally:
+            entry = self._parts.book.get(table)
+            if entry is not None and entry.load is not None and not entry.load.read:
+                self._parts.book.load_ends(table, entry.load.number)
+
+    def _is_done(self, wanted: WantedPartitions) -> bool:
+        """Whether a run that is over had put them into place, and could not say so any more."""
+        known = self._loads(wanted.table)
+        done = {name: load for name, load in known.items() if load.request == wanted.request}
+        if not done:
+            return False
+        with self._lock:
+            self._wanted.pop(wanted.table, None)
+        self._tell(wanted.table, {name: load.reason for name, load in done.items()})
+        self._parts.reloads.finished(wanted.table, max(load.position for load in done.values()))
+        return True
+
+    def _copy_under(self, wanted: WantedPartitions, snapshot: ExportedSnapshot) -> CopyTable | None:
+        """What to read; None where the source shows another structure than the log has told of yet."""
+        entry = self._parts.book.get(wanted.table)
+        if entry is None or entry.load is None:
+            return None
+        schema = self._parts.source.describe([entry.spec]).get(entry.spec.source)
+        if schema is None or entry.schema is None or not isinstance(judge(entry.schema, schema), Same):
+            return None
+        why = hindrance(entry)
+        if why is not None:
+            raise EngineFault(FaultKind.PARTITION_NOT_COMPARABLE, str(schema.name), why)
+        tree = self._parts.source.partitions(schema, snapshot.name)
+        if not wanted.reasons:
+            wanted.reasons = dict.fromkeys(wanted.choice.names or (), LoadReason.ASKED)
+        chosen = _chosen(tree, wanted.reasons, schema)
+        regions = tuple(part.region for part in chosen if part.region is not None)
+        partition_rows(regions, schema, decode_copy_text)
+        below = _with_those_below(tree, chosen, wanted.reasons)
+        reasons = {str(part.name): reason for part, reason in below.items()}
+        load = replace(entry.load, schema=schema, after=snapshot.position, regions=regions, reasons=reasons)
+        chunks = self._chunks(entry, schema, frozenset(part.relation for part in below if part.leaf))
+        if chunks is None or not self._parts.book.load_goes_on(load, wanted.table):
+            return None
+        self._tell(wanted.table, reasons)
+        return CopyTable(entry.spec, schema, chunks, load=_name(load))
+
+    def _chunks(
+        self, entry: TableEntry, schema: TableSchema, leaves: frozenset[RelationId]
+    ) -> tuple[CopyChunk, ...] | None:
+        """What to read of these leaves; None where one of them is not there any more."""
+        every = self._parts.source.copy_chunks(schema, entry.spec, self._parts.settings.copy_chunk_bytes)
+        chunks = tuple(chunk for chunk in every if chunk.storage in leaves)
+        return chunks if {chunk.storage for chunk in chunks} == leaves else None
+
+    def _find_changed(self, wanted: WantedPartitions, whole: Callable[[str, TableId], None]) -> bool:
+        """Compare each partition at one position. False where nothing remains to be loaded by partition."""
+        table = wanted.table
+        with self._cut() as (snapshot, reader):
+            progress = self._parts.target.progress(self._parts.spec.name)
+            record = progress.tables.get(table) if progress is not None else None
+            entry = self._parts.book.get(table)
+            if record is None or entry is None or entry.state is not TableState.LIVE:
+                return False
+            tree = [part for part in self._parts.source.partitions(record.schema, snapshot.name) if part.leaf]
+            known = all(part.region is not None for part in tree) and hindrance(entry) is None
+            reasons = self._differing(entry, record, tree, snapshot, reader) if known else {}
+        if not tree:
+            raise EngineFault(FaultKind.PARTITION_UNKNOWN, str(entry.spec.source), "the table is not partitioned")
+        unknown = next((f"{part.name}: {part.obstacle}" for part in tree if part.region is None), hindrance(entry))
+        if unknown is not None:
+            self._parts.reporter.event("info", FaultKind.PARTITION_NOT_COMPARABLE, str(entry.spec.source), unknown)
+            self._tell(table, {str(part.name): LoadReason.UNKNOWN for part in tree})
+            with self._lock:
+                self._wanted.pop(table, None)
+            whole(wanted.request, table)
+            return False
+        if not reasons:
+            with self._lock:
+                self._wanted.pop(table, None)
+            self._parts.reloads.finished(table, snapshot.position)
+            return False
+        wanted.reasons = reasons
+        return True
+
+    def _differing(
+        self,
+        entry: TableEntry,
+        record: TableRecord,
+        tree: Sequence[Partition],
+        snapshot: ExportedSnapshot,
+        reader: TargetReader,
+    ) -> dict[str, LoadReason]:
+        """The partitions whose rows are not the same, and those of which that cannot be told."""
+        found: dict[str, LoadReason] = {}
+        for part in tree:
+            rows = partition_rows([part.region or ()], record.schema, decode_copy_text)
+            compared = VerifyTable(entry.spec, record, rows=rows, storage=frozenset({part.relation}))
+            (verdict,) = verify_tables(
+                self._parts.source, reader, replace(snapshot, position=reader.position), [compared], decode_copy_text
+            )
+            if verdict.status is VerdictStatus.DIFFERENT:
+                found[str(part.name)] = LoadReason.CHANGED
+            elif verdict.status is VerdictStatus.NOT_COMPARED:
+                found[str(part.name)] = LoadReason.UNKNOWN
+        return found
+
+    def _tell(self, table: TableId, reasons: Mapping[str, LoadReason]) -> None:
+        known = self._loads(table)
+        loaded = [LoadedPartition(n, reason, generation_of(known, n)) for n, reason in sorted(reasons.items())]
+        self._parts.reloads.partitions(table, loaded)
+
+    def _loads(self, table: TableId) -> Loads:
+        progress = self._parts.target.progress(self._parts.spec.name)
+        return progress.loads.get(table, {}) if progress is not None else {}
+
+    # What the coordinator tells, from the copy thread.
+
+    def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
+        """The next batch at or behind `position` puts its rows into place."""
+        del rows
+        hit(Failpoint.PARTITIONS_READ)
+        entry = self._parts.book.get(table)
+        if entry is not None and entry.load is not None:
+            self._count(table)
+            self._parts.book.load_goes_on(replace(entry.load, read=True), table)
+            self._flush(position)
+
+    def on_table_failed(self, table: TableId, fault: TableFault) -> None:
+        self.give_up(table, FaultKind(fault.code), fault.detail)
+
+    def on_table_lost(self, table: TableId, detail: str) -> None:
+        self._count(table)
+        self._parts.reporter.event("warning", FaultKind.COPY_LOST.value, str(table), detail)
+
+    def _count(self, table: TableId) -> None:
+        with self._lock:
+            wanted = self._wanted.get(table)
+        if wanted is not None:
+            wanted.tries += 1
+
+    def on_progress(self, progress: CopyProgress) -> None:
+        hit(Failpoint.COPY_RUNNING)
+        self._parts.reloads.progressed(progress)
+
+
+def _name(load: PartitionCopy) -> str:
+    """What tells its hidden table from those of other loads and copies of the run."""
+    return f"{load.request}-{load.number}"
+
+
+def hindrance(entry: TableEntry) -> str | None:
+    """Why nothing of the table can be loaded by partition."""
+    if entry.spec.key:
+        return "its key is a declared one"
+    if entry.spec.refused_rows is RefusedPolicy.SET_ASIDE:
+        return "rows of it that the target refuses are set aside"
+    return "the target keeps an older structure" if entry.kept is not None else None
+
+
+def _chosen(tree: Sequence[Partition], names: Mapping[str, LoadReason], schema: TableSchema) -> list[Partition]:
+    """The partitions of these names. Raises EngineFault(PARTITION_UNKNOWN, PARTITION_NOT_COMPARABLE)."""
+    known = {str(part.name): part for part in tree}
+    missing = [name for name in names if name not in known]
+    if missing:
+        listed = ", ".join(known) if known else "none: the table is not partitioned"
+        detail = f"{schema.name} has no partition {', '.join(missing)}; it has {listed}"
+        raise EngineFault(FaultKind.PARTITION_UNKNOWN, str(schema.name), detail)
+    chosen = [known[name] for name in names]
+    for part in chosen:
+        if part.region is None:
+            detail = f"which rows are in {part.name} cannot be told on the target: {part.obstacle}"
+            raise EngineFault(FaultKind.PARTITION_NOT_COMPARABLE, str(schema.name), detail)
+    return chosen
+
+
+def _with_those_below(
+    tree: Sequence[Partition], chosen: Sequence[Partition], reasons: Mapping[str, LoadReason]
+) -> dict[Partition, LoadReason]:
+    """These partitions and all that are parts of them, which are loaded for the same reason where they are not named themselves."""
+    found = {part.relation: reasons[str(part.name)] for part in chosen}
+    waiting = [part.relation for part in chosen]
+    while waiting:
+        above = waiting.pop()
+        for part in tree:
+            if part.parent == above and part.relation not in found:
+                found[part.relation] = found[above]
+                waiting.append(part.relation)
+    return {part: found[part.relation] for part in tree if part.relation in found}

@@ -1,0 +1,42 @@
+"""The partitions of a table, and when each was loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
+
+from server.db.dependencies import database_of
+from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.errors import NotFound, responses
+from server.naming import NamePath
+from server.partitions import service
+from server.partitions.schemas import PartitionsView
+from server.security.principal import Role
+from server.security.require import needs
+from server.tables.endpoints import TableIdPath
+
+router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
+
+
+@router.get(
+    "/{table_id}/partitions",
+    operation_id="table_partitions_list",
+    summary="List a table's partitions",
+    responses=responses(NotFound, EngineUnavailable, EngineTimeout),
+)
+async def list_partitions(request: Request, name: NamePath, table_id: TableIdPath) -> PartitionsView:
+    """As the source has them now, each with its bound and its last load on the target."""
+    return service.view(table_id, await asked(request, name, table_id))
+
+
+async def asked(request: Request, name: str, table_id: str) -> dict[str, Any]:
+    """The engine's answer."""
+
+    def question() -> dict[str, Any]:
+        with database_of(request).read() as session:
+            return service.question(session, name, table_id)
+
+    payload = await run_in_threadpool(question)
+    return await gateway_of(request).request("partitions", payload, request.app.state.settings.engine_request_timeout_s)

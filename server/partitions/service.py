@@ -1,0 +1,77 @@
+"""Partitions: what the engine is asked about them, how its answer is shown, and which may be reloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.link.partition_parts import PartitionPart, PartitionsBody
+from server.db.session import ReadSession
+from server.errors import Conflict, InvalidRequest
+from server.partitions.schemas import PartitionsView, PartitionView
+from server.tables import service as tables
+
+
+class TableNotPartitioned(Conflict):
+    code = "table_not_partitioned"
+    title = "The table is not partitioned"
+    default_remedy = "Reload the whole table: leave 'partitions' out."
+
+
+class PartitionUnknown(InvalidRequest):
+    code = "partition_unknown"
+    title = "The table has no such partition"
+    default_remedy = "Name partitions of the table as schema.name; GET …/partitions lists them."
+
+
+class PartitionNotComparable(Conflict):
+    code = "partition_not_comparable"
+    title = "The partition cannot be reloaded by itself"
+    default_remedy = "Reload the whole table: leave 'partitions' out."
+
+
+def question(session: ReadSession, name: str, table_id: str) -> dict[str, Any]:
+    """What the engine is asked. Raises NotFound."""
+    return {"subscription": name, "table": tables.get(session, name, table_id).id}
+
+
+def view(table_id: str, answer: Mapping[str, Any]) -> PartitionsView:
+    """The engine's answer as REST shows it."""
+    parts = PartitionsBody.model_validate(answer).partitions
+    return PartitionsView(table_id=table_id, partitions=[_view(part) for part in parts])
+
+
+def refuse(answer: Mapping[str, Any], names: Sequence[str] | None) -> None:
+    """Raise what keeps these partitions, or where `names` is None any, from being reloaded by themselves.
+
+    Raises:
+        TableNotPartitioned, PartitionUnknown, PartitionNotComparable.
+    """
+    known = {part.name: part for part in PartitionsBody.model_validate(answer).partitions}
+    if not known:
+        raise TableNotPartitioned("The source has the table as one without partitions.")
+    missing = [name for name in names or () if name not in known]
+    if missing:
+        detail = f"The table has no partition {', '.join(missing)}. It has {', '.join(known)}."
+        raise PartitionUnknown(detail, extra={"known": list(known)})
+    for name in names or ():
+        if known[name].obstacle is not None:
+            raise PartitionNotComparable(
+                f"Which rows are in {name} cannot be told on the target: {known[name].obstacle}."
+            )
+
+
+def _view(part: PartitionPart) -> PartitionView:
+    return PartitionView(
+        name=part.name,
+        parent=part.parent,
+        has_rows=part.leaf,
+        bound=part.bound,
+        reloadable=part.obstacle is None,
+        obstacle=part.obstacle,
+        generation=part.generation,
+        reason=part.reason,
+        position=None if part.position is None else str(part.position),
+        loaded_at=None if part.loaded_us is None else datetime.fromtimestamp(part.loaded_us / 1e6, tz=UTC),
+    )

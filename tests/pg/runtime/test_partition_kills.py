@@ -1,0 +1,135 @@
+"""Engines that die while they load a partition anew, under changes: the table is the old one or the new one, and ends equal."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from engine.model.identity import Epoch, SubscriptionName
+from engine.model.partitions import generation_of
+from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
+from engine.runtime.catalog import open_target
+from engine.runtime.failpoints import Failpoint
+from engine.runtime.settings import EngineSettings
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import table
+from tests.pg.bad_days.conftest import BadDay, Circumstances
+from tests.pg.runtime.killed_engines import arm, engine, wait_for
+
+pytestmark = pytest.mark.pg
+
+SALES = """
+CREATE TABLE sales (id int, part int, note text, PRIMARY KEY (part, id)) PARTITION BY RANGE (part);
+CREATE TABLE sales_low PARTITION OF sales FOR VALUES FROM (MINVALUE) TO (5);
+CREATE TABLE sales_high PARTITION OF sales FOR VALUES FROM (5) TO (MAXVALUE);
+INSERT INTO sales SELECT i, i % 10, repeat('o', 60) FROM generate_series(1, 2000) i;
+"""
+FEW = [(Failpoint.PARTITIONS_READ, 1)]
+MANY = [(Failpoint.COPY_RUNNING, 1), *FEW, (Failpoint.COMMIT_BEFORE, 2), (Failpoint.COMMIT_AFTER, 3)]
+"""The first ones are passed by copies alone, the others by any batch: the last one may be behind the load."""
+
+
+class Changes:
+    """Rows that come, go, change, and move from one partition to the other."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rng = random.Random(11)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def _work(self) -> None:
+        with self._database.connect() as connection:
+            number = 10_000
+            while not self._stop.wait(0.01):
+                at, number = self._rng.randrange(1, 2000), number + 1
+                with connection.transaction():
+                    connection.execute("UPDATE sales SET part = 9 - part WHERE id = %s", [at])
+                    connection.execute("UPDATE sales SET note = note || 'x' WHERE id BETWEEN %s AND %s", [at, at + 3])
+                    connection.execute("DELETE FROM sales WHERE id = %s", [at + 1])
+                    connection.execute("INSERT INTO sales VALUES (%s, %s, 'new')", [number, number % 10])
+
+    def __enter__(self) -> Changes:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
+def mart(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectionSpec:
+    if request.param == "duckdb":
+        return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
+    database_on: Callable[..., Database] = request.getfixturevalue("database_on")
+    return ConnectionSpec("mart", "postgres", database_on(request.getfixturevalue("pg16")).settings)
+
+
+@pytest.fixture
+def replica(database: Database, mart: ConnectionSpec, tmp_path: Path) -> Iterator[BadDay]:
+    database.execute(SALES)
+    name = f"s{uuid.uuid4().hex[:8]}"
+    spec = SubscriptionSpec(
+        name=SubscriptionName(name),
+        epoch=Epoch(1),
+        source=ConnectionSpec("shop", "postgres", database.settings),
+        target=mart,
+        tables=(table("sales"),),
+        slot=f"penstock_{name}",
+    )
+    made = BadDay(database, tmp_path, [], Circumstances(spec=spec))
+    made.wait_live()
+    made.close()
+    yield made
+    made.release()
+
+
+def generation(replica: BadDay) -> int:
+    """Of the partition, as the target has it now that no engine holds it."""
+    target = open_target(replica.spec.target, EngineSettings(home=replica.home))
+    try:
+        progress = target.progress(replica.spec.name)
+        assert progress is not None
+        return generation_of(progress.loads.get(replica.spec.tables[0].table, {}), "public.sales_low")
+    finally:
+        target.close()
+
+
+def ask(process: subprocess.Popen[str], replica: BadDay, armed: Callable[[], None] = lambda: None) -> None:
+    assert process.stdin is not None
+    wait_for(process, "sales live")
+    armed()
+    process.stdin.write(f"reload {replica.spec.tables[0].table} public.sales_low\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize(
+    "deaths", [pytest.param(FEW, id="few"), pytest.param(MANY, marks=pytest.mark.chaos, id="many")]
+)
+def test_a_partition_is_loaded_in_spite_of_deaths(
+    replica: BadDay, tmp_path: Path, deaths: Sequence[tuple[Failpoint, int]]
+) -> None:
+    armed = tmp_path / "armed"
+    armed.mkdir()
+    with Changes(replica.database):
+        for point, passing in deaths:
+            with engine(replica, QueueMode.MEMORY, armed) as process:
+                ask(process, replica, partial(arm, armed, point, passing))
+                process.wait(60)
+            assert generation(replica) in {1, 2}
+        with engine(replica, QueueMode.MEMORY, armed) as process:
+            ask(process, replica)
+            wait_for(process, "reload succeeded")
+        assert generation(replica) == 2
+        replica.again()
+        replica.wait_live()
+    replica.assert_equal()
