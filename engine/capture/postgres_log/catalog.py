@@ -51,19 +51,24 @@ _EXPRESSIONS = """
 SELECT d.adrelid, d.adnum, pg_get_expr(d.adbin, d.adrelid), md5(d.adbin::text),
        ARRAY(SELECT ARRAY[i.attnum::text, i.attname, format_type(i.atttypid, i.atttypmod)]
              FROM pg_attribute i WHERE i.attrelid = d.adrelid AND i.attnum > 0 AND i.attgenerated = '' AND EXISTS (
-                 SELECT FROM pg_depend u WHERE (u.classid, u.objid) = ('pg_attrdef'::regclass, d.oid)
+                 SELECT FROM pg_depend u
+                 WHERE ((u.classid, u.objid) = ('pg_attrdef'::regclass, d.oid)
+                        OR (u.classid, u.objid, u.objsubid) = ('pg_class'::regclass, d.adrelid, d.adnum))
                    AND (u.refclassid, u.refobjid, u.refobjsubid) = ('pg_class'::regclass, i.attrelid, i.attnum))
              ORDER BY i.attnum)
 FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum AND a.attgenerated <> ''
 JOIN pg_class c ON c.oid = d.adrelid AND c.relkind = 'r'
 WHERE d.adrelid = ANY(%s::oid[]) AND NOT EXISTS (
     SELECT FROM pg_depend u LEFT JOIN pg_proc f ON u.refclassid = 'pg_proc'::regclass AND f.oid = u.refobjid
-    WHERE (u.classid, u.objid) = ('pg_attrdef'::regclass, d.oid)
+    WHERE ((u.classid, u.objid) = ('pg_attrdef'::regclass, d.oid)
+           OR (u.classid, u.objid, u.objsubid) = ('pg_class'::regclass, d.adrelid, d.adnum))
       AND ((u.refclassid = 'pg_class'::regclass AND u.refobjid = d.adrelid AND u.refobjsubid < 0)
            OR NOT (has_function_privilege(f.oid, 'EXECUTE') AND has_schema_privilege(f.pronamespace, 'USAGE'))))
 ORDER BY d.adrelid, d.adnum
 """
-"""How generated columns are computed that this user can have computed: of values of the row alone, and by functions that it may call."""
+"""How generated columns are computed that this user can have computed: of values of the row alone, and by functions that it may call.
+
+Up to PostgreSQL 14 what an expression uses is recorded of its column, later of the expression itself."""
 INDEX_FACTS = "i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate, k.columns, k.not_null"
 UNIQUE_INDEXES = """pg_index i
 CROSS JOIN LATERAL (

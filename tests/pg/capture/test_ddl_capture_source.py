@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_it_comes_as_previewed_and_goes_without_trace(shop: Database) -> None:
                 session.execute(statement.encode())
             by_hand = session.execute(_NAMED).fetchall()
         installed = source.install_ddl_capture()
-        assert (installed.installed, installed.current, installed.version) == (True, True, 1)
+        assert (installed.installed, installed.current, installed.version) == (True, True, 2)
         assert shop.execute(_NAMED) == by_hand
         assert source.install_ddl_capture() == installed
         gone = source.remove_ddl_capture()
@@ -161,7 +162,9 @@ def test_messages_tell_what_the_catalog_shows(shop: Database) -> None:
         ]
         for command in commands:
             told = structures(log.told(f"SET datestyle = german; SET timezone = 'Asia/Tokyo'; {command}"), "t")
-            assert told == list(source.describe([table("t")]).values()), command
+            # How columns are computed that no log carries is known of the catalog alone.
+            now = [replace(schema, computed=()) for schema in source.describe([table("t")]).values()]
+            assert told == now, command
         assert [c.fill for c in told[0].columns if c.name == "b"] == [None]
 
 

@@ -143,7 +143,8 @@ def target_of_two(tmp_path: Path, target_kind: str, request: pytest.FixtureReque
     return ConnectionSpec("mart", "postgres", made.settings)
 
 
-@pytest.mark.parametrize("target_kind", [pytest.param("duckdb", marks=pytest.mark.chaos), "postgres"])
+@pytest.mark.chaos
+@pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])
 def test_an_engine_that_dies_leaves_all_of_it_as_it_was_or_as_it_is_to_be(
     database: Database,
     database_on: Callable[[EmbeddedPostgres], Database],

@@ -426,11 +426,11 @@ def test_a_removal_during_a_commit_is_written(shop: Database, replicate: Replica
     inside, removed = threading.Event(), threading.Event()
     real = target.commit
 
-    def slow(batch: Any) -> None:
+    def slow(batch: Any) -> Any:
         if batch.tables and not inside.is_set():
             inside.set()
             assert removed.wait(20)
-        real(batch)
+        return real(batch)
 
     target.commit = slow  # type: ignore[method-assign]
     shop.execute("UPDATE lines SET note = 'x'")
