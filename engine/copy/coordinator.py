@@ -16,6 +16,7 @@ from engine.copy.chunk_task import PartResult
 from engine.copy.fault_handling import Consequence, consequence, last_consequence
 from engine.copy.job import CopyJob, CopyListener, CopyOutcome, CopyTable, CopyTools
 from engine.copy.lanes import Lanes, Wave
+from engine.copy.pace import in_pieces, read_pace
 from engine.copy.progress import ProgressMeter
 from engine.copy.schedule import ChunkSchedule, PlannedChunk
 from engine.copy.staging import delete_staged, read_staged, staging_folder
@@ -174,9 +175,10 @@ class CopyCoordinator:
     def _append(self, copy: _Copy, result: PartResult) -> None:
         self._begin(copy)
         for file in result.files:
-            rows = read_staged(file)
-            with self._tools.writing():
-                taken = self._tools.target.append_copy(result.table, rows)
+            taken = 0
+            for piece in in_pieces(read_staged(file), lambda: read_pace(self._job.settings.pace)):
+                with self._tools.writing():
+                    taken += self._tools.target.append_copy(result.table, piece)
             if taken != file.rows:
                 raise EngineFault(
                     FaultKind.COPY_FAILED, str(result.table), f"the target took {taken} of {file.rows} copied rows"

@@ -10,12 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from engine.model.subscription import CopyPolicy
 
 _NEVER = threading.Event()
 LOOK_S = 0.25
 """How often a task that waits looks whether it still has to."""
+PIECE_ROWS = 32_768
+"""So many rows of a copy that is slowed down hold the target up at a time."""
 UNLIMITED = CopyPolicy()
 
 
@@ -71,3 +74,21 @@ class Pacer:
             if left <= 0:
                 return
             self._pause(min(left, LOOK_S))
+
+
+def in_pieces(
+    rows: Any,
+    pace: Callable[[], CopyPolicy],
+    monotonic: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], object] = _NEVER.wait,
+) -> Iterator[Any]:
+    """A pyarrow.Table as the target gets it: all at once; where copies are slowed down, in pieces with rests in which others write."""
+    offset = 0
+    while offset < rows.num_rows:
+        limited, began = pace().limited, monotonic()
+        size = PIECE_ROWS if limited else rows.num_rows - offset
+        yield rows.slice(offset, size)
+        offset += size
+        if limited and offset < rows.num_rows:
+            took = monotonic() - began
+            pause(min(took / pace().max_time_share - took, LOOK_S))

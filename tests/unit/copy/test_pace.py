@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from engine.copy.pace import UNLIMITED, Pacer, read_pace, write_pace
+from engine.copy.pace import PIECE_ROWS, UNLIMITED, Pacer, in_pieces, read_pace, write_pace
 from engine.model.subscription import CopyPolicy
 
 
@@ -79,3 +80,19 @@ def test_the_file_says_what_was_written_and_nothing_limits_where_there_is_none(t
         write_pace(tmp_path / "pace", policy)
         assert read_pace(tmp_path / "pace") == policy
     assert read_pace(tmp_path / "other") == read_pace(None) == UNLIMITED
+
+
+@pytest.mark.parametrize(("share", "rests"), [(1.0, []), (0.5, [0.1, 0.1]), (0.1, [0.25, 0.25])])
+def test_rows_go_to_the_target_in_pieces_where_copies_are_slowed_down(share: float, rests: list[float]) -> None:
+    rows = pa.table({"c0": range(PIECE_ROWS * 2 + 5)})
+    now, rested, taken = [0.0], [], []
+    for piece in in_pieces(rows, lambda: CopyPolicy(max_time_share=share), lambda: now[0], rested.append):
+        taken.append(piece)
+        now[0] += 0.1
+    assert pa.concat_tables(taken).equals(rows)
+    assert len(taken) == len(rests) + 1
+    assert rested == pytest.approx(rests)
+
+
+def test_no_rows_are_no_piece() -> None:
+    assert list(in_pieces(pa.table({"c0": pa.array([], pa.int64())}), CopyPolicy)) == []
