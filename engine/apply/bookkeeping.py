@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+from engine.apply.structure_text import from_text, to_text
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
@@ -85,6 +86,23 @@ class Member:
     into: SharedInto
     schema: TableSchema | None
     """As it is shown; None: it is not yet, since no copy of it was complete."""
+
+
+def member_row(member: Member) -> list[str | None]:
+    """A member as it is recorded, one value for each column of the record's table."""
+    place, into = member.place, member.into
+    structure = to_text(member.schema) if member.schema is not None else None
+    shown = [into.relation.schema, into.relation.name, into.source_column, into.source_value]
+    return [member.subscription, member.table, place.schema, place.name, *shown, structure]
+
+
+def member_from(row: Sequence[str | None]) -> Member:
+    """What `member_row` gave."""
+    *texts, structure = row
+    subscription, table, schema, name, shared_schema, shared_name, column, value = map(str, texts)
+    into = SharedInto(TableName(shared_schema, shared_name), column, value)
+    known = from_text(structure) if structure is not None else None
+    return Member(SubscriptionName(subscription), TableId(table), TableName(schema, name), into, known)
 
 
 def standing_text(copy: CopyRecord) -> str | None:

@@ -13,6 +13,8 @@ from engine.apply.bookkeeping import (
     Reservation,
     copy_from,
     loads_of,
+    member_from,
+    member_row,
     standing_text,
 )
 from engine.apply.duckdb.identifiers import folded, folded_name, quoted
@@ -23,7 +25,6 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
-from engine.model.shared import SharedInto
 from engine.model.target import TableRecord
 
 LAYOUT = 5
@@ -294,7 +295,7 @@ class DuckDbRecords:
         rows = self._connection.execute(
             f"SELECT * FROM {self._own}.shared ORDER BY target_schema, target_name"
         ).fetchall()
-        found = [_member(row) for row in rows]
+        found = [member_from(row) for row in rows]
         return [m for m in found if relation is None or folded_name(m.into.relation) == folded_name(relation)]
 
     def member(self, place: TableName) -> Member | None:
@@ -304,17 +305,7 @@ class DuckDbRecords:
         self.delete_member(member.place)
         self._connection.execute(
             f"INSERT INTO {self._own}.shared VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                member.subscription,
-                member.table,
-                member.place.schema,
-                member.place.name,
-                member.into.relation.schema,
-                member.into.relation.name,
-                member.into.source_column,
-                member.into.source_value,
-                to_text(member.schema) if member.schema is not None else None,
-            ],
+            member_row(member),
         )
 
     def delete_member(self, place: TableName) -> None:
@@ -408,12 +399,6 @@ def _values(subscription: SubscriptionName, position: Position) -> list[object]:
         position.slot,
         subscription,
     ]
-
-
-def _member(row: tuple[Any, ...]) -> Member:
-    into = SharedInto(TableName(row[4], row[5]), row[6], row[7])
-    schema = from_text(row[8]) if row[8] is not None else None
-    return Member(SubscriptionName(row[0]), TableId(row[1]), TableName(row[2], row[3]), into, schema)
 
 
 def _copy(row: tuple[Any, ...]) -> CopyRecord:

@@ -15,6 +15,8 @@ from engine.apply.bookkeeping import (
     Reservation,
     copy_from,
     loads_of,
+    member_from,
+    member_row,
     standing_text,
 )
 from engine.apply.refused_rows import body_of, row_from
@@ -24,7 +26,6 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
-from engine.model.shared import SharedInto
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
 
@@ -335,30 +336,20 @@ class PostgresRecords:
             f"SELECT {_MEMBER} FROM {OWN_SCHEMA}.shared{where} ORDER BY target_schema, target_name".encode(),
             [] if relation is None else [relation.schema, relation.name],
         ).fetchall()
-        return [_member(row) for row in rows]
+        return [member_from(row) for row in rows]
 
     def member(self, place: TableName) -> Member | None:
         row = self._connection.execute(
             f"SELECT {_MEMBER} FROM {OWN_SCHEMA}.shared WHERE target_schema = %s AND target_name = %s",
             [place.schema, place.name],
         ).fetchone()
-        return _member(row) if row is not None else None
+        return member_from(row) if row is not None else None
 
     def write_member(self, member: Member) -> None:
         self.delete_member(member.place)
         self._connection.execute(
             f"INSERT INTO {OWN_SCHEMA}.shared ({_MEMBER}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                member.subscription,
-                member.table,
-                member.place.schema,
-                member.place.name,
-                member.into.relation.schema,
-                member.into.relation.name,
-                member.into.source_column,
-                member.into.source_value,
-                to_text(member.schema) if member.schema is not None else None,
-            ],
+            member_row(member),
         )
 
     def delete_member(self, place: TableName) -> None:
@@ -451,12 +442,6 @@ class PostgresRecords:
         """Of every table, by its name on the target."""
         rows = self._connection.execute(f"SELECT target_schema, target_name, generation FROM {OWN_SCHEMA}.tables")
         return {TableName(schema, name): generation for schema, name, generation in rows.fetchall()}
-
-
-def _member(row: tuple[Any, ...]) -> Member:
-    into = SharedInto(TableName(row[4], row[5]), row[6], row[7])
-    schema = from_text(row[8]) if row[8] is not None else None
-    return Member(SubscriptionName(row[0]), TableId(row[1]), TableName(row[2], row[3]), into, schema)
 
 
 def _copy(row: tuple[Any, ...]) -> CopyRecord:

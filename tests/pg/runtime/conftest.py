@@ -1,12 +1,14 @@
-"""What tests of large open transactions share: a shop on a source that streams early, its copy, and a session to leave open."""
+"""What tests share: of large open transactions a shop on a source that streams early, its copy, and a session to leave open; of
+engines that are killed a target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from engine.model.subscription import BatchPolicy
+from engine.model.subscription import BatchPolicy, ConnectionSpec
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import Replica, table
 
@@ -35,3 +37,12 @@ def replica(shop: Database, replicate: Callable[..., Replica]) -> Replica:
 def session(shop: Database) -> Iterator[Session]:
     with shop.connect() as connection:
         yield connection
+
+
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
+def mart(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectionSpec:
+    """A target of each kind; the second one where there is time."""
+    if request.param == "duckdb":
+        return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
+    database_on: Callable[..., Database] = request.getfixturevalue("database_on")
+    return ConnectionSpec("mart", "postgres", database_on(request.getfixturevalue("pg16")).settings)

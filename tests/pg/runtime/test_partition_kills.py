@@ -66,14 +66,6 @@ class Changes:
         assert not self._thread.is_alive()
 
 
-@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
-def mart(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectionSpec:
-    if request.param == "duckdb":
-        return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
-    database_on: Callable[..., Database] = request.getfixturevalue("database_on")
-    return ConnectionSpec("mart", "postgres", database_on(request.getfixturevalue("pg16")).settings)
-
-
 @pytest.fixture
 def replica(database: Database, mart: ConnectionSpec, tmp_path: Path) -> Iterator[BadDay]:
     database.execute(SALES)

@@ -6,7 +6,7 @@ import random
 import re
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,14 +70,6 @@ class Changes:
         self._stop.set()
         self._thread.join(20)
         assert not self._thread.is_alive()
-
-
-@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.chaos)])
-def mart(request: pytest.FixtureRequest, tmp_path: Path) -> ConnectionSpec:
-    if request.param == "duckdb":
-        return ConnectionSpec("mart", "duckdb", {"path": str(tmp_path / "mart.duckdb")})
-    database_on: Callable[..., Database] = request.getfixturevalue("database_on")
-    return ConnectionSpec("mart", "postgres", database_on(request.getfixturevalue("pg16")).settings)
 
 
 @pytest.fixture
