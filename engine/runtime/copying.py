@@ -283,6 +283,7 @@ class CopyDesk:
             self._publish()
             # Before the snapshot: what happens below them from here on is in the copy, or found at the next look or start.
             marks = self._parts.source.marks([entry.spec for entry in adopted])
+            self._parts.source.remember(marks)
             self._mark({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
             with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 if not self._ended():

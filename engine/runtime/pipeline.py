@@ -466,7 +466,8 @@ class Pipeline:
     def _with_names(self, spec: SubscriptionSpec, source: Source, target: Target) -> SubscriptionSpec:
         """Tables that were renamed while nobody looked go by their new names, before they are looked for under the old ones.
 
-        Not by one that another table of the subscription has: what stands under a name counts.
+        Not by one that another table of the subscription has, and not where another table has the old one: what stands under a name
+        counts, also where it cannot be followed.
         """
         progress = target.progress(spec.name)
         if progress is None or progress.slot != spec.slot:
@@ -475,7 +476,13 @@ class Pipeline:
         known = {table: copy.schema for table, copy in progress.copies.items()}
         known |= {table: record.schema for table, record in progress.tables.items()}
         away = {t.table: known[t.table] for t in spec.tables if t.table in known}
-        away = {t.table: away[t.table] for t in spec.tables if t.table in away and t.source not in described}
+        away = {
+            t.table: away[t.table]
+            for t in spec.tables
+            if t.table in away
+            and t.source not in described
+            and why_not_described(source, t).kind is FaultKind.TABLE_MISSING
+        }
         names = source.names([schema.relation for schema in away.values()]) if away else {}
         taken = {table.source for table in spec.tables}
         names = {relation: name for relation, name in names.items() if name not in taken}

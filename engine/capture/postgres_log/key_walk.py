@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import psycopg
 from psycopg import sql
 
 from engine.capture.postgres_log.chunks import columns_read, select_rows
-from engine.capture.postgres_log.connect import Connector
+from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.copies import KeyBound, ordered_type
+from engine.model.fault import FaultKind
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import CopyChunk, KeyedChunk, KeyWalk
 from engine.model.values import Kind
@@ -18,6 +20,8 @@ ROW_BYTES = 100
 """Assumed of a row where the source knows no better."""
 WALK_TIMEOUT_MS = 3_600_000
 _IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
+_KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
+"""Names come from the structure, and the catalog knows them no more: given away since, or gone, which a new copy tells."""
 _KEYS = """
 SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1]::int[], coalesce(array_agg(coll.by_bytes ORDER BY coll.at), '{}')
 FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am a ON a.oid = x.relam AND a.amname = 'btree'
@@ -43,37 +47,48 @@ def walk_key(
 
     That is a unique index over the columns of its key of which the first ones have an order that is the same everywhere. Only the
     index is walked.
+
+    Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the table, or a column of its key, has another name by now.
     """
     if schema.mode is not KeyMode.KEYED or schema.identity not in _IDENTITIES:
         return None
     with connector.session(str(schema.name)) as connection:
-        found = connection.execute(_SIZE, [schema.relation]).fetchone()
-        if found is None or not found[0]:
-            return None
-        table_bytes, rows = int(found[1]), int(found[2])
-        columns = _ordered_columns(connection, schema)
-        if not columns or (after is not None and len(after.values) > len(columns)):
-            return None
-        # A copy that goes on keeps to the columns that it began with.
-        columns = columns if after is None else columns[: len(after.values)]
-        row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
-        step = max(1, int(chunk_bytes / row_bytes))
-        estimate = (int(step * row_bytes), step)
-        names = columns_read(schema)
-        chunks: list[KeyedChunk] = []
-        with connection.transaction():
-            connection.execute("SET LOCAL enable_seqscan = off")
-            connection.execute("SET LOCAL enable_sort = off")
-            connection.execute(f"SET LOCAL statement_timeout = {WALK_TIMEOUT_MS}")
-            while len(chunks) < most_chunks:
-                upto = _place(connection, schema, columns, after, step)
-                text = _select(schema, columns, after, upto).as_string(connection)
-                chunk = CopyChunk(schema.relation, text, *estimate, schema.relation, schema.name, names)
-                chunks.append(KeyedChunk(chunk, upto))
-                if upto is None:
-                    break
-                after = upto
-        return KeyWalk(tuple(chunks), table_bytes)
+        try:
+            return _walk(connection, schema, after, chunk_bytes, most_chunks)
+        except psycopg.Error as error:
+            raise SOURCE.fault(error, str(schema.name), _KINDS) from error
+
+
+def _walk(
+    connection: PostgresConnection, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+) -> KeyWalk | None:
+    found = connection.execute(_SIZE, [schema.relation]).fetchone()
+    if found is None or not found[0]:
+        return None
+    table_bytes, rows = int(found[1]), int(found[2])
+    columns = _ordered_columns(connection, schema)
+    if not columns or (after is not None and len(after.values) > len(columns)):
+        return None
+    # A copy that goes on keeps to the columns that it began with.
+    columns = columns if after is None else columns[: len(after.values)]
+    row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
+    step = max(1, int(chunk_bytes / row_bytes))
+    estimate = (int(step * row_bytes), step)
+    names = columns_read(schema)
+    chunks: list[KeyedChunk] = []
+    with connection.transaction():
+        connection.execute("SET LOCAL enable_seqscan = off")
+        connection.execute("SET LOCAL enable_sort = off")
+        connection.execute(f"SET LOCAL statement_timeout = {WALK_TIMEOUT_MS}")
+        while len(chunks) < most_chunks:
+            upto = _place(connection, schema, columns, after, step)
+            text = _select(schema, columns, after, upto).as_string(connection)
+            chunk = CopyChunk(schema.relation, text, *estimate, schema.relation, schema.name, names)
+            chunks.append(KeyedChunk(chunk, upto))
+            if upto is None:
+                break
+            after = upto
+    return KeyWalk(tuple(chunks), table_bytes)
 
 
 def _ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Sequence[Column]:

@@ -460,6 +460,16 @@ def test_a_chunk_is_not_read_by_names_that_mean_something_else_by_now(
             assert refused.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
 
 
+@pytest.mark.parametrize("change", ["ALTER TABLE a RENAME id TO number", "ALTER TABLE a RENAME TO b"])
+def test_a_key_is_not_walked_by_names_that_are_gone(db: Database, source: PostgresSource, change: str) -> None:
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    before = described(source, "a")
+    db.execute(change)
+    with pytest.raises(EngineFault) as refused:
+        source.walk_key(before, None, 10**9, 1)
+    assert refused.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
+
+
 def test_names_given_again_and_again_are_no_change_of_the_publication(db: Database, source: PostgresSource) -> None:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")

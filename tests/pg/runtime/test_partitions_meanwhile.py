@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 
 import pytest
 
+from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import FaultKind
-from engine.model.identity import Epoch
-from engine.model.subscription import SchemaPolicy
+from engine.model.identity import Epoch, TableName
+from engine.model.source import ExportedSnapshot
+from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.runtime.commits import CommitStage
+from engine.runtime.copying import CopyDesk
 from engine.runtime.guard import Guard
+from engine.runtime.table_book import TableEntry
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, Reports, table
 
@@ -191,3 +195,34 @@ def test_what_happens_below_a_root_behind_its_copy_is_found_though_nobody_looked
     replica.wait_table("leaf", "parked")
     replica.catch_up()
     assert replica.states() == {"leaf": "parked", "same": "live"}
+
+
+def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard meets the new root below its old name for the first time when the partition is gone already."""
+    eyes, armed = Eyes(monkeypatch), threading.Event()
+    read_marks, copy = PostgresSource.marks, CopyDesk._copy_under
+
+    def marks_unseen(source: PostgresSource, tables: Sequence[TableSpec]) -> dict[TableName, str]:
+        eyes.shut(on=armed.is_set())
+        return read_marks(source, tables)
+
+    def copy_then_detach(desk: CopyDesk, snapshot: ExportedSnapshot, entries: list[TableEntry]) -> None:
+        copy(desk, snapshot, entries)
+        if armed.is_set():
+            armed.clear()
+            database.execute("ALTER TABLE days DETACH PARTITION days_1")
+            eyes.shut(on=False)
+
+    make(database, "days")
+    replica = replicate(database, [table("days")])
+    monkeypatch.setattr(PostgresSource, "marks", marks_unseen)
+    monkeypatch.setattr(CopyDesk, "_copy_under", copy_then_detach)
+    armed.set()
+    database.execute("DROP TABLE days")
+    make(database, "days")
+    until(lambda: not armed.is_set(), "the copy of the new root")
+    until(lambda: replica.query("SELECT count(*) FROM days") == [(0,)], "the rows of the partition are gone")
+    replica.wait_live()
+    replica.assert_equal()

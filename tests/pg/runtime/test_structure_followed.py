@@ -225,6 +225,27 @@ def test_a_table_that_gets_the_name_of_another_while_nobody_looks_is_missing_und
     assert not [report for report in replica.reports.all() if isinstance(report, TableRenamed)]
 
 
+def test_a_name_that_another_table_took_is_kept_when_that_tables_own_becomes_free(
+    shop: Database, replicate: Replicate
+) -> None:
+    """Names exchanged, and what got the first one cannot be followed: it parks, and does not go over to the other name later."""
+    replica = replicate(shop, [table("orders"), table("lines")])
+    with stopped(replica):
+        shop.execute(
+            "ALTER TABLE orders RENAME TO x; ALTER TABLE lines RENAME TO orders; ALTER TABLE x RENAME TO lines"
+        )
+        shop.execute("ALTER TABLE orders DROP CONSTRAINT lines_pkey")
+    assert replica.wait_table("orders", "parked").code == "table_no_identity"
+    with stopped(replica):
+        replica.replace(replica.spec.tables[0])
+    replica.catch_up()
+    assert replica.states()["orders"] == "parked"
+    shop.execute("ALTER TABLE orders ADD PRIMARY KEY (n)")
+    replica.wait_table("orders", "live")
+    replica.assert_equal()
+    assert not [report for report in replica.reports.all() if isinstance(report, TableRenamed)]
+
+
 def held(replica: Replica, name: str, words: str) -> TableStateReport:
     """The table waits for approval of this."""
 
