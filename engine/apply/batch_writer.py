@@ -19,8 +19,9 @@ from engine.apply.bookkeeping import (
     refuse_batch,
 )
 from engine.apply.evolution import Evolution, evolution
-from engine.apply.refused_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
-from engine.apply.setting_aside import RefusedByTarget, RefusingTables, SettingAside
+from engine.apply.refused_of_batch import RefusedOfBatch
+from engine.apply.refused_rows import DecodeText
+from engine.apply.setting_aside import RefusedByTarget, RefusingTables
 from engine.apply.shared import SharedTables, Views, shown_alike
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
@@ -28,18 +29,10 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.partitions import PartitionRows
 from engine.model.position import ZERO, Lsn
-from engine.model.refused import (
-    PARKED_KEPT,
-    SET_ASIDE_LIMIT,
-    RefusedCause,
-    RefusedRow,
-    RefusedState,
-    SetAside,
-    Texts,
-)
+from engine.model.refused import PARKED_KEPT
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
-from engine.model.target import BatchCommit, PartitionSwap, QueryRefused, TableCommit, TableRecord
+from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
 
 
 class Tables(RefusingTables, Protocol):
@@ -96,10 +89,6 @@ class Tables(RefusingTables, Protocol):
         """Whether a table or view of this name is there."""
         ...
 
-    def faults_of(self, table: TableId) -> AbstractContextManager[None]:
-        """What the driver raises in the block becomes a fault of this table, where it is one."""
-        ...
-
 
 class BatchWriter:
     """Applies one batch."""
@@ -118,11 +107,7 @@ class BatchWriter:
         self._views = views
         self._shared = SharedTables(records, views, tables.stands)
         self._decode = decode
-        self._careful = careful
-        self.set_aside: dict[TableId, SetAside] = {}
-        """Of tables where rows may or do stand aside."""
-        self.settings: list[SettingAside] = []
-        """What was done to rows that stand aside."""
+        self.refused = RefusedOfBatch(records, tables, decode, careful)
 
     def apply(self, batch: BatchCommit) -> None:
         """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
@@ -259,76 +244,11 @@ class BatchWriter:
         return commit.compute(commit.changes, partial(self._tables.read, commit.table, place, commit.schema))
 
     def _change(self, batch: BatchCommit, commit: TableCommit, place: TableName, *, of_copy: bool = False) -> None:
-        aside = commit.aside
-        if of_copy:
-            if aside or commit.set_aside:
-                self.set_aside[commit.table] = SetAside(0, 0)
-            aside = bool(self._records.refused(batch.subscription, commit.table, of_copy=True))
-        refused = commit.set_aside and any(change.refused is not None for change in commit.changes)
-        if not (aside or refused or commit.table in self._careful):
-            if commit.changes:
-                self._tables.change(commit.table, place, commit.schema, self._computed(commit, place))
-            return
-        refuse_faults(commit.table, commit.changes)
-        setting = self._setting(
-            batch.subscription, commit.table, place, commit.schema, commit.set_aside, of_copy=of_copy
-        )
-        setting.change(self._computed(commit, place), Origin(batch.batch, batch.end))
-        self.set_aside[commit.table] = setting.result()
-        self._write_rows(batch.subscription, commit.table, setting, of_copy=of_copy)
-
-    def _setting(
-        self,
-        subscription: SubscriptionName,
-        table: TableId,
-        place: TableName,
-        schema: TableSchema,
-        most: int,
-        *,
-        of_copy: bool = False,
-    ) -> SettingAside:
-        standing = self._records.refused(subscription, table, of_copy=of_copy)
-        standing = [row for row in standing if row.state is not RefusedState.PARKED]
-        self.settings.append(SettingAside(self._tables, self._decode, table, place, schema, standing, most))
-        return self.settings[-1]
-
-    def _write_rows(
-        self, subscription: SubscriptionName, table: TableId, setting: SettingAside, *, of_copy: bool = False
-    ) -> None:
-        changed = [row for row in setting.rows.values() if setting.before.get(row.row) != row]
-        gone = (setting.before.keys() - setting.rows.keys()) | (setting.before.keys() & {row.row for row in changed})
-        if gone:
-            self._records.delete_refused(subscription, table, gone, of_copy=of_copy)
-        if changed:
-            self._records.write_refused(subscription, table, self._dated(changed), of_copy=of_copy)
-
-    def _dated(self, rows: Sequence[RefusedRow]) -> list[RefusedRow]:
-        now = moment(self._records.now_us())
-        return [row if row.refused_at else replace(row, refused_at=now) for row in rows]
-
-    def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
-        """As Target.retry_refused, in the transaction of the caller, which has checked the fence."""
-        with self._tables.faults_of(table):
-            setting = self._of_standing(subscription, table)
-            waiting = [id_ for id_, row in setting.rows.items() if row.state is RefusedState.SET_ASIDE]
-            done = setting.retry(waiting if rows is None else rows)
-            self._write_rows(subscription, table, setting)
-        return done
-
-    def skip_refused(
-        self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
-    ) -> list[str]:
-        """As Target.skip_refused, in the transaction of the caller, which has checked the fence."""
-        setting = self._of_standing(subscription, table)
-        done = setting.skip(list(setting.rows) if rows is None else rows, by, moment(self._records.now_us()))
-        self._write_rows(subscription, table, setting)
-        return done
-
-    def _of_standing(self, subscription: SubscriptionName, table: TableId) -> SettingAside:
-        for found in self._records.reservations(subscription, [table]):
-            if found.schema is not None and found.ready and found.parked is None and not found.removed:
-                return self._setting(subscription, table, found.target, found.schema, SET_ASIDE_LIMIT)
-        raise QueryRefused("table_not_live", "the table is not complete on the target")
+        if self.refused.concern(batch, commit, of_copy=of_copy):
+            refuse_faults(commit.table, commit.changes)
+            self.refused.change(batch, commit, place, self._computed(commit, place), of_copy=of_copy)
+        elif commit.changes:
+            self._tables.change(commit.table, place, commit.schema, self._computed(commit, place))
 
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
         copies = self._records.copies(batch.subscription, commit.table)
@@ -342,7 +262,11 @@ class BatchWriter:
         if commit.check_key:
             self._tables.check_key(commit.table, copy.place, commit.schema)
         self._shared.open(commit.table, commit.target)
-        self._put_in_place(batch, commit, copy.place)
+        self.refused.put_in_place(
+            batch,
+            commit,
+            lambda most: self._tables.put_in_place(copy.place, commit.target, commit.schema, refuse=most),
+        )
         self._shared.shown(commit.target, commit.schema)
         self._records.delete_copy(commit.table)
         record = TableRecord(commit.table, commit.target, commit.schema, ready=True, applied=batch.end)
@@ -378,42 +302,11 @@ class BatchWriter:
         if after != copy:
             self._records.amend_copy(after)
 
-    def _put_in_place(self, batch: BatchCommit, commit: TableCommit, copy: TableName) -> None:
-        """What stood aside of the table ends, and what does of the copy takes its place."""
-        self._records.take_refused_of_copy(batch.subscription, commit.table)
-        refuse = commit.set_aside if commit.table in self._careful else 0
-        refused = self._tables.put_in_place(copy, commit.target, commit.schema, refuse=refuse)
-        if not refused:
-            return
-        setting = self._setting(batch.subscription, commit.table, commit.target, commit.schema, commit.set_aside)
-        names = [f"c{i}" for i in range(len(commit.schema.columns))]
-        for row, cause in refused:
-            values = texts_of(row, names, commit.schema.columns)[0]
-            key = key_of(commit.schema, values, self._decode)
-            setting.add(refused_row(commit.schema, values, key, "copy", cause, Origin(batch.batch, batch.end)))
-        self.set_aside[commit.table] = setting.result()
-        self._write_rows(batch.subscription, commit.table, setting)
-
-    def keep_of_copy(
-        self,
-        subscription: SubscriptionName,
-        copy: CopyRecord,
-        refused: Sequence[tuple[Texts, RefusedCause]],
-        most: int,
-    ) -> None:
-        """As Target.set_aside_of_copy, in the transaction of the caller."""
-        setting = self._setting(subscription, copy.table, copy.place, copy.schema, most, of_copy=True)
-        for values, cause in refused:
-            key = key_of(copy.schema, values, self._decode)
-            setting.add(refused_row(copy.schema, values, key, "copy", cause, OF_COPY))
-        setting.result()
-        self._write_rows(subscription, copy.table, setting, of_copy=True)
-
     def _park(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
         """The rows stay as they are, and so does the structure that describes them."""
         schema = before.schema if before is not None and before.schema is not None else commit.schema
-        if commit.tried is not None and before is not None:
-            self._keep_parked(batch, commit.tried, before)
+        if (tried := commit.tried) is not None and before is not None:
+            self.refused.keep_parked(batch, tried, before, lambda: self._try(batch, tried, before))
         record = TableRecord(
             commit.table,
             before.target if before is not None else commit.target,
@@ -424,28 +317,12 @@ class BatchWriter:
         )
         self._records.write_table(batch.subscription, record)
 
-    def _keep_parked(self, batch: BatchCommit, tried: TableCommit, before: Reservation) -> None:
-        """Keep rows over which the table parks, in place of those of an earlier time. What stands aside stays so."""
-        origin = Origin(batch.batch, batch.end)
-        old = [r.row for r in self._records.refused(batch.subscription, tried.table) if r.state is RefusedState.PARKED]
-        setting = self._setting(batch.subscription, tried.table, before.target, tried.schema, SET_ASIDE_LIMIT)
-        if any(change.refused is not None for change in tried.changes):
-            setting.keep_refused(tried.changes, origin)
-        else:
-            setting = self._tried(batch, tried, before) or setting
-        kept = [replace(row, state=RefusedState.PARKED) for row in setting.fresh[:PARKED_KEPT]]
-        if old:
-            self._records.delete_refused(batch.subscription, tried.table, old)
-        if kept:
-            self._records.write_refused(batch.subscription, tried.table, self._dated(kept))
-
-    def _tried(self, batch: BatchCommit, tried: TableCommit, before: Reservation) -> SettingAside | None:
-        """What a careful try, which leaves nothing behind, finds of the rows that the target refuses."""
+    def _try(self, batch: BatchCommit, tried: TableCommit, before: Reservation) -> RefusedOfBatch:
         writer = BatchWriter(self._records, self._tables, self._views, self._decode, {tried.table})
         with self._tables.trial() as possible:
             if possible:
                 writer.apply_table(batch, replace(tried, set_aside=PARKED_KEPT), {tried.table: before})
-        return next((setting for setting in writer.settings if setting.fresh), None)
+        return writer.refused
 
     def _remove(self, batch: BatchCommit) -> None:
         self._records.mark_removed(batch.subscription, batch.removed)

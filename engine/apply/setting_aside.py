@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -44,6 +45,10 @@ class RefusingTables(Protocol):
 
     def texts_at(self, table: TableId, place: TableName, schema: TableSchema, keys: Any) -> dict[Texts, Texts]:
         """The rows with these keys (pyarrow.Table, columns k0 … km) as texts, by the texts of their keys."""
+        ...
+
+    def faults_of(self, table: TableId) -> AbstractContextManager[None]:
+        """What the driver raises in the block becomes a fault of this table, where it is one."""
         ...
 
 

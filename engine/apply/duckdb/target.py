@@ -274,7 +274,7 @@ class DuckDbTarget:
             if subscription is None:
                 raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
             copy = records.copies(subscription, table)[0]
-            self._writer(database).keep_of_copy(subscription, copy, refused, most)
+            self._writer(database).refused.keep_of_copy(subscription, copy, refused, most)
 
     def trim_copy(self, table: TableId, above: Any) -> int:
         with self._writing(table) as (connection, database):
@@ -317,13 +317,13 @@ class DuckDbTarget:
     def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
         with self._writing(table) as (_, database):
             self._end_ahead(subscription)
-            return self._writer(database).retry_refused(subscription, table, rows)
+            return self._writer(database).refused.retry(subscription, table, rows)
 
     def skip_refused(
         self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
     ) -> list[str]:
         with self._writing(table) as (_, database):
-            return self._writer(database).skip_refused(subscription, table, rows, by)
+            return self._writer(database).refused.skip(subscription, table, rows, by)
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         place = f"{quoted(target.schema)}.{quoted(target.name)}"
@@ -401,7 +401,7 @@ class DuckDbTarget:
             self._in_doubt = batch
             if not self._settle(batch):
                 raise fault from error
-        return writer.set_aside
+        return writer.refused.set_aside
 
     def _commit_ahead(self, rows: AheadTransaction, batch: BatchCommit) -> bool:
         """What `rows.commit` does: between two batches of the writer, which alone moves the fence."""

@@ -278,7 +278,7 @@ class PostgresTarget:
             subscription = records.copying(table)
             if subscription is not None:
                 copy = records.copies(subscription, table)[0]
-                self._writer.batch_writer().keep_of_copy(subscription, copy, refused, most)
+                self._writer.batch_writer().refused.keep_of_copy(subscription, copy, refused, most)
 
     def trim_copy(self, table: TableId, above: Any) -> int:
         with self._writer.transaction(table) as connection:
@@ -324,7 +324,7 @@ class PostgresTarget:
 
         def work(writer: BatchWriter) -> None:
             writer.apply(batch)
-            found.update(writer.set_aside)
+            found.update(writer.refused.set_aside)
 
         while True:
             try:
@@ -355,14 +355,14 @@ class PostgresTarget:
     def retry_refused(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
         with self._writer.transaction(table) as connection:
             self._fence_copy(PostgresRecords(connection), subscription)
-            return self._writer.batch_writer().retry_refused(subscription, table, rows)
+            return self._writer.batch_writer().refused.retry(subscription, table, rows)
 
     def skip_refused(
         self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str
     ) -> list[str]:
         with self._writer.transaction(table) as connection:
             self._fence_copy(PostgresRecords(connection), subscription)
-            return self._writer.batch_writer().skip_refused(subscription, table, rows, by)
+            return self._writer.batch_writer().refused.skip(subscription, table, rows, by)
 
     def evolution(self, table: TableId, target: TableName, old: TableSchema, new: TableSchema) -> list[str]:
         return evolve_statements(qualified(target), evolution(table, old, new))

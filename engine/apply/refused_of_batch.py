@@ -1,0 +1,169 @@
+"""Rows that the target refuses in one transaction of the caller: kept beside their tables, tried again, skipped, or parked over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from engine.apply.bookkeeping import CopyRecord, Records, Reservation
+from engine.apply.refused_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
+from engine.apply.setting_aside import RefusedByTarget, RefusingTables, SettingAside
+from engine.model.batch import TableChanges
+from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.refused import (
+    PARKED_KEPT,
+    SET_ASIDE_LIMIT,
+    RefusedCause,
+    RefusedRow,
+    RefusedState,
+    SetAside,
+    Texts,
+)
+from engine.model.schema import TableSchema
+from engine.model.target import BatchCommit, QueryRefused, TableCommit
+
+PutInPlace = Callable[[int], RefusedByTarget]
+"""Puts a copy into its table's place, where so many rows may be refused; returns those."""
+Trial = Callable[[], "RefusedOfBatch"]
+"""Tries a table's share of a batch with care, and undoes it again; returns what was found of the rows that the target refuses."""
+
+
+class RefusedOfBatch:
+    """What one transaction does to rows that stand aside or come to."""
+
+    def __init__(
+        self, records: Records, tables: RefusingTables, decode: DecodeText, careful: Collection[TableId]
+    ) -> None:
+        """`careful` as in BatchWriter."""
+        self._records = records
+        self._tables = tables
+        self._decode = decode
+        self._careful = careful
+        self.set_aside: dict[TableId, SetAside] = {}
+        """Of tables where rows may or do stand aside."""
+        self._settings: list[SettingAside] = []
+
+    def concern(self, batch: BatchCommit, commit: TableCommit, *, of_copy: bool) -> bool:
+        """Whether changes of the table, or of its copy, have to go by `change`."""
+        aside = commit.aside
+        if of_copy:
+            if aside or commit.set_aside:
+                self.set_aside[commit.table] = SetAside(0, 0)
+            aside = bool(self._records.refused(batch.subscription, commit.table, of_copy=True))
+        refused = commit.set_aside and any(change.refused is not None for change in commit.changes)
+        return bool(aside or refused or commit.table in self._careful)
+
+    def change(
+        self,
+        batch: BatchCommit,
+        commit: TableCommit,
+        place: TableName,
+        changes: Sequence[TableChanges],
+        *,
+        of_copy: bool,
+    ) -> None:
+        """Apply net changes; rows that are refused stand aside behind them."""
+        setting = self._setting(
+            batch.subscription, commit.table, place, commit.schema, commit.set_aside, of_copy=of_copy
+        )
+        setting.change(changes, Origin(batch.batch, batch.end))
+        self.set_aside[commit.table] = setting.result()
+        self._write(batch.subscription, commit.table, setting, of_copy=of_copy)
+
+    def put_in_place(self, batch: BatchCommit, commit: TableCommit, put: PutInPlace) -> None:
+        """What stood aside of the table ends, and what does of the copy takes its place."""
+        self._records.take_refused_of_copy(batch.subscription, commit.table)
+        refused = put(commit.set_aside if commit.table in self._careful else 0)
+        if not refused:
+            return
+        setting = self._setting(batch.subscription, commit.table, commit.target, commit.schema, commit.set_aside)
+        names = [f"c{i}" for i in range(len(commit.schema.columns))]
+        rows = [(texts_of(row, names, commit.schema.columns)[0], cause) for row, cause in refused]
+        self._add(setting, commit.schema, rows, Origin(batch.batch, batch.end))
+        self.set_aside[commit.table] = setting.result()
+        self._write(batch.subscription, commit.table, setting)
+
+    def keep_of_copy(
+        self,
+        subscription: SubscriptionName,
+        copy: CopyRecord,
+        refused: Sequence[tuple[Texts, RefusedCause]],
+        most: int,
+    ) -> None:
+        """As Target.set_aside_of_copy."""
+        setting = self._setting(subscription, copy.table, copy.place, copy.schema, most, of_copy=True)
+        self._add(setting, copy.schema, refused, OF_COPY)
+        setting.result()
+        self._write(subscription, copy.table, setting, of_copy=True)
+
+    def keep_parked(self, batch: BatchCommit, tried: TableCommit, before: Reservation, trial: Trial) -> None:
+        """Keep rows over which the table parks, in place of those of an earlier time. What stands aside stays so."""
+        old = [r.row for r in self._records.refused(batch.subscription, tried.table) if r.state is RefusedState.PARKED]
+        if any(change.refused is not None for change in tried.changes):
+            setting = self._setting(batch.subscription, tried.table, before.target, tried.schema, SET_ASIDE_LIMIT)
+            setting.keep_refused(tried.changes, Origin(batch.batch, batch.end))
+            fresh = setting.fresh
+        else:
+            fresh = next((setting.fresh for setting in trial()._settings if setting.fresh), [])
+        kept = [replace(row, state=RefusedState.PARKED) for row in fresh[:PARKED_KEPT]]
+        if old:
+            self._records.delete_refused(batch.subscription, tried.table, old)
+        if kept:
+            self._records.write_refused(batch.subscription, tried.table, self._dated(kept))
+
+    def retry(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None) -> list[str]:
+        """As Target.retry_refused."""
+        with self._tables.faults_of(table):
+            setting = self._of_standing(subscription, table)
+            waiting = [id_ for id_, row in setting.rows.items() if row.state is RefusedState.SET_ASIDE]
+            done = setting.retry(waiting if rows is None else rows)
+            self._write(subscription, table, setting)
+        return done
+
+    def skip(self, subscription: SubscriptionName, table: TableId, rows: Collection[str] | None, by: str) -> list[str]:
+        """As Target.skip_refused."""
+        setting = self._of_standing(subscription, table)
+        done = setting.skip(list(setting.rows) if rows is None else rows, by, moment(self._records.now_us()))
+        self._write(subscription, table, setting)
+        return done
+
+    def _of_standing(self, subscription: SubscriptionName, table: TableId) -> SettingAside:
+        for found in self._records.reservations(subscription, [table]):
+            if found.schema is not None and found.ready and found.parked is None and not found.removed:
+                return self._setting(subscription, table, found.target, found.schema, SET_ASIDE_LIMIT)
+        raise QueryRefused("table_not_live", "the table is not complete on the target")
+
+    def _setting(
+        self,
+        subscription: SubscriptionName,
+        table: TableId,
+        place: TableName,
+        schema: TableSchema,
+        most: int,
+        *,
+        of_copy: bool = False,
+    ) -> SettingAside:
+        standing = self._records.refused(subscription, table, of_copy=of_copy)
+        standing = [row for row in standing if row.state is not RefusedState.PARKED]
+        self._settings.append(SettingAside(self._tables, self._decode, table, place, schema, standing, most))
+        return self._settings[-1]
+
+    def _add(
+        self, setting: SettingAside, schema: TableSchema, rows: Sequence[tuple[Texts, RefusedCause]], origin: Origin
+    ) -> None:
+        for values, cause in rows:
+            setting.add(refused_row(schema, values, key_of(schema, values, self._decode), "copy", cause, origin))
+
+    def _write(
+        self, subscription: SubscriptionName, table: TableId, setting: SettingAside, *, of_copy: bool = False
+    ) -> None:
+        changed = [row for row in setting.rows.values() if setting.before.get(row.row) != row]
+        gone = (setting.before.keys() - setting.rows.keys()) | (setting.before.keys() & {row.row for row in changed})
+        if gone:
+            self._records.delete_refused(subscription, table, gone, of_copy=of_copy)
+        if changed:
+            self._records.write_refused(subscription, table, self._dated(changed), of_copy=of_copy)
+
+    def _dated(self, rows: Sequence[RefusedRow]) -> list[RefusedRow]:
+        now = moment(self._records.now_us())
+        return [row if row.refused_at else replace(row, refused_at=now) for row in rows]
