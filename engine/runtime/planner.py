@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -10,7 +10,7 @@ from functools import cache
 from engine.model.batch import LogRange, PlacedMessage, RelationSeen, SealedBatch, TablePart
 from engine.model.ddl import DdlTold
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, TableId, TableName
+from engine.model.identity import BatchId, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema, still_computed
 from engine.model.source import Resolve
@@ -71,6 +71,8 @@ class History:
     """Structures in force where the batch begins."""
     resolved: dict[TableId, list[TableSchema]]
     """Structures announced in it, one per relation record of the table, in scan order."""
+    records: Mapping[RelationId, int]
+    """How many relation records of each table it holds, known to us then or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ class Planner:
         entries = self._book.all()
         self._prune(entries)
         self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
-        current = History(number, batch, schemas, resolved)
+        current = History(number, batch, schemas, resolved, Counter(seen.relation for seen in batch.relations))
         rest = [e for e in entries if e.table not in parked and e.table not in self._joined]
         ready = [e for e in rest if e.copied and e.state is TableState.CATCHING_UP and e.after <= batch.end]
         resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED and e.schema is not None]
@@ -549,12 +551,14 @@ def _lifted(entry: TableEntry, versions: tuple[TableSchema, ...], after: Lsn) ->
 def _chain(table: TableId, span: Sequence[History], after: Lsn, start: TableSchema) -> list[TableSchema]:
     """The structures of the records that a scan over `span` meets of the table, in order. No row up to `after` counts: for those it is
     `start`, whatever the table was before, and records of another one that had its place are not met at all."""
-    return [
-        schema if kept.batch.end > after else start
-        for kept in span
-        for schema in kept.resolved.get(table, ())
-        if schema.relation == start.relation
-    ]
+    found: list[TableSchema] = []
+    for kept in span:
+        if kept.batch.end > after:
+            found += (schema for schema in kept.resolved.get(table, ()) if schema.relation == start.relation)
+        else:
+            # Not all of them were resolved: the table may not have been ours then, or nothing may have been known of it.
+            found += [start] * kept.records.get(start.relation, 0)
+    return found
 
 
 def _missed_part(table: TableId, schema: TableSchema, after: Lsn, span: Sequence[History]) -> TablePart | None:

@@ -37,6 +37,8 @@ _NAPS = ((_FLOOD_BYTES, _FLOOD_NAP_S), (_POUR_BYTES, _POUR_NAP_S), (0, _TRICKLE_
 _MOVED_STATUS_S = 1.0
 _IDLE_STATUS_S = 5.0
 _START_TIMEOUT_S = 60.0
+_SILENCE_S = 300.0
+"""A source that has said nothing for so long is asked, and has as long again to answer: it may be busy with a large transaction."""
 
 _STATUS = struct.Struct(">cQQQQB")
 
@@ -149,6 +151,8 @@ class PostgresLogStream:
         self._last_read = 0.0
         self._nap = 0.0
         self._leftover = False
+        self._silent_since = time.monotonic()
+        self._asked = False
 
     def await_start(self) -> None:
         """Wait until the source has agreed to stream. Raises EngineFault where it refuses."""
@@ -158,6 +162,8 @@ class PostgresLogStream:
             if frames.other == ord("W"):
                 self._inbox.take_message()
                 self._status()
+                # What came right behind the agreement is here already: where it is an error, nothing more will come.
+                self._leftover = self._inbox.filled > 0
                 return
             if frames.other in {ord("N"), ord("S")}:
                 self._inbox.take_message()
@@ -178,7 +184,9 @@ class PostgresLogStream:
         while True:
             self._keep_alive()
             if not (self._leftover or self._receive(deadline)):
+                self._judge_silence()
                 return None
+            self._silent_since, self._asked = self._last_read, False
             chunk = self._next_chunk()
             if chunk is not None:
                 return chunk
@@ -280,6 +288,16 @@ class PostgresLogStream:
         state = fields.get("C")
         kind = kinds.get(state or "") or SOURCE.of(state)
         return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
+
+    def _judge_silence(self) -> None:
+        """Whoever reads now and then only is not blamed on the source: it has its time behind the question."""
+        if time.monotonic() - self._silent_since < _SILENCE_S:
+            return
+        if self._asked:
+            detail = f"nothing came from the source for {_SILENCE_S:.0f} s, though it was asked"
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, self._slot, detail)
+        self._silent_since, self._asked = time.monotonic(), True
+        self._status(ask=True)
 
     def _status_due(self, now: float) -> float:
         every = _MOVED_STATUS_S if self._confirmed > self._told else _IDLE_STATUS_S

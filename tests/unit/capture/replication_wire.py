@@ -6,8 +6,12 @@ import struct
 from collections.abc import Sequence
 
 
+def framed(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack(">I", len(body) + 4) + body
+
+
 def copy_data(body: bytes) -> bytes:
-    return b"d" + struct.pack(">I", len(body) + 4) + body
+    return framed(b"d", body)
 
 
 def xlog(record: bytes, position: int) -> bytes:

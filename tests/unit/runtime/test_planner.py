@@ -268,6 +268,25 @@ def test_structures_that_a_table_had_before_its_copy_are_not_looked_at_again_for
     assert versions(planned, "b")[-1] == B
 
 
+def test_records_before_a_copy_are_met_whatever_was_known_of_the_table_then() -> None:
+    """They lie in what is kept for another table; the scan counts them, so the structures must be as many."""
+    bench = Bench(live("b", B))
+    bench.book.pause(TableId("tb"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.plan(b"A", b"A")
+    bench.book.put(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.announce[b"A"] = replace(A, relation=RelationId(9))
+    bench.plan(b"A")
+    bench.announce[b"A"] = A
+    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench.book.copy_begins(TableId("ta"), A, Lsn(300))
+    bench.book.copy_ends(TableId("ta"))
+    bench.book.resume(TableId("tb"))
+    planned = bench.plan(b"A+")
+    assert len(planned.ranges) == 3
+    assert versions(planned, "a") == [A, A, A, A, A_ADDED]
+    assert versions(bench.plan(b"A"), "a") == [A_ADDED, A]
+
+
 def test_another_type_behind_the_copy_parks_at_the_hand_over() -> None:
     bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
     bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
