@@ -17,14 +17,12 @@ from engine.net.in_order import Places, changes_in_order
 from engine.net.plan import plan_for
 from engine.net.table import Bucket, net_table
 
-ReadBlock = Callable[[BlockRef], tuple[Any, Any]]
+ReadBlocks = Callable[[Sequence[BlockRef]], Iterator[tuple[Any, Any]]]
+"""Gives each block's records in turn: `(data uint8, offsets int32 of count + 1 borders)`."""
 
 
-def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner) -> TaskResult:
-    """Do the task's work in this process. Holds all records of its ranges in memory at once; calls `read_block` once per block.
-
-    Args:
-        read_block: gives a block's records, `(data uint8, offsets int32 of count + 1 borders)`.
+def run_task(descriptor: TaskDescriptor, read_blocks: ReadBlocks, scanner: Scanner) -> TaskResult:
+    """Do the task's work in this process. Holds all records of its ranges in memory at once; asks for each block once.
 
     Returns: one TableChanges, with pyarrow tables, per table that has changes in the ranges or a fault. `records` counts
         those of the ranges, of all buckets.
@@ -35,7 +33,7 @@ def run_task(descriptor: TaskDescriptor, read_block: ReadBlock, scanner: Scanner
     """
     started = time.perf_counter()
     fills, starts = _fills(descriptor)
-    data, offsets, first = _gather(descriptor, read_block, fills)
+    data, offsets, first = _gather(descriptor, read_blocks, fills)
     found = scanner.scan(data, offsets, first, descriptor.ranges, descriptor.tables)
     bucket = Bucket(descriptor.bucket, descriptor.buckets)
     fills_at = len(data) - len(fills)
@@ -65,33 +63,34 @@ def _fills(descriptor: TaskDescriptor) -> tuple[bytes, list[int]]:
     return bytes(texts), starts
 
 
-def _gather(descriptor: TaskDescriptor, read_block: ReadBlock, tail: bytes) -> tuple[Array, Array, Array]:
+def _gather(descriptor: TaskDescriptor, read_blocks: ReadBlocks, tail: bytes) -> tuple[Array, Array, Array]:
     """The records of the ranges in one buffer in order of their ordinals, `tail` behind them; their borders and ordinals.
 
-    One block is mapped at a time, and no record of another range taken: blocks may be shared by thousands of open transactions.
+    No record of another range is taken: blocks may be shared by thousands of open transactions.
     """
     blocks = sorted(descriptor.blocks, key=lambda b: b.first)
     low, high = _spans(descriptor.ranges)
+    firsts = np.fromiter((block.first for block in blocks), np.int64, len(blocks))
+    counts = np.fromiter((block.count for block in blocks), np.int64, len(blocks))
+    from_, to = np.searchsorted(high, firsts, side="right").tolist(), np.searchsorted(low, firsts + counts).tolist()
     # Only what is written to takes memory.
     buffer = np.empty(sum(block.length for block in blocks) + len(tail), np.uint8)
     borders, ordinals = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
     at = 0
-    for block in blocks:
-        data, found = read_block(block)
+    for i, (block, (data, found)) in enumerate(zip(blocks, read_blocks(blocks), strict=True)):
         if len(found) != block.count + 1:
             raise EngineFault(
                 FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} has another number of records"
             )
         first, stop = block.first, block.first + block.count
-        touched = range(int(np.searchsorted(high, first, side="right")), int(np.searchsorted(low, stop)))
-        for span in touched:
+        for span in range(from_[i], to[i]):
             begin, end = max(first, int(low[span])), min(stop, int(high[span]))
             taken = np.asarray(found[begin - first : end - first + 1], np.int64)
             size = int(taken[-1] - taken[0])
             if at + size > len(buffer) - len(tail):
                 raise EngineFault(FaultKind.QUEUE_CORRUPT, block.path, f"block at {block.offset} is larger than noted")
             buffer[at : at + size] = data[taken[0] : taken[-1]]
-            borders.append(taken[1:] - taken[0] + at)
+            borders.append(taken[1:] - (taken[0] - at))
             ordinals.append(np.arange(begin, end))
             at += size
     buffer[at : at + len(tail)] = np.frombuffer(tail, np.uint8)

@@ -1,6 +1,6 @@
 """The queue between capture and sort: segments of raw records, an index beside each, recovery and retention."""
 
-from engine.queue.block import read_block
+from engine.queue.block import read_block, read_blocks
 from engine.queue.catalog import QueueCatalog
 from engine.queue.durable import Backlog, is_durable, mark_durable, unmark_durable
 from engine.queue.files import FolderLock, open_folder
@@ -18,6 +18,7 @@ __all__ = [
     "mark_durable",
     "open_folder",
     "read_block",
+    "read_blocks",
     "recover",
     "unmark_durable",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from engine.queue.files import fault_of
 
 SCHEMA = pa.schema([pa.field("record", pa.binary(), nullable=False)])
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+RUN_BYTES = 8 * 1024 * 1024
+"""So much of blocks side by side is read in one go; a larger block alone."""
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]
@@ -37,43 +41,80 @@ def encode_block(data: Bytes, offsets: Offsets) -> pa.Buffer:
 
 
 def read_block(ref: BlockRef) -> tuple[Bytes, Offsets]:
-    """The records of a block as views of the mapped file: their bytes, and `count + 1` borders in them.
+    """The records of one block; see `read_blocks`."""
+    (found,) = read_blocks([ref])
+    return found
 
-    Raises EngineFault(QUEUE_CORRUPT) where the file is missing, too short, or not what was written.
+
+def read_blocks(refs: Sequence[BlockRef]) -> Iterator[tuple[Bytes, Offsets]]:
+    """The records of each block: their bytes, and `count + 1` borders in them. Blocks that lie side by side are read in one go.
+
+    A log that trickles in makes thousands of blocks of a few records each, of which opening and mapping would cost the most.
+    Raises EngineFault(QUEUE_CORRUPT) where a file is missing, too short, or not what was written.
     """
-    message = _mapped(ref)
-    if zlib.crc32(message) != ref.crc:
-        raise _corrupt(ref, "the checksum does not match")
+    for run in _runs(refs):
+        message = _mapped(run)
+        at = 0
+        for ref in run:
+            if zlib.crc32(message[at : at + ref.length]) != ref.crc:
+                raise _corrupt(ref, "the checksum does not match")
+            at += ref.length
+        yield from _decoded(run, message)
+
+
+def _runs(refs: Sequence[BlockRef]) -> Iterator[list[BlockRef]]:
+    run: list[BlockRef] = []
+    size = 0
+    for ref in refs:
+        beside = run and (run[-1].path, run[-1].offset + run[-1].length) == (ref.path, ref.offset)
+        if run and not (beside and size + ref.length <= RUN_BYTES):
+            yield run
+            run, size = [], 0
+        run.append(ref)
+        size += ref.length
+    if run:
+        yield run
+
+
+def _decoded(run: Sequence[BlockRef], message: memoryview) -> Iterator[tuple[Bytes, Offsets]]:
     try:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
-        column = batch.column(0)
+        if len(run) == 1:
+            batches = [pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)]
+        else:
+            batches = pa.ipc.open_stream(b"".join((schema_message(), message, END_OF_STREAM))).read_all().to_batches()
+        columns = [batch.column(0) for batch in batches]
     except (pa.ArrowException, OSError) as error:
-        raise _corrupt(ref, "not a record batch") from error
-    if len(column) != ref.count:
-        raise _corrupt(ref, "another number of records than noted")
-    _, offsets_buffer, data_buffer = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32, ref.count + 1)
-    if data_buffer is None:
-        return np.empty(0, np.uint8), offsets
-    return np.frombuffer(data_buffer, np.uint8, int(offsets[-1])), offsets
+        raise _corrupt(run[0], "not a record batch") from error
+    if len(columns) != len(run):
+        raise _corrupt(run[0], "another number of record batches than noted")
+    for ref, column in zip(run, columns, strict=True):
+        if len(column) != ref.count:
+            raise _corrupt(ref, "another number of records than noted")
+        _, offsets_buffer, data_buffer = column.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int32, ref.count + 1)
+        if data_buffer is None:
+            yield np.empty(0, np.uint8), offsets
+        else:
+            yield np.frombuffer(data_buffer, np.uint8, int(offsets[-1])), offsets
 
 
-def _mapped(ref: BlockRef) -> memoryview:
-    """The block's bytes. Its length is checked first: touching a mapped page behind the end of a file would kill us."""
+def _mapped(run: Sequence[BlockRef]) -> memoryview:
+    """The bytes of blocks side by side. Their length is checked first: touching a mapped page behind the end of a file would kill us."""
+    first, last = run[0], run[-1]
     try:
-        fd = os.open(ref.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(first.path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise fault_of(error, Path(ref.path)) from error
+        raise fault_of(error, Path(first.path)) from error
     try:
-        if os.fstat(fd).st_size < ref.offset + ref.length:
-            raise _corrupt(ref, "the file is shorter than noted")
-        start = ref.offset - ref.offset % mmap.ALLOCATIONGRANULARITY
-        mapped: Any = mmap.mmap(fd, ref.offset + ref.length - start, prot=mmap.PROT_READ, offset=start)
+        if os.fstat(fd).st_size < last.offset + last.length:
+            raise _corrupt(last, "the file is shorter than noted")
+        start = first.offset - first.offset % mmap.ALLOCATIONGRANULARITY
+        mapped: Any = mmap.mmap(fd, last.offset + last.length - start, prot=mmap.PROT_READ, offset=start)
     except OSError as error:
-        raise fault_of(error, Path(ref.path)) from error
+        raise fault_of(error, Path(first.path)) from error
     finally:
         os.close(fd)
-    return memoryview(mapped)[ref.offset - start :]
+    return memoryview(mapped)[first.offset - start :]
 
 
 def _corrupt(ref: BlockRef, detail: str) -> EngineFault:

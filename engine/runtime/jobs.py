@@ -105,7 +105,7 @@ class JobStage:
             changes = self._run(planned, way, (), in_order=False, attempt=NETTED_ATTEMPT)
         missed = self._run_missed(planned)
         ended = self._clock.monotonic_ms()
-        if changes and not ahead.staged and log_bytes <= self._piece_bytes:
+        if blocks and planned.records and not ahead.staged and log_bytes <= self._piece_bytes:
             self._tuner.learn(way, planned.records, ended - began)
         hit(Failpoint.BATCH_AFTER_JOB)
         return Computed(

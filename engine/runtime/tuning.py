@@ -10,6 +10,9 @@ from engine.model.subscription import BatchPolicy
 
 KEPT = 0.97
 """What a measurement counts beside the next one."""
+TELLING = 300.0
+"""Jobs that differ by so many records (standard deviation) tell as much of the cost of a record as what is believed of it. What jobs
+over few records cost says little of one over a hundred times as many."""
 SURPRISE = 4.0
 """A job counts for at most so many times what was expected: one that had to wait for a worker's start tells nothing of the next."""
 HERE_MS = 100.0
@@ -21,10 +24,12 @@ CHEAP_MS = 20.0
 class LinearCost:
     """Time as a fixed part and one per record, by least squares over all measurements so far; older ones count less.
 
+    The part per record is drawn towards what is believed of it, the more the less the measurements differ in size.
     `fixed_ms` and `per_record_ms` are what is believed before the first one.
     """
 
     def __init__(self, fixed_ms: float, per_record_ms: float, records: int = 50_000) -> None:
+        self._believed = per_record_ms
         self._n = self._x = self._y = self._xx = self._xy = 0.0
         for amount in (0, records):
             self._add(amount, fixed_ms + per_record_ms * amount)
@@ -46,8 +51,10 @@ class LinearCost:
 
     @property
     def _per_record(self) -> float:
+        belief = (self._n * TELLING) ** 2
         spread = self._n * self._xx - self._x * self._x
-        return max(0.0, (self._n * self._xy - self._x * self._y) / spread) if spread > 0 else 0.0
+        together = self._n * self._xy - self._x * self._y
+        return max(0.0, (together + belief * self._believed) / (spread + belief))
 
     def _add(self, records: int, took_ms: float) -> None:
         self._n += 1
@@ -116,7 +123,7 @@ class JobTuner:
 
     def _cost(self, way: Way) -> LinearCost:
         if way not in self._costs:
-            self._costs[way] = LinearCost(20.0 + 10.0 * way.tasks, 0.001 / way.tasks)
+            self._costs[way] = LinearCost(60.0 + 20.0 * way.tasks, 0.001 / way.tasks)
         return self._costs[way]
 
 

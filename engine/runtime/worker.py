@@ -12,7 +12,7 @@ from engine.capture.postgres_log import scan
 from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import TaskDescriptor, TaskResult
 from engine.net import run_task, spill_result, staging_prefix
-from engine.queue import read_block
+from engine.queue import read_blocks
 from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
 
 _scanner = PgOutputScanner()
@@ -33,7 +33,7 @@ def settle() -> None:
 
 def net_here(descriptor: TaskDescriptor) -> TaskResult:
     """Scan, net and decode in this process; rows stay in memory."""
-    return run_task(descriptor, read_block, _scanner)
+    return run_task(descriptor, read_blocks, _scanner)
 
 
 def net_task(descriptor: TaskDescriptor) -> TaskResult:

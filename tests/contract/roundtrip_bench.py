@@ -120,7 +120,7 @@ class RoundTrip:
         )
         borders = np.cumsum([0, *(len(record) for record in records)]).astype(np.int32)
         data = np.frombuffer(b"".join(records), np.uint8)
-        (changes,) = run_task(task, lambda ref: (data, borders), PgOutputScanner()).tables
+        (changes,) = run_task(task, lambda refs: ((data, borders) for _ in refs), PgOutputScanner()).tables
         if changes.fault is not None:
             raise EngineFault(FaultKind(changes.fault.code), str(schema.name), changes.fault.detail)
         return changes

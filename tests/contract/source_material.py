@@ -202,7 +202,7 @@ class Tail:
         task = TaskDescriptor(
             SubscriptionName("contract"), Epoch(1), BatchId(1), 0, 0, 1, join_ranges(ranges), blocks, (part,), ""
         )
-        found = run_task(task, lambda block: self._blocks[block.path][1:], self._scanner).tables
+        found = run_task(task, lambda blocks: (self._blocks[block.path][1:] for block in blocks), self._scanner).tables
         assert all(table.fault is None for table in found), found
         return found[0] if found else TableChanges(part.table, False, None, None, None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -101,8 +101,8 @@ class RawLog:
             if any(part.start < block.first + block.count and block.first < part.stop for part in ranges)
         )
 
-    def read(self, block: BlockRef) -> tuple[Any, Any]:
-        return self.held[block.path]
+    def read(self, blocks: Sequence[BlockRef]) -> Iterator[tuple[Any, Any]]:
+        return (self.held[block.path] for block in blocks)
 
 
 def relation_record(oid: int, xid: int = 0) -> bytes:

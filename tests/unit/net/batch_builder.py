@@ -75,7 +75,7 @@ def task(
         "",
         in_order=in_order,
     )
-    return run_task(descriptor, lambda block: held[block.path], PgOutputScanner())
+    return run_task(descriptor, lambda blocks: (held[block.path] for block in blocks), PgOutputScanner())
 
 
 def net(records: Sequence[bytes], schema: TableSchema, *later: TableSchema) -> TableChanges:

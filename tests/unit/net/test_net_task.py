@@ -241,10 +241,10 @@ def test_blocks_in_any_order_and_within_larger_buffers() -> None:
     held: dict[str, tuple[Array, Array]] = {"a": (first[0], first[1][1:]), "b": second}
     blocks = (BlockRef("b", 0, 99, 0, Ordinal(FIRST + 1), 1), BlockRef("a", 0, 99, 0, Ordinal(FIRST), 1))
     task_of_two = descriptor(blocks, (LogRange(Ordinal(FIRST), Ordinal(FIRST + 2), Lsn(1)),))
-    result = run_task(task_of_two, lambda block: held[block.path], scan.PgOutputScanner())
+    result = run_task(task_of_two, lambda blocks: (held[block.path] for block in blocks), scan.PgOutputScanner())
     assert rows(result.tables[0].inserts) == [(1, 1), (2, 2)]
     with pytest.raises(EngineFault) as caught:
-        run_task(task_of_two, lambda _: first, scan.PgOutputScanner())
+        run_task(task_of_two, lambda blocks: (first for _ in blocks), scan.PgOutputScanner())
     assert caught.value.kind is FaultKind.QUEUE_CORRUPT
 
 

@@ -6,7 +6,9 @@ import errno
 import os
 import subprocess
 import sys
+import tempfile
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
-from engine.queue import QueueCatalog, SegmentWriter, files, open_folder, read_block, recover
+from engine.queue import QueueCatalog, SegmentWriter, files, open_folder, read_block, read_blocks, recover
 from engine.queue.block import encode_block
 
 
@@ -254,6 +256,34 @@ def test_a_damaged_segment_is_a_fault_and_never_wrong_records(tmp_path: Path, da
     with pytest.raises(EngineFault) as raised:
         read_block(landed.block)
     assert raised.value.kind is FaultKind.QUEUE_CORRUPT
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.lists(st.integers(0, 200), min_size=1, max_size=5), min_size=1, max_size=12),
+    segment_bytes=st.integers(1, 3000),
+    run_bytes=st.integers(1, 4000),
+    left_out=st.sets(st.integers(0, 11)),
+    torn=st.none() | st.integers(0, 11),
+)
+def test_blocks_side_by_side_are_read_as_each_by_itself(
+    lengths: list[list[int]], segment_bytes: int, run_bytes: int, left_out: set[int], torn: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.queue.block.RUN_BYTES", run_bytes)
+        queue = writer(Path(folder), segment_bytes=segment_bytes)
+        written = [[bytes([i]) * length for length in of_block] for i, of_block in enumerate(lengths)]
+        landed = [queue.append(chunk(records, 1)) for records in written]
+        queue.close()
+        wanted = [i for i in range(len(landed)) if i not in left_out]
+        refs = [one for i in wanted if (one := landed[i].block) is not None]
+        if torn in wanted:
+            refs[wanted.index(torn)] = replace(refs[wanted.index(torn)], crc=1)
+            with pytest.raises(EngineFault, match="checksum"):
+                list(read_blocks(refs))
+        else:
+            found = [[bytes(data[a:b]) for a, b in pairwise(offsets)] for data, offsets in read_blocks(refs)]
+            assert found == [written[i] for i in wanted]
 
 
 def test_a_full_disk_is_a_fault_and_the_next_append_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

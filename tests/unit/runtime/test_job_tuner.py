@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +80,15 @@ def test_a_cost_is_learnt_whatever_was_believed_before(fixed: float, each: float
             cost.learn(size, fixed + each * size)
     for size in sizes:
         assert cost.expected_ms(size) == pytest.approx(fixed + each * size, rel=0.1, abs=2.0)
+
+
+def test_what_small_jobs_cost_says_little_of_a_large_one() -> None:
+    """They differ by what else ran beside them more than by their sizes."""
+    tuner, noise = JobTuner(FREE), random.Random(7)
+    for _ in range(1_000):
+        records = noise.randint(50, 300)
+        tuner.learn(HERE, records, noise.choice([3.0, 5.0, 12.0]) + 0.02 * records)
+    assert tuner.choose(15_000, 40.0, spark=2) == HERE
 
 
 def test_one_job_that_waited_long_counts_little() -> None:

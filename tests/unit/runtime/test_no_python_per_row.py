@@ -24,7 +24,7 @@ from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.model.target import TableCommit
 from engine.net import run_task, spill_result, staging_prefix
-from engine.queue.block import read_block
+from engine.queue.block import read_blocks
 from engine.queue.catalog import QueueCatalog
 from engine.queue.writer import SegmentWriter
 from engine.sort.batcher import Batcher
@@ -134,7 +134,7 @@ def follow(records: list[bytes], folder: Path) -> Lines:
                 SubscriptionName("shop"), Epoch(1), BatchId(2), 0, bucket, 2, batch.ranges, blocks, (part,), str(folder)
             )
             with lines.stage("net"):
-                result = run_task(descriptor, read_block, PgOutputScanner())
+                result = run_task(descriptor, read_blocks, PgOutputScanner())
                 spilled = spill_result(result, descriptor.staging, staging_prefix(descriptor))
             shares += spilled.tables
         with lines.stage("commit"):
