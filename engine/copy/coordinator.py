@@ -121,7 +121,7 @@ class CopyCoordinator:
                 copy.left = len(chunks)
                 self._meter.expect(table, sum(chunk.bytes_estimate for chunk in chunks), len(chunks))
                 if not chunks:
-                    self._begin(copy)
+                    self._end_rows(copy)
             except EngineFault as fault:
                 self._end(copy, TableFault(fault.kind.value, fault.detail))
                 continue
@@ -160,6 +160,8 @@ class CopyCoordinator:
             if result.fault is not None:
                 return result.fault
             self._append(copy, result)
+            if copy.left == 1:
+                self._end_rows(copy)
         except EngineFault as fault:
             if consequence(fault.kind) in {Consequence.STOP, Consequence.READ_AGAIN}:
                 raise
@@ -171,6 +173,11 @@ class CopyCoordinator:
         if copy.left == 0:
             self._finish(copy)
         return None
+
+    def _end_rows(self, copy: _Copy) -> None:
+        self._begin(copy)
+        with self._tools.writing():
+            self._tools.target.finish_copy(copy.table.spec.table)
 
     def _append(self, copy: _Copy, result: PartResult) -> None:
         self._begin(copy)
@@ -206,7 +213,6 @@ class CopyCoordinator:
         self._meter.started(spec.table)
 
     def _finish(self, copy: _Copy) -> None:
-        self._begin(copy)
         copy.state = _State.COPIED
         table = copy.table.spec.table
         self._listener.on_table_copied(table, self._job.snapshot.position, self._meter.rows(table))

@@ -17,8 +17,8 @@ from engine.model.subscription import CopyPolicy
 _NEVER = threading.Event()
 LOOK_S = 0.25
 """How often a task that waits looks whether it still has to."""
-PIECE_ROWS = 32_768
-"""So many rows of a copy that is slowed down hold the target up at a time."""
+PIECE_ROWS = 122_880
+"""So many rows of a copy that is slowed down occupy the target at a time: what DuckDB writes to its file as a whole."""
 UNLIMITED = CopyPolicy()
 
 

@@ -344,7 +344,15 @@ class Target(Protocol):
         ...
 
     def append_copy(self, table: TableId, rows: Any) -> int:
-        """Append rows (pyarrow.Table, columns c0 … cn) to the hidden table, in a transaction of its own. Returns the count."""
+        """Append rows (pyarrow.Table, columns c0 … cn) to the hidden table; batches are committed meanwhile. Returns the count.
+
+        They count behind `finish_copy`, or before. Raises EngineFault(COPY_FAILED) where no such copy is being loaded,
+        TABLE_STRUCTURE_CHANGED where it was changed or dropped meanwhile.
+        """
+        ...
+
+    def finish_copy(self, table: TableId) -> None:
+        """Let everything count that was appended, for the batch that is to use it. More may be appended later."""
         ...
 
     def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:

@@ -147,6 +147,7 @@ class Pipeline:
         self.target.begin_copy(self.subscription, table, schema.name, schema)
         if rows:
             assert self.target.append_copy(table, inserts(schema, rows)) == len(rows)
+        self.target.finish_copy(table)
         self.commit(TableCommit(table, schema, schema.name, handover=True))
 
     def commit(

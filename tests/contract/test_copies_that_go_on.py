@@ -61,6 +61,7 @@ def begin(pipeline: Pipeline, *rows: tuple[Any, ...]) -> None:
     target.adopt(SUBSCRIPTION, ORDERS, orders.name)
     target.begin_copy(SUBSCRIPTION, ORDERS, orders.name, orders, keyed=True)
     assert target.append_copy(ORDERS, inserts(orders, list(rows))) == len(rows)
+    target.finish_copy(ORDERS)
 
 
 def copies(pipeline: Pipeline) -> dict[TableId, StandingCopy]:
@@ -84,6 +85,7 @@ def test_a_copy_stands_from_the_batch_that_says_so_and_outlives_its_engine(pipel
     newer.claim()
     assert copies(newer) == {ORDERS: standing(2)}
     pipeline.target.append_copy(ORDERS, inserts(orders, [(3, "a", "z")]))
+    pipeline.target.finish_copy(ORDERS)
     newer.commit(copying(standing(3, 2), changes(ORDERS, insert=inserts(orders, [(0, "a", "new")]))))
     assert copies(newer) == {ORDERS: standing(3, 2)}
     assert finish(newer) == [(0, "a", "new"), (2, "b", "y"), (3, "a", "z")]

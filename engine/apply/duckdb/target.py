@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -24,10 +24,11 @@ from engine.apply.bookkeeping import (
     stands,
 )
 from engine.apply.duckdb.ahead import AheadTransaction
-from engine.apply.duckdb.changes import Place, delete_behind, insert_rows
+from engine.apply.duckdb.changes import Place, delete_behind
 from engine.apply.duckdb.database import Database, roll_back, transaction
 from engine.apply.duckdb.errors import fault_of, is_broken
 from engine.apply.duckdb.identifiers import folded, folded_name, qualified, quoted
+from engine.apply.duckdb.loading import CopyLoad
 from engine.apply.duckdb.preflight import (
     ambiguous_members,
     fault_finding,
@@ -93,6 +94,9 @@ class DuckDbTarget:
         self._in_doubt: BatchCommit | None = None
         self._ahead: AheadTransaction | None = None
         """The last one begun. It may end at any time; `_lock` is held to begin or commit one."""
+        self._loads: dict[TableId, CopyLoad] = {}
+        """Copies that rows were appended to and that are not finished. Guarded by `_loading`, which is held for moments only."""
+        self._loading = threading.Lock()
 
     def check(
         self,
@@ -137,6 +141,7 @@ class DuckDbTarget:
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: claimed(subscription, before, wanted))
             copies = records.copies(subscription)
+            self._give_up_loads(copy.table for copy in copies)
             self._writer(database).drop_copies([copy for copy in copies if copy.standing is None])
         # What fails here fails again where the shared table is defined next, and has a table to blame then.
         with suppress(EngineFault), self._writing() as (_, database):
@@ -154,7 +159,7 @@ class DuckDbTarget:
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: rebased(subscription, before, wanted))
-            self._writer(database).drop_copies(records.copies(subscription))
+            self._drop_copies(database, records, subscription)
             records.mark_unready(subscription)
 
     def _begin_again(
@@ -176,7 +181,7 @@ class DuckDbTarget:
             records = DuckDbRecords(connection, database.catalog)
             if records.exist():
                 records.create()
-                self._writer(database).drop_copies(records.copies(subscription))
+                self._drop_copies(database, records, subscription)
                 records.forget(subscription)
 
     def adopt(
@@ -242,6 +247,7 @@ class DuckDbTarget:
         load: str | None = None,
     ) -> None:
         del keyed
+        self._give_up_loads([table])
         check_columns(table, schema)
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
@@ -260,12 +266,53 @@ class DuckDbTarget:
             records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
 
     def append_copy(self, table: TableId, rows: Any) -> int:
+        load = self._load_of(table)
+        with self._loading_faults(table, load):
+            return load.append(rows)
+
+    def finish_copy(self, table: TableId) -> None:
+        with self._loading:
+            load = self._loads.pop(table, None)
+        if load is not None:
+            with self._loading_faults(table, load):
+                load.finish()
+
+    def _load_of(self, table: TableId) -> CopyLoad:
+        with self._loading:
+            load = self._loads.get(table)
+        if load is not None and not load.database.broken:
+            return load
         with self._writing(table) as (connection, database):
-            copies = DuckDbRecords(connection, database.catalog).copies(None, table)
-            if not copies:
-                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
-            place = Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
-            return insert_rows(connection, place, rows)
+            place = self._copy(connection, database, table)
+            with self._loading:
+                return self._loads.setdefault(table, CopyLoad(database, place))
+
+    @contextmanager
+    def _loading_faults(self, table: TableId, load: CopyLoad) -> Iterator[None]:
+        """Whatever goes wrong, the load is over."""
+        try:
+            yield
+        except duckdb.TransactionException as error:
+            self._give_up_loads([table])
+            detail = "its copy on the target was changed or dropped meanwhile"
+            raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, table, detail) from error
+        except duckdb.Error as error:
+            self._give_up_loads([table])
+            raise self._fault(error, load.database, table) from error
+        except BaseException:
+            self._give_up_loads([table])
+            raise
+        finally:
+            if load not in self._loads.values():
+                load.give_up()
+
+    def _give_up_loads(self, tables: Iterable[TableId] | None = None) -> None:
+        """Roll back what was appended to copies of these tables, by default of all, and does not count yet."""
+        with self._loading:
+            given_up = [self._loads.pop(t, None) for t in (list(self._loads) if tables is None else tables)]
+        for load in given_up:
+            if load is not None:
+                load.give_up()
 
     def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
         with self._writing(table) as (connection, database):
@@ -277,20 +324,34 @@ class DuckDbTarget:
             self._writer(database).refused.keep_of_copy(subscription, copy, refused, most)
 
     def trim_copy(self, table: TableId, above: Any) -> int:
+        self.finish_copy(table)
         with self._writing(table) as (connection, database):
-            copies = DuckDbRecords(connection, database.catalog).copies(None, table)
-            if not copies:
-                raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
-            place = Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
-            return delete_behind(connection, place, above)
+            return delete_behind(connection, self._copy(connection, database, table), above)
+
+    def _copy(self, connection: Any, database: Database, table: TableId) -> Place:
+        """The hidden table that is being loaded."""
+        copies = DuckDbRecords(connection, database.catalog).copies(None, table)
+        if not copies:
+            raise EngineFault(FaultKind.COPY_FAILED, table, "no copy of this table is being loaded")
+        return Place(table, qualified(database.catalog, copies[0].place), copies[0].schema)
+
+    def _drop_copies(self, database: Database, records: DuckDbRecords, subscription: SubscriptionName) -> None:
+        copies = records.copies(subscription)
+        self._give_up_loads(copy.table for copy in copies)
+        self._writer(database).drop_copies(copies)
 
     def discard_copy(self, table: TableId) -> None:
+        self._give_up_loads([table])
         with self._writing(table) as (connection, database):
             self._writer(database).drop_copies(DuckDbRecords(connection, database.catalog).copies(None, table))
 
     def commit(self, batch: BatchCommit) -> Mapping[TableId, SetAside]:
         """As the protocol says, with one exception: where the file cannot be opened again after a failure in the commit
         itself, whether the batch counts is decided, and this call's successor told, when it can be."""
+        for commit in batch.tables:
+            if commit.handover or commit.swap is not None:
+                self.finish_copy(commit.table)
+        self._give_up_loads(batch.removed)
         with self._lock:
             if self._in_doubt is not None and self._settle(batch):
                 return self._standing(batch)
@@ -372,6 +433,7 @@ class DuckDbTarget:
         """Checkpoint and give the file up. Running queries are interrupted. A later call opens the file again."""
         with self._lock:
             self._end_ahead()
+            self._give_up_loads()
             database, self._database = self._database, None
             if database is not None:
                 database.close(checkpoint=True)
@@ -522,6 +584,7 @@ class DuckDbTarget:
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and is to be opened anew")
         try:
             self._end_ahead()
+            self._give_up_loads()
             database.close(checkpoint=False)
             self._database = None
         finally:

@@ -300,9 +300,9 @@ class PostgresRecords:
         return None if row is None else SubscriptionName(row[0])
 
     def shared_epoch(self, subscription: SubscriptionName) -> Epoch | None:
-        """The epoch on record, which stays that until the transaction ends; parts of a batch and other readers are not held up."""
+        """The epoch on record. Batches are not held up, but a claim does not end before the transaction does (see prepared.py)."""
         row = self._connection.execute(
-            f"SELECT epoch FROM {OWN_SCHEMA}.progress WHERE subscription = %s FOR SHARE", [subscription]
+            f"SELECT epoch FROM {OWN_SCHEMA}.progress WHERE subscription = %s FOR KEY SHARE", [subscription]
         ).fetchone()
         return None if row is None else Epoch(row[0])
 

@@ -28,7 +28,7 @@ from engine.apply.postgres.errors import TARGET
 from engine.apply.postgres.existing import place_of, refuse_unfit
 from engine.apply.postgres.identifiers import qualified, quoted
 from engine.apply.postgres.lanes import LaneWriter, TableStretch, stream_of, tied_tables
-from engine.apply.postgres.origins import Origins, drop_unused, origin_findings
+from engine.apply.postgres.origins import Origins, origin_findings
 from engine.apply.postgres.parts import Dealt, PartSessions, PartsUnderWay, apply_part, deal
 from engine.apply.postgres.preflight import (
     existing_findings,
@@ -121,6 +121,8 @@ class PostgresTarget:
         self._passing = passing
         origins = Origins(self._sessions.name)
         self._writer = Writer(self._sessions, origins, decode, copy_above)
+        self._loader = Writer(self._sessions, origins, decode, copy_above)
+        """Appends to copies, while batches are committed."""
         self._lanes = LaneWriter(self._writer.open, self._sessions.open, origins)
         self._parts = PartSessions(self._writer.open, origins)
         self._epochs: dict[SubscriptionName, Epoch] = {}
@@ -217,10 +219,8 @@ class PostgresTarget:
                 self._writer.settle_parts(subscription, before)
                 self._writer.batch_writer().drop_copies(records.copies(subscription))
                 records.forget(subscription)
-        with self._writer.lock:
-            # The next writer takes an origin again.
-            drop_unused(self._writer.connection)
-            self._writer.close()
+        self._loader.leave()
+        self._writer.leave()
 
     def adopt(
         self,
@@ -268,8 +268,11 @@ class PostgresTarget:
             records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
 
     def append_copy(self, table: TableId, rows: Any) -> int:
-        with self._writer.transaction(table) as connection:
+        with self._loader.transaction(table) as connection:
             return insert_rows(connection, self._copy(connection, table), rows)
+
+    def finish_copy(self, table: TableId) -> None:
+        """Nothing: what was appended counts already."""
 
     def set_aside_of_copy(self, table: TableId, refused: Sequence[tuple[Texts, RefusedCause]], most: int) -> None:
         with self._writer.transaction(table) as connection:
@@ -302,7 +305,7 @@ class PostgresTarget:
         return Place(table, qualified(copy.place), copy.schema)
 
     def _fence_copy(self, records: PostgresRecords, subscription: SubscriptionName) -> None:
-        """Nobody else claims the subscription until the transaction ends. Raises EngineFault(EPOCH_LOST) where somebody has."""
+        """No other claim of the subscription is done until the transaction ends. Raises EngineFault(EPOCH_LOST) where one was made."""
         claimed_here, epoch = self._epochs.get(subscription), records.shared_epoch(subscription)
         if claimed_here is not None and epoch != claimed_here:
             raise EngineFault(FaultKind.EPOCH_LOST, subscription, "another engine has taken this subscription over")
@@ -554,6 +557,7 @@ class PostgresTarget:
 
     def close(self) -> None:
         """Close all connections. A later call connects again."""
+        self._loader.close()
         with self._writer.lock:
             self._writer.close()
             self._lanes.close()

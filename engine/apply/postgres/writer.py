@@ -14,7 +14,7 @@ from engine.apply.batch_writer import BatchWriter
 from engine.apply.bookkeeping import Position, mark_of, stands
 from engine.apply.postgres.errors import TARGET, fault_of_table
 from engine.apply.postgres.ingest import Ingest, measured_ingest
-from engine.apply.postgres.origins import Origins
+from engine.apply.postgres.origins import Origins, drop_unused
 from engine.apply.postgres.plans import FIND_BY_KEY
 from engine.apply.postgres.prepared import settle_parts
 from engine.apply.postgres.records import PostgresRecords
@@ -169,6 +169,13 @@ class Writer:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
+
+    def leave(self) -> None:
+        """Close the connection, and drop the origins that no session has by then. The next writer takes one again."""
+        with self.lock:
+            if self._connection is not None and not self._connection.closed:
+                drop_unused(self._connection)
+            self.close()
 
     def _open_kept(self) -> PostgresConnection:
         connection = self.open()

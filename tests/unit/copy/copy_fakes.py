@@ -86,6 +86,7 @@ class FakeTarget:
     """Hidden tables as lists; notes whether two threads were ever in it, or anyone without the turn to write."""
 
     hidden: dict[TableId, list[int]] = field(default_factory=dict)
+    finished: list[TableId] = field(default_factory=list)
     discarded: list[TableId] = field(default_factory=list)
     append_fault: EngineFault | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -116,6 +117,10 @@ class FakeTarget:
             raise self.append_fault
         self.hidden[table].extend(rows.column("c0").to_pylist())
         return int(rows.num_rows)
+
+    def finish_copy(self, table: TableId) -> None:
+        self.without_turn += not self.turn.locked()
+        self.finished.append(table)
 
     def discard_copy(self, table: TableId) -> None:
         self.without_turn += not self.turn.locked()

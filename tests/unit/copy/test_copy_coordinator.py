@@ -37,6 +37,7 @@ def test_every_row_of_every_table_arrives_once(tmp_path: Path) -> None:
     assert bench.rows("c") == []
     assert bench.notes.copied == {T("ta"): (POSITION, 107), T("tb"): (POSITION, 3), T("tc"): (POSITION, 0)}
     assert bench.target.discarded == []
+    assert set(bench.target.finished) == set(bench.notes.copied)
     assert bench.target.without_turn == 0
 
 
