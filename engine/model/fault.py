@@ -29,6 +29,8 @@ class FaultKind(StrEnum):
     QUEUE_CORRUPT = "queue_corrupt"
     LOG_READER_DIED = "log_reader_died"
     LOG_UNREADABLE = "log_unreadable"
+    LOG_NOT_DECODED = "log_not_decoded"
+    """The source cannot decode its own log: an error of the server's, which passes where it was a matter of the moment."""
     TARGET_LOCKED = "target_locked"
     TARGET_DISK_FULL = "target_disk_full"
     TARGET_UNAVAILABLE = "target_unavailable"

@@ -104,6 +104,12 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.LOG_UNREADABLE: Policy(
         Action.FAIL_SUBSCRIPTION, "The log holds something this version does not know; " + _RELOAD_ALL
     ),
+    FaultKind.LOG_NOT_DECODED: Policy(
+        Action.RETRY,
+        "The source fails to decode its log, and its server log tells where; it is tried again by itself. A newer minor version of"
+        " PostgreSQL on the source may be able to. Where it fails at the same place again and again, the subscription fails: "
+        + _RELOAD_ALL,
+    ),
     FaultKind.TARGET_LOCKED: Policy(
         Action.RETRY,
         "Another process holds the target file; close it. Replication starts by itself when the file is free.",

@@ -13,7 +13,7 @@ import structlog
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
@@ -48,6 +48,8 @@ log = structlog.get_logger(__name__)
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 30.0
+DECODING_TRIES = 6
+"""So often the source may fail to decode its log at one place; what it could not do by then it will not do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Pipeline:
         self._demands: list[Lsn] = []
         """A heap of what is waited for, for a run that starts later."""
         self._whole_reloads: list[str] = []
+        self._undecoded = ZERO, 0
+        """Up to where the source could decode its log when it last failed to, and how often it failed there."""
         self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
         """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
@@ -356,7 +360,10 @@ class Pipeline:
         try:
             self._run_once()
         except EngineFault as fault:
+            captured = self._run.captured if self._run is not None else ZERO
             self._run = None
+            if self._cannot_decode(fault, captured):
+                return self._after_fault(fault, delay, for_good=True)
             if self._parts.clock.monotonic_ms() - started_ms > LAST_RETRY_S * 1000:
                 delay = FIRST_RETRY_S
             return self._after_fault(fault, delay)
@@ -433,6 +440,7 @@ class Pipeline:
     def _new_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
         """Begin again. What was noted of the old slot, and what its queue holds, goes first: neither may be held against the new one."""
         self._dropped.forget()
+        self._undecoded = ZERO, 0
         unmark_durable(self._parts.settings.queue_folder / spec.slot)
         point = reset_point(spec, source, target)
         self._care.begin_again()
@@ -544,8 +552,17 @@ class Pipeline:
             self._target = None
             self._parts.targets.release(self._spec.target)
 
-    def _after_fault(self, fault: EngineFault, delay: float) -> float:
-        if policy(fault.kind).action is not Action.RETRY:
+    def _cannot_decode(self, fault: EngineFault, captured: Lsn) -> bool:
+        """Whether the source has failed to decode its log at one place for too often."""
+        if fault.kind is not FaultKind.LOG_NOT_DECODED:
+            return False
+        place, tries = self._undecoded
+        self._undecoded = max(captured, place), tries + 1 if captured <= place else 1
+        return self._undecoded[1] >= DECODING_TRIES
+
+    def _after_fault(self, fault: EngineFault, delay: float, *, for_good: bool = False) -> float:
+        """`for_good`: it is of no use to try again, whatever is usual."""
+        if for_good or policy(fault.kind).action is not Action.RETRY:
             self._fail(fault)
             if fault.kind is FaultKind.SLOT_DROPPED:
                 self._give_up_slot(fault)

@@ -39,8 +39,9 @@ _SETTINGS = {"logical_decoding_work_mem": "'64kB'", "log_min_messages": "warning
 _LOOK_S = 0.25
 _STREAMED = "ALTER SYSTEM SET debug_logical_replication_streaming = "
 _COMPLAINT = re.compile(r" (?:ERROR|FATAL|PANIC|WARNING|CONTEXT): ")
+NOT_DECODED = "log_not_decoded"
 _EXPECTED_EVENTS = frozenset({"table_copied", "log_reader_died", "copy_lost", "source_timeout", "apply_mode_changed"})
-"""Anything else that is told as a warning or an error is looked at as a failure."""
+"""Anything else that is told as a warning or an error is looked at as a failure; but for NOT_DECODED, errors of the server's own."""
 
 
 class Watched(Reports):
@@ -63,6 +64,8 @@ class Watched(Reports):
         self.troubles: list[str] = []
         self.told: list[tuple[float, str]] = []
         """In words, with the time, until `forget`."""
+        self.begin_again: Callable[[], None] = lambda: None
+        """The remedy where the source cannot decode its own log."""
 
     def take(self, report: Report) -> None:
         with self._changed:
@@ -101,7 +104,9 @@ class Watched(Reports):
         elif isinstance(report, SubscriptionStateReport):
             self.epoch = report.epoch if report.state == "running" else 0
             self._tell(f"subscription {report.state} {report.code or ''} {report.reason or ''}")
-            if report.state == "failed":
+            if report.state == "failed" and report.code == NOT_DECODED:
+                self.begin_again()
+            elif report.state == "failed":
                 self.troubles.append(f"the subscription failed: {report.code}: {report.reason}")
         elif isinstance(report, TableRenamed):
             self.names[report.table] = TableName(report.schema_name, report.name)
@@ -130,6 +135,8 @@ class Watched(Reports):
         self.events[report.code] += 1
         text = f"{report.severity} {report.code}: {report.subject}: {report.detail}"
         self._tell(text)
+        if report.code == NOT_DECODED:
+            return
         expected = report.code in _EXPECTED_EVENTS or OWN_ERROR in report.detail
         if report.severity == "error" or (report.severity == "warning" and not expected):
             self.troubles.append(text)
@@ -146,6 +153,7 @@ class Standing(Replica):
     def __init__(self, database: Database, folder: Path, spec: SubscriptionSpec) -> None:
         self._probe = next(t for t in spec.tables if t.source.name == PROBE)
         self._watched = Watched(self._probe.table)
+        self._watched.begin_again = self._begin_again
         self._looks = 0
         super().__init__(database, folder, spec, guard_interval_s=_LOOK_S)
 
@@ -153,6 +161,10 @@ class Standing(Replica):
         self.reports = self._watched
         self.spec = replace(self.spec, tables=self._named(self.spec.tables))
         super()._start()
+
+    def _begin_again(self) -> None:
+        """In a thread of its own: whoever reports has not finished failing."""
+        threading.Thread(target=self.pipeline.reload, args=(f"again-{uuid.uuid4().hex[:8]}", None), daemon=True).start()
 
     def applied(self) -> Lsn:
         return self.reports.applied

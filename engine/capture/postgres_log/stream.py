@@ -110,7 +110,7 @@ def open_stream(
 ) -> PostgresLogStream:
     """Start streaming behind `start`. The caller has made the gap check: the source goes on in silence where `start` is too old.
 
-    Raises EngineFault(SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP where the slot is gone or invalid, SOURCE_*).
+    Raises EngineFault(SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP where the slot is gone or invalid, LOG_NOT_DECODED, SOURCE_*).
     """
     connection = connector.open(application, replication=True)
     try:
@@ -286,7 +286,8 @@ class PostgresLogStream:
     def _server_fault(self, kinds: dict[str, FaultKind]) -> EngineFault:
         fields = error_fields(self._inbox.take_message()[1])
         state = fields.get("C")
-        kind = kinds.get(state or "") or SOURCE.of(state)
+        broken = FaultKind.LOG_NOT_DECODED if (state or "").startswith("XX") else SOURCE.of(state)
+        kind = kinds.get(state or "") or broken
         return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
 
     def _judge_silence(self) -> None:

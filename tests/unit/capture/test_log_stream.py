@@ -52,7 +52,7 @@ def test_an_error_right_behind_the_agreement_ends_the_stream(sent: tuple[bytes, 
     found, _ = begun(*sent)
     with pytest.raises(EngineFault) as refused:
         found.read(0.0)
-    assert refused.value.kind is FaultKind.SOURCE_UNREACHABLE
+    assert refused.value.kind is FaultKind.LOG_NOT_DECODED
     assert "XX000" in refused.value.detail
 
 

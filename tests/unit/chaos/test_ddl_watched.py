@@ -46,6 +46,17 @@ def test_the_last_name_counts(watched: Watched) -> None:
     assert watched.names == {"t1": TableName("public", "b")}
 
 
+def test_a_source_that_cannot_decode_its_log_is_begun_again_with(watched: Watched) -> None:
+    begun: list[bool] = []
+    watched.begin_again = lambda: begun.append(True)
+    watched.take(event("error", "log_not_decoded"))
+    watched.take(
+        SubscriptionStateReport(subscription="s", epoch=1, state="failed", code="log_not_decoded", reason="XX000")
+    )
+    assert begun == [True]
+    assert watched.until(lambda: "fine", "nothing is looked at as a failure") == "fine"
+
+
 @pytest.mark.parametrize(
     "report",
     [
