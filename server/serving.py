@@ -10,6 +10,10 @@ from fastapi import FastAPI
 GRACE_S = 2
 """How long requests under way may take at a stop."""
 
+KEEP_ALIVE_S = 75
+"""Idle connections are closed after this. Well above what clients (5 s) and proxies (60 s) keep them for: whoever sends the next
+request just when the other side closes does not know whether it was taken."""
+
 
 class _Server(uvicorn.Server):
     def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
@@ -31,6 +35,7 @@ def run(app: FastAPI, host: str, port: int) -> None:
         port=port,
         log_config=None,
         access_log=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
         server_header=False,
     )
