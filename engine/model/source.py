@@ -284,8 +284,11 @@ class Source(Protocol):
         """The log's current end, without writing; for lag only."""
         ...
 
-    def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
-        """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat."""
+    def prepare(self, tables: Sequence[TableSpec], slot: str) -> frozenset[RelationId]:
+        """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat.
+
+        Returns what is published now.
+        """
         ...
 
     def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:

@@ -335,12 +335,12 @@ class CopyDesk:
         missing = self._parts.source.unpublished(followed, self._parts.spec.slot, relations)
         if missing:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, "; ".join(missing))
-        self._parts.source.prepare(specs, self._parts.spec.slot)
+        published = self._parts.source.prepare(specs, self._parts.spec.slot)
         described = self._parts.source.describe(specs)
-        live = [e for e in entries if e.state is TableState.LIVE and e.schema is not None]
-        away = [e.schema.relation for e in live if e.schema is not None and e.spec.source not in described]
+        complete = [e for e in entries if e.state in {TableState.LIVE, TableState.PAUSED} and e.schema is not None]
+        away = [e.schema.relation for e in complete if e.schema is not None and e.spec.source not in described]
         names = self._parts.source.names(away) if away else {}
-        for entry in live:
+        for entry in complete:
             now = described.get(entry.spec.source)
             if entry.schema is None or names.get(entry.schema.relation, entry.spec.source) != entry.spec.source:
                 continue  # It was renamed, which the guard tells.
@@ -348,6 +348,9 @@ class CopyDesk:
                 self._park_undescribed(entry)
             elif now.relation != entry.schema.relation:
                 detail = "the table was dropped and created again"
+                self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+            elif now.relation not in published:
+                detail = "it had no replica identity for a moment, and changes of it may be missing"
                 self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def _park_undescribed(self, looked_for: TableEntry) -> None:

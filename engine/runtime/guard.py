@@ -122,14 +122,15 @@ class Guard:
         source = self._parts.source
         rows = [e for e in self._parts.book.all() if e.state is TableState.LIVE or e.copy_life is not None]
         live = [e for e in rows if e.spec.source not in doubted]
+        paused = [e for e in self._parts.book.in_state(TableState.PAUSED) if e.spec.source not in doubted]
         parked = self._parts.book.in_state(TableState.PARKED)
         mark, as_of = source.capturing(), source.current()
-        described = source.describe([entry.spec for entry in [*live, *parked]])
+        described = source.describe([entry.spec for entry in [*live, *paused, *parked]])
         for entry in parked:
             found = self._explained(entry, described.get(entry.spec.source))
             if found is not None:
                 self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, found, known=entry)
-        self._withdraw([entry for entry in live if entry.spec.source not in described])
+        self._withdraw([entry for entry in [*live, *paused] if entry.spec.source not in described])
         mark = mark if source.capturing() == mark else ""
         seen_by = source.current()
         self._anchored(self._anchor(live, described, mark, as_of))
@@ -202,7 +203,7 @@ class Guard:
     def _withdraw(self, unfit: Sequence[TableEntry]) -> None:
         """Tables that lost their replica identity are published no more: their owners could not change rows of them.
 
-        `unfit`: live ones that the source does not describe.
+        `unfit`: live and paused ones that the source does not describe.
         """
         for entry in unfit:
             fault = why_not_described(self._parts.source, entry.spec)

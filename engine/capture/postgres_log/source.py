@@ -90,7 +90,7 @@ class PostgresSource:
     def current(self) -> Lsn:
         return position.current(self._connector)
 
-    def prepare(self, tables: Sequence[TableSpec], slot: str) -> None:
+    def prepare(self, tables: Sequence[TableSpec], slot: str) -> frozenset[RelationId]:
         with self._publishing:
             ours = {self._known_as[t.source] for t in tables if t.source in self._known_as}
             before, after = self._published, publications.prepare(self._connector, tables, slot, ours)
@@ -101,6 +101,7 @@ class PostgresSource:
             self._watch.settle(tables, after)
             self._published = after
             self._known_as.update(after)
+            return frozenset(RelationId(oid) for oid in after.values())
 
     def _rename_published(self, renamed: Mapping[TableName, TableName]) -> None:
         self._known_as.update({new: self._known_as[old] for old, new in renamed.items() if old in self._known_as})

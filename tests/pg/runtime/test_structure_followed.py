@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -172,6 +173,33 @@ def test_a_table_that_loses_its_key_stays_usable_and_is_copied_when_it_has_one(
     replica.catch_up()
     replica.assert_equal()
     assert {state for state, _ in states(replica, "lines")} == {"registered", "copying", "catching_up", "live"}
+
+
+def test_a_paused_table_that_loses_its_key_stays_usable_and_is_copied_when_it_is_resumed(
+    shop: Database, replicate: Replicate
+) -> None:
+    """What was changed meanwhile was not published: the kept changes alone would leave it out."""
+    orders, lines = table("orders"), table("lines")
+    replica = replicate(shop, [orders, lines])
+
+    def reload_lines(number: int) -> None:
+        replica.pipeline.reload(f"r{number}", [lines.table])
+        again = ["reloading", "catching_up", "live"] * number
+        replica.reports.wait(lambda _: [s for s, _ in states(replica, "lines")][-len(again) :] == again, "reloaded")
+
+    replica.replace(replace(orders, paused=True), lines)
+    replica.wait_table("orders", "paused")
+    shop.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
+    reload_lines(1)
+    assert replica.wait_table("orders", "parked").code == "table_no_identity"
+    shop.execute("UPDATE orders SET note = 'not published' WHERE id = 1")
+    shop.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")
+    reload_lines(2)
+    replica.replace(orders, lines)
+    replica.wait_table("orders", "live")
+    shop.execute("UPDATE orders SET note = 'followed' WHERE id = 2")
+    replica.catch_up()
+    replica.assert_equal()
 
 
 @pytest.mark.parametrize("when", ["running", "stopped"])
