@@ -514,6 +514,11 @@ class Pipeline:
             fault = why_not_described(source, entry.spec)
             if fault.kind is not kind:
                 self._book.park(entry.table, fault.kind.value, fault.detail)
+        elif kind is FaultKind.NET_CHANGE_ANOMALY and now is not None and now.relfilenode == 0:
+            # The log does not tell of rows that come or go with a partition, and what was seen below the root is not known any more.
+            if self._book.renews(FaultKind.TABLE_PARTITIONS_CHANGED):
+                detail = "rows of its partitions may have come or gone with them before the last start"
+                self._book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
         elif kind is not None and self._book.renews(kind):
             self._book.park(entry.table, kind.value, "its structure changed before the last start")
 

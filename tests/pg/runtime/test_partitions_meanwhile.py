@@ -226,3 +226,21 @@ def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
     until(lambda: replica.query("SELECT count(*) FROM days") == [(0,)], "the rows of the partition are gone")
     replica.wait_live()
     replica.assert_equal()
+
+
+def test_a_root_that_parked_over_rows_of_an_unseen_partition_is_copied_at_the_next_start(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes of rows that came with a partition are met before anybody looks, and the truncate makes what was seen before void."""
+    make(database, "attached")
+    replica = replicate(database, [table("attached")], guard_interval_s=3600.0)
+    database.execute("TRUNCATE attached")
+    for statement in CHANGES["attached"].split("; "):
+        database.execute(statement)
+    database.execute("UPDATE attached SET id = 26 WHERE id = 25")
+    assert replica.wait_table("attached", "parked").code == FaultKind.NET_CHANGE_ANOMALY.value
+    with down(replica, "stopped", monkeypatch):
+        pass
+    replica.wait_table("attached", "live")
+    replica.catch_up()
+    replica.assert_equal()
