@@ -27,6 +27,7 @@ from server.sequences.endpoints import router as sequences
 from server.shared_tables.endpoints import router as shared_tables
 from server.subscriptions.endpoints import router as subscriptions
 from server.tables.endpoints import router as tables
+from server.tickets.endpoints import router as tickets
 from server.verifications.endpoints import router as verifications
 
 API_PREFIX = "/api/v1"
@@ -46,6 +47,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     queries,
     batches,
     verifications,
+    tickets,
     sequences,
     events,
     engines,

@@ -20,6 +20,7 @@ from engine.link.message import Message, Position
 from engine.link.partition_parts import LoadedPartitionPart, Partitions
 from engine.link.policy_parts import ApplyPart, BatchPart, CopyPart, GuardPart, PatternPart
 from engine.link.refused_parts import RefusedRows
+from engine.link.ticket_parts import Ticket
 from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.patterns import TablePattern
 from engine.model.sequences import SequenceOutcome
@@ -34,8 +35,9 @@ from engine.model.subscription import (
     SchemaPolicy,
     SubscriptionSpec,
 )
+from engine.model.ticket import TicketState
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 # Parts of messages
@@ -351,6 +353,7 @@ Command = Annotated[
     | Query
     | Sequences
     | RefusedRows
+    | Ticket
     | Verify
     | Cancel,
     Field(discriminator="kind"),
@@ -585,6 +588,33 @@ class ReloadReport(SubscriptionReport):
     partitions: tuple[LoadedPartitionPart, ...] | None = None
 
 
+class TicketReport(SubscriptionReport):
+    """All that is known of a ticket so far. `position`: of its marker in the log; its commit ends at or before `until`.
+
+    `written_at` is by the source's clock, the other times by the engine's: when the marker reached the run, its batch was sealed, the
+    batch's net changes were known, and it was committed. `transactions`, `commands`: committed transactions, and row changes, that had
+    reached the run before the marker, since the run began (`counted_since`). Among the changes are some that were rolled back later,
+    where the source sends them early, and some twice, where a connection to it was lost. `code`, `reason`, `remedy`: why it is lost.
+    """
+
+    kind: Literal["ticket"] = "ticket"
+    ticket_id: str
+    state: TicketState
+    position: Position | None = None
+    until: Position | None = None
+    written_at: datetime | None = None
+    captured_at: datetime | None = None
+    sealed_at: datetime | None = None
+    computed_at: datetime | None = None
+    applied_at: datetime | None = None
+    transactions: int | None = None
+    commands: int | None = None
+    counted_since: datetime | None = None
+    code: str | None = None
+    reason: str | None = None
+    remedy: str | None = None
+
+
 class Forgotten(Message):
     """A deleted subscription is gone; `left` names what could not be removed, in words."""
 
@@ -608,6 +638,7 @@ Report = Annotated[
     | Answer
     | Verification
     | ReloadReport
+    | TicketReport
     | Forgotten,
     Field(discriminator="kind"),
 ]

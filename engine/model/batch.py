@@ -9,6 +9,7 @@ from typing import Any
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
+from engine.model.ticket import TicketMarker
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,14 @@ class MessageSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class TicketSeen:
+    """A ticket's marker in a committed range."""
+
+    ordinal: Ordinal
+    marker: TicketMarker
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedMessage:
     """Where a message stands: so many of the batch's relation records come before it, and its transaction ends at `end`."""
 
@@ -85,6 +94,8 @@ class SealedBatch:
     cuts: tuple[Lsn, ...] = ()
     """Positions of the cuts asked for that lie at this batch's end: all committed up to them is in, nothing behind them."""
     messages: tuple[PlacedMessage, ...] = ()
+    tickets: tuple[TicketMarker, ...] = ()
+    """Markers that were committed in it, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ RelationId = NewType("RelationId", int)
 Epoch = NewType("Epoch", int)
 """Rises each time an engine takes a subscription over; an older epoch may no longer write."""
 BatchId = NewType("BatchId", int)
+TicketId = NewType("TicketId", str)
+"""Identifies a ticket; small letters and digits, at most 40."""
 Ordinal = NewType("Ordinal", int)
 """Number of a raw record in a queue, counted over all its segments and sessions. Never reused within one queue."""
 

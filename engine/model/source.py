@@ -11,12 +11,13 @@ from typing import Any, Protocol
 from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
-from engine.model.identity import RelationId, TableId, TableName
+from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema
 from engine.model.sequences import SourceSequence
 from engine.model.subscription import OriginFilter, TableSpec
+from engine.model.ticket import TicketWritten
 
 _ITSELF = RelationId(0)
 
@@ -282,6 +283,13 @@ class Source(Protocol):
 
     def current(self) -> Lsn:
         """The log's current end, without writing; for lag only."""
+        ...
+
+    def write_ticket(self, ticket: TicketId) -> TicketWritten:
+        """Put a ticket's marker into the log, committed and flushed. It comes through every slot, whatever is published.
+
+        Raises EngineFault(SOURCE_PRIVILEGE) where the source takes no writes, or not from this user.
+        """
         ...
 
     def prepare(self, tables: Sequence[TableSpec], slot: str) -> frozenset[RelationId]:

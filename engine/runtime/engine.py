@@ -33,6 +33,7 @@ from engine.link.messages import (
 )
 from engine.link.partition_parts import Partitions
 from engine.link.refused_parts import RefusedRows
+from engine.link.ticket_parts import Ticket
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SubscriptionSpec
@@ -102,7 +103,9 @@ class Engine:
             return self._pipelines.get(subscription)
 
     def _take(self, command: Command) -> None:
-        if isinstance(command, Preflight | Discover | Now | Partitions | Query | RefusedRows | Sequences | Verify):
+        if isinstance(
+            command, Preflight | Discover | Now | Partitions | Query | RefusedRows | Sequences | Ticket | Verify
+        ):
             self._requests.take(command)
         elif isinstance(command, Assign):
             self._assign(command.to_spec())

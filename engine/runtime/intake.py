@@ -19,12 +19,14 @@ from engine.model.identity import Ordinal, RelationId
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy
+from engine.model.ticket import read_marker
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import PIECE_PART, AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
+from engine.runtime.tickets import RunTickets
 from engine.sort.batcher import Alone, Batcher
 from engine.sort.sorter import TransactionSorter
 
@@ -160,8 +162,11 @@ class Truncations:
             payload = landed.relations.get(ordinal)
             if payload is None:
                 continue
+            record = payload[:1] + payload[5:] if top else payload
+            if read_marker(record) is not None:
+                continue
             try:
-                told = read_told(payload[:1] + payload[5:] if top else payload)
+                told = read_told(record)
             except EngineFault:
                 continue  # The planner warns of it.
             if told.partition is not None:
@@ -191,7 +196,9 @@ class Intake:
         piece_bytes: int,
         holds: Callable[[Holds], None],
         alone: Alone,
+        tickets: RunTickets,
     ) -> None:
+        self._tickets = tickets
         self._holds = holds
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)
@@ -328,6 +335,7 @@ class Intake:
         if landed.block is not None:
             self._catalog.add(landed.block)
         self._truncations.note(landed)
+        self._tickets.landed(landed)
         self._sorter.feed(landed.controls, landed.relations)
         self._ahead.look(landed.controls)
         self._batcher.add(self._sorter.drain(), self._now())
@@ -357,7 +365,9 @@ class Intake:
             if batch is None:
                 return
             self._in_flight.append(batch)
-            self._emit(Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us()))
+            sealed = Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us())
+            self._tickets.sealed(batch, sealed.sealed_us)
+            self._emit(sealed)
 
     def _ask(self) -> None:
         """Ask an idle source for its position while somebody waits behind what was read."""

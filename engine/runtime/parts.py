@@ -15,6 +15,7 @@ from engine.runtime.settings import EngineSettings
 from engine.runtime.slot_care import SlotCare
 from engine.runtime.startup import StartPoint
 from engine.runtime.table_book import TableBook
+from engine.runtime.tickets import TicketBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +33,6 @@ class RunParts:
     book: TableBook
     reloads: ReloadBook
     care: SlotCare
+    tickets: TicketBook
     suspect_queue: bool = False
     """A damaged place was met in the queue: what lies in it is read through before it counts."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, TableId
+from engine.model.identity import BatchId, TableId, TicketId
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
 from engine.model.source import Source
@@ -43,6 +43,7 @@ from engine.runtime.slot_mark import SlotMark
 from engine.runtime.startup import StartPoint, known_marks, reset_point, start_point, why_not_described
 from engine.runtime.table_book import RESUMED, TableBook, TableEntry
 from engine.runtime.targets import TargetRegistry
+from engine.runtime.tickets import TicketBook
 
 log = structlog.get_logger(__name__)
 
@@ -91,6 +92,7 @@ class Pipeline:
         self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
         """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
+        self.tickets = TicketBook(reporter)
         settings = parts.settings
         self._care = SlotCare(spec, reporter, parts.clock, settings.guard_patience_s)
         self._dropped = DroppedSlot(settings.queue_folder, spec.slot)
@@ -253,6 +255,12 @@ class Pipeline:
             raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._spec.source.name, "the subscription does not run")
         return source.now()
 
+    def send_ticket(self, ticket: TicketId) -> None:
+        """See to a ticket that is in the book, now where a run is there, else when one begins. Blocks for a round trip to the source."""
+        run = self._run
+        if run is not None:
+            run.tickets.send(ticket)
+
     def close(self) -> None:
         """End everything of this subscription here; slot and target stay as they are. Blocks until it has ended."""
         with self._changed:
@@ -405,6 +413,7 @@ class Pipeline:
             book=self._book,
             reloads=self._reloads,
             care=self._care,
+            tickets=self.tickets,
             suspect_queue=self._suspect_queue,
         )
         with closing(ReplicationRun(parts)) as run:
@@ -428,6 +437,7 @@ class Pipeline:
             self._begin_reload(run, *self._table_reloads.pop(0))
         for position in list(self._demands):
             run.demand(position)
+        threading.Thread(target=run.tickets.send_all, daemon=True).start()
         self._move(SubscriptionEvent.STARTED)
 
     def _known_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:

@@ -26,16 +26,18 @@ from engine.link.messages import (
     TableRenamed,
     TablesFound,
     TableStateReport,
+    TicketReport,
 )
 from engine.link.partition_parts import LoadedPartitionPart
 from engine.model.batch import TableChanges
 from engine.model.fault import FaultKind
-from engine.model.identity import TableId, TableName
+from engine.model.identity import TableId, TableName, TicketId
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason, SubscriptionState
+from engine.model.ticket import TicketState
 from engine.model.values import value_type
 from engine.runtime.clock import Clock
 from engine.runtime.fault_policy import policy
@@ -81,6 +83,22 @@ class LoadedPartition:
     name: str
     reason: LoadReason
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TicketPassage:
+    """What is known of a ticket so far; fields as `engine.link.messages.TicketReport`, wall times in microseconds since 1970 UTC."""
+
+    position: Lsn | None = None
+    until: Lsn | None = None
+    written_us: int | None = None
+    captured_us: int | None = None
+    sealed_us: int | None = None
+    computed_us: int | None = None
+    applied_us: int | None = None
+    transactions: int | None = None
+    commands: int | None = None
+    counted_since_us: int | None = None
 
 
 class Reporter:
@@ -284,6 +302,33 @@ class Reporter:
             )
         )
 
+    def ticket(
+        self, ticket: TicketId, state: TicketState, passage: TicketPassage, problem: tuple[str, str, str] | None = None
+    ) -> None:
+        """How far a ticket is. `problem`: code, detail and remedy of one that is lost."""
+        code, reason, remedy = problem or (None, None, None)
+        self._send(
+            TicketReport(
+                subscription=self._name,
+                epoch=self._epoch,
+                ticket_id=ticket,
+                state=state,
+                position=passage.position,
+                until=passage.until,
+                written_at=_known(passage.written_us),
+                captured_at=_known(passage.captured_us),
+                sealed_at=_known(passage.sealed_us),
+                computed_at=_known(passage.computed_us),
+                applied_at=_known(passage.applied_us),
+                transactions=passage.transactions,
+                commands=passage.commands,
+                counted_since=_known(passage.counted_since_us),
+                code=code,
+                reason=reason,
+                remedy=remedy,
+            )
+        )
+
     def event(self, severity: Literal["info", "warning", "error"], code: str, subject: str, detail: str) -> None:
         remedy = policy(FaultKind(code)).remedy if code in {kind.value for kind in FaultKind} else None
         self._send(
@@ -318,6 +363,10 @@ def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str
         of = calls.setdefault(table, {}).setdefault(operation, {})
         of[size] = of.get(size, 0) + 1
     return calls
+
+
+def _known(wall_us: int | None) -> datetime | None:
+    return None if wall_us is None else _time(wall_us)
 
 
 def _time(wall_us: int) -> datetime:

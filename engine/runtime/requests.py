@@ -33,8 +33,9 @@ from engine.link.messages import (
 )
 from engine.link.partition_parts import Partitions
 from engine.link.refused_parts import RefusedRows
+from engine.link.ticket_parts import Ticket
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId
+from engine.model.identity import TableId, TicketId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
@@ -72,10 +73,22 @@ class RequestDesk:
         self._link = link
 
     def take(
-        self, command: Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences | Verify
+        self,
+        command: Preflight
+        | Discover
+        | DdlCapture
+        | Now
+        | Partitions
+        | Query
+        | RefusedRows
+        | Sequences
+        | Ticket
+        | Verify,
     ) -> None:
         """Begin to answer. Returns at once."""
-        if isinstance(command, Verify):
+        if isinstance(command, Ticket):
+            self._ticket(command)
+        elif isinstance(command, Verify):
             self._pool.submit(self._verify, command)
         elif isinstance(command, Query):
             self._queries.take(self._turn(command))
@@ -249,6 +262,13 @@ class RequestDesk:
         if pipeline is None:
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, subscription, "this engine does not run the subscription")
         return pipeline
+
+    def _ticket(self, command: Ticket) -> None:
+        """It is in the book before anything of the log that may hold its marker is read by a run that begins now."""
+        pipeline, ticket = self._find(command.subscription), TicketId(command.ticket_id)
+        if pipeline is not None:
+            pipeline.tickets.ask(ticket, command.until)
+            self._pool.submit(pipeline.send_ticket, ticket)
 
     def _verify(self, command: Verify) -> None:
         if command.verification_id in self._cancels:

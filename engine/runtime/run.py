@@ -45,6 +45,7 @@ from engine.runtime.reporting import BatchTimes
 from engine.runtime.slot_care import Orders, UnderWay
 from engine.runtime.slot_mark import SlotMark
 from engine.runtime.table_book import TableEntry
+from engine.runtime.tickets import RunTickets
 from engine.runtime.told import Anchor
 from engine.runtime.worker import sweep
 
@@ -109,6 +110,7 @@ class ReplicationRun:
             lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
             self._sets_aside,
         )
+        self.tickets = RunTickets(parts.tickets, parts.clock, parts.source.write_ticket, self.demand, end)
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -121,6 +123,7 @@ class ReplicationRun:
             parts.settings.piece_bytes,
             self._queue_holds,
             self._is_alone,
+            self.tickets,
         )
         self._switch = QueueSwitch(
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=parts.care.orders.persist
@@ -444,6 +447,7 @@ class ReplicationRun:
                 continue
             self._intake.put(Wake())
             computed = self._jobs.compute(sealed)
+            self.tickets.computed(sealed.batch)
             after = sealed.batch.end
             self._hand_over(computed)
             self._keep_within_budget()
@@ -474,6 +478,7 @@ class ReplicationRun:
             hit(Failpoint.HANDOVER_BEFORE)
         began = self._parts.clock.monotonic_ms()
         times = self._commits.commit(computed, must_write=bool(planned.batch.cuts))
+        self.tickets.applied(planned.batch, times.committed_us)
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(self._commits.handed_over, planned.batch.end)

@@ -244,7 +244,7 @@ class Batcher:
         elif not self._pending:
             end = max(end, self._wal_end)
         self._sealed_end = end
-        relations, messages = part_announcements(taken)
+        relations, messages, tickets = part_announcements(taken)
         self._wal_moved_ms = None
         self._demanded_in_flight = self._demanded_in_flight or demanded
         return SealedBatch(
@@ -258,6 +258,7 @@ class Batcher:
             demanded=demanded,
             cuts=tuple(Lsn(cut) for cut in cuts),
             messages=messages,
+            tickets=tickets,
         )
 
     def _reached_cuts(self) -> list[int]:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.batch import LogRange, MessageSeen, PlacedMessage, RelationSeen
+from engine.model.batch import LogRange, MessageSeen, PlacedMessage, RelationSeen, TicketSeen
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
+from engine.model.ticket import TicketMarker
 
 Ints = npt.NDArray[np.int64]
 Lsns = npt.NDArray[np.uint64]
-Announcement = RelationSeen | MessageSeen
-"""What tells of a structure: the log's own record, or a message of the source's DDL capture."""
+Announcement = RelationSeen | MessageSeen | TicketSeen
+"""What tells of a structure: the log's own record, or a message of the source's DDL capture. And markers of tickets."""
 Controls = npt.NDArray[Any]
 """Control records: a structured array with the fields of engine.model.control.CONTROL_FIELDS."""
 
@@ -149,17 +150,22 @@ class StreamedTransaction:
 Closed = PlainRun | StreamedTransaction
 
 
-def part_announcements(taken: Iterable[Closed]) -> tuple[tuple[RelationSeen, ...], tuple[PlacedMessage, ...]]:
-    """Relation records, and messages with their places among them, both in the order in which they stand."""
+def part_announcements(
+    taken: Iterable[Closed],
+) -> tuple[tuple[RelationSeen, ...], tuple[PlacedMessage, ...], tuple[TicketMarker, ...]]:
+    """Relation records, messages with their places among them, and markers of tickets, each in the order in which they stand."""
     relations: list[RelationSeen] = []
     messages: list[PlacedMessage] = []
+    tickets: list[TicketMarker] = []
     for closed in taken:
         for seen in closed.announcements:
             if isinstance(seen, RelationSeen):
                 relations.append(seen)
+            elif isinstance(seen, TicketSeen):
+                tickets.append(seen.marker)
             else:
                 messages.append(PlacedMessage(len(relations), seen, Lsn(closed.end_at(seen.ordinal))))
-    return tuple(relations), tuple(messages)
+    return tuple(relations), tuple(messages), tuple(tickets)
 
 
 def join_ranges(parts: list[LogRange]) -> tuple[LogRange, ...]:

@@ -15,11 +15,12 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.batch import MessageSeen, RelationSeen
+from engine.model.batch import MessageSeen, RelationSeen, TicketSeen
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId
 from engine.model.position import Lsn
+from engine.model.ticket import read_marker
 from engine.sort.closed import Announcement, Closed, Controls, Ints, PlainRun, StreamedTransaction
 
 _MESSAGE = b"M"
@@ -151,9 +152,9 @@ class TransactionSorter:
     def feed(self, controls: Controls, relations: Mapping[int, bytes]) -> None:
         """Take the next control records of the log, in arrival order, at most once each.
 
-        `controls`: CONTROL_FIELDS with ordinals of the queue; `relations`: the whole relation record by ordinal, and messages of
-        the DDL capture; what other messages there are, nobody asks for. A transaction may
-        begin in one call and end in another. Raises EngineFault(LOG_UNREADABLE) where their order makes no sense.
+        `controls`: CONTROL_FIELDS with ordinals of the queue; `relations`: the whole relation record by ordinal, messages of the DDL
+        capture and markers of tickets; what other messages there are, nobody asks for. A transaction may begin in one call and end in
+        another. Raises EngineFault(LOG_UNREADABLE) where their order makes no sense.
         """
         if len(controls) == 0:
             return
@@ -333,7 +334,8 @@ def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> An
     if streamed:
         payload = payload[:1] + payload[5:]
     if payload[:1] == _MESSAGE:
-        return MessageSeen(Ordinal(ordinal), payload)
+        marker = read_marker(payload)
+        return MessageSeen(Ordinal(ordinal), payload) if marker is None else TicketSeen(Ordinal(ordinal), marker)
     (oid,) = struct.unpack_from(">I", payload, 1)
     return RelationSeen(Ordinal(ordinal), RelationId(oid), payload)
 
@@ -345,7 +347,7 @@ def _writer(payload: bytes) -> int:
 
 def _settled(writer: int, seen: Announcement, aborted: frozenset[int]) -> Announcement:
     """An announcement of a streamed transaction as it is left when that has committed."""
-    if not aborted:
+    if not aborted or isinstance(seen, TicketSeen):
         return seen
     if isinstance(seen, MessageSeen):
         return MessageSeen(seen.ordinal, seen.payload, aborted)

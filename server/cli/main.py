@@ -16,6 +16,7 @@ from server.cli import (
     process_commands,
     refused_commands,
     table_commands,
+    ticket_commands,
     token_commands,
 )
 from server.cli.exit_codes import HELP
@@ -39,6 +40,7 @@ app.command("wait")(data_commands.wait)
 app.command("query")(data_commands.query)
 app.command("verify")(data_commands.verify)
 app.command("sequences")(data_commands.sequences)
+app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")
 app.add_typer(process_commands.database, name="db")

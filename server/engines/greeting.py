@@ -20,12 +20,14 @@ from engine.link.messages import (
     Table,
     Verify,
 )
+from engine.link.ticket_parts import Ticket
 from engine.model.subscription_state import SubscriptionState
 from server.approvals.service import waits
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
+from server.db.models.ticket import TicketRow
 from server.db.models.verification import VerificationRow
 from server.db.session import ReadSession, WriteSession
 from server.engines.work import UNENDED
@@ -34,6 +36,7 @@ from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_assignment, build_table
 from server.subscriptions.reports import set_state
 from server.tables.schemas import TargetTable
+from server.tickets import service as tickets
 
 
 def greeting(session: WriteSession, box: SecretBox, mine: Mapping[str, int]) -> list[Command]:
@@ -67,7 +70,12 @@ def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> li
             VerificationRow.subscription_id == row.id, col(VerificationRow.state).in_(UNENDED)
         )
     )
-    return [assign, *(_reload(name, r) for r in reloads), *(_verify(name, v) for v in verifications)]
+    return [
+        assign,
+        *(_ticket(name, t) for t in tickets.unended(session, row)),
+        *(_reload(name, r) for r in reloads),
+        *(_verify(name, v) for v in verifications),
+    ]
 
 
 def outbox_commands(session: WriteSession, box: SecretBox, rows: Iterable[OutboxRow]) -> list[tuple[str, Command]]:
@@ -102,15 +110,23 @@ def _outbox_command(session: ReadSession, box: SecretBox, name: str, row: Outbox
         return _table(session, name, str(row.payload["table"]))
     if row.kind == "approve":
         return _approve(session, name, str(row.payload["table"]), row.payload.get("reason"))
-    if row.kind == "reload":
-        reload = session.get(ReloadRow, row.payload["id"])
-        return _reload(name, reload) if reload is not None and reload.state in UNENDED else None
-    if row.kind == "verify":
-        verification = session.get(VerificationRow, row.payload["id"])
-        return _verify(name, verification) if verification is not None and verification.state in UNENDED else None
+    if row.kind in {"reload", "verify", "ticket"}:
+        return _work(session, name, row.kind, str(row.payload["id"]))
     if row.kind == "cancel":
         return Cancel(request_id=str(row.payload["id"]))
     return _assign(session, box, name)
+
+
+def _work(session: ReadSession, name: str, kind: str, work_id: str) -> Command | None:
+    """Long work, unless it has ended."""
+    if kind == "reload":
+        reload = session.get(ReloadRow, work_id)
+        return _reload(name, reload) if reload is not None and reload.state in UNENDED else None
+    if kind == "verify":
+        verification = session.get(VerificationRow, work_id)
+        return _verify(name, verification) if verification is not None and verification.state in UNENDED else None
+    ticket = session.get(TicketRow, work_id)
+    return _ticket(name, ticket) if ticket is not None and ticket.state in tickets.UNENDED else None
 
 
 def _find(session: ReadSession, name: str) -> SubscriptionRow | None:
@@ -145,6 +161,10 @@ def _reload(name: str, row: ReloadRow) -> Command:
 
 def _verify(name: str, row: VerificationRow) -> Command:
     return Verify(subscription=name, verification_id=row.id, tables=None if row.asked is None else tuple(row.asked))
+
+
+def _ticket(name: str, row: TicketRow) -> Command:
+    return Ticket(subscription=name, ticket_id=row.id, until=row.until)
 
 
 def _fail(session: WriteSession, name: str, problem: Problem) -> None:

@@ -22,6 +22,7 @@ from engine.link.messages import (
     TableRenamed,
     TablesFound,
     TableStateReport,
+    TicketReport,
     Verification,
 )
 from engine.model.subscription_state import SubscriptionState
@@ -41,6 +42,7 @@ from server.subscriptions import reports as subscriptions
 from server.tables import appearing
 from server.tables import reports as tables
 from server.tables.renaming import SourceName, rename
+from server.tickets import reports as tickets
 
 log = get_logger(__name__)
 
@@ -129,6 +131,8 @@ def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionRepor
             _verification(session, row, report)
         case ReloadReport():
             _reload(session, row, report)
+        case TicketReport():
+            tickets.take_in(session, row, report)
 
 
 def _has_table(session: WriteSession, row: SubscriptionRow, table_id: str) -> bool:

@@ -230,7 +230,7 @@ def test_lists_are_paged(rig: Rig) -> None:
     assert seen == [4, 3, 2, 1, 0]
 
 
-@pytest.mark.parametrize("kind", ["batches", "verifications", "reloads"])
+@pytest.mark.parametrize("kind", ["batches", "verifications", "reloads", "tickets"])
 def test_made_up_page_tokens_are_refused(rig: Rig, kind: str) -> None:
     client, *_ = rig
     url = f"/subscriptions/orders/{kind}"

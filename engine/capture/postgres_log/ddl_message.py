@@ -1,4 +1,4 @@
-"""Messages of the DDL capture: finding them in the log, and reading what they say."""
+"""Messages of the DDL capture: reading what they say."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from engine.capture.postgres_log.catalog import (
     CatalogTable,
@@ -21,7 +18,8 @@ from engine.capture.postgres_log.catalog import (
     table_of,
     with_leaves_fill,
 )
-from engine.capture.postgres_log.ddl_capture import MOST_BYTES, PREFIX, VERSION
+from engine.capture.postgres_log.ddl_capture import PREFIX, VERSION
+from engine.capture.postgres_log.own_messages import HEAD
 from engine.capture.postgres_log.relation import Announced
 from engine.capture.postgres_log.types import TypeRow
 from engine.model.ddl import DdlTold
@@ -30,37 +28,10 @@ from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
 
-_HEAD = 10
-"""Type byte, flags and position, before the prefix; a transaction id behind the type byte where it is streamed."""
-_XID = 4
-_MARKED = np.frombuffer(PREFIX.encode() + b"\0", np.uint8)
-_BEHIND = _HEAD + len(_MARKED) + 4
-_TRANSACTIONAL = 1
+_BEHIND = HEAD + len(PREFIX) + 1 + 4
+"""Where the content begins: behind the prefix with its end mark, and the content's length."""
 _VALUES_CHANGED = 0x02 | 0x04
 """Reasons of a rewrite that give rows other values: a default that differs by row, a column of another type."""
-
-Array = npt.NDArray[Any]
-
-
-def ddl_records(data: Array, offsets: Array, ordinals: Array, streamed: Array) -> dict[int, bytes]:
-    """Which of these message records are ours, by ordinal, whole, and cut where they are longer than ours are.
-
-    Args:
-        data, offsets: records one behind the other and their borders. ordinals: of the message records among them, in order.
-        streamed: for each of those, whether it carries a transaction id.
-    """
-    starts = offsets[ordinals].astype(np.int64)
-    at = starts + _HEAD + np.where(streamed, _XID, 0)
-    long = np.flatnonzero(at + len(_MARKED) + 4 <= offsets[ordinals + 1])
-    marked = (data[at[long, None] + np.arange(len(_MARKED))] == _MARKED).all(axis=1) & (
-        data[at[long] - _HEAD + 1] == _TRANSACTIONAL
-    )
-    found = {}
-    for index in long[marked].tolist():
-        ordinal = int(ordinals[index])
-        stop = min(int(offsets[ordinal + 1]), int(at[index]) + _BEHIND - _HEAD + MOST_BYTES)
-        found[ordinal] = data[starts[index] : stop].tobytes()
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +66,7 @@ class CatalogTold:
 
 
 def read_told(payload: bytes) -> DdlTold:
-    """What a record that `ddl_records` found says, without the transaction id that it carries inside a streamed transaction.
+    """What a record of the DDL capture says, without the transaction id that it carries inside a streamed transaction.
 
     Raises EngineFault(LOG_UNREADABLE) where this release does not understand it.
     """

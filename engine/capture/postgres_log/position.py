@@ -6,11 +6,18 @@ import psycopg
 from psycopg import errors
 
 from engine.capture.postgres_log.connect import SOURCE, Connector
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TicketId
 from engine.model.position import Lsn
 from engine.model.source import SourceIdentity
+from engine.model.ticket import PREFIX, TicketWritten
 from engine.postgres.sessions import PostgresConnection
 
 MESSAGE_PREFIX = "penstock"
+_MARK = """
+SELECT at_us, pg_logical_emit_message(true, %s, concat(%s::text, ' ', at_us))
+FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at_us) AS clock
+"""
 _LONG_HEADER = 40
 _SHORT_HEADER = 24
 
@@ -40,6 +47,21 @@ def now(connector: Connector) -> Lsn:
         except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction, errors.ObjectNotInPrerequisiteState):
             return _end(connection)
         return Lsn.parse(str(row[0])) if row is not None else _end(connection)
+
+
+def write_ticket(connector: Connector, ticket: TicketId) -> TicketWritten:
+    """Commit a ticket's marker, with the log flushed up to it. Raises EngineFault(SOURCE_PRIVILEGE) where writing is not allowed."""
+    with connector.session() as connection:
+        try:
+            row = connection.execute(_MARK, [PREFIX, ticket]).fetchone()
+        except (
+            errors.InsufficientPrivilege,
+            errors.ReadOnlySqlTransaction,
+            errors.ObjectNotInPrerequisiteState,
+        ) as error:
+            detail = "it takes no writes, or its user may not call pg_logical_emit_message"
+            raise EngineFault(FaultKind.SOURCE_PRIVILEGE, connector.name, detail) from error
+        return TicketWritten(int(row[0]) if row is not None else 0, _end(connection))
 
 
 def current(connector: Connector) -> Lsn:

@@ -36,7 +36,7 @@ from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
 from engine.capture.postgres_log.types import load_types
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
-from engine.model.identity import RelationId, TableId, TableName
+from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema, still_computed
@@ -53,6 +53,7 @@ from engine.model.source import (
     SourceIdentity,
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
+from engine.model.ticket import TicketWritten
 
 
 class PostgresSource:
@@ -89,6 +90,9 @@ class PostgresSource:
 
     def current(self) -> Lsn:
         return position.current(self._connector)
+
+    def write_ticket(self, ticket: TicketId) -> TicketWritten:
+        return position.write_ticket(self._connector, ticket)
 
     def prepare(self, tables: Sequence[TableSpec], slot: str) -> frozenset[RelationId]:
         with self._publishing:

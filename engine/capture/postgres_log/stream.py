@@ -9,8 +9,8 @@ import numpy as np
 import psycopg
 
 from engine.capture.postgres_log.connect import SOURCE, Connector
-from engine.capture.postgres_log.ddl_message import ddl_records
 from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
+from engine.capture.postgres_log.own_messages import own_records
 from engine.capture.postgres_log.scan import find_controls
 from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
 from engine.model.control import ControlKind
@@ -254,7 +254,7 @@ class PostgresLogStream:
         payloads = {int(i): data[offsets[i] : offsets[i + 1]].tobytes() for i in at}
         messages = controls[controls["kind"] == ControlKind.MESSAGE]
         if len(messages):
-            payloads |= ddl_records(data, offsets, messages["ordinal"], messages["xid"] != 0)
+            payloads |= own_records(data, offsets, messages["ordinal"], messages["xid"] != 0)
         return RecordChunk(data, offsets, controls, payloads, Lsn(self._wal_end))
 
     def _check_types(self, types: Array) -> None:

@@ -1,4 +1,4 @@
-"""Messages of the DDL capture are found among others, and whatever they hold is either understood or refused."""
+"""Messages of the DDL capture, and markers of tickets, are found among others; whatever they hold is either understood or refused."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.capture.postgres_log.ddl_capture import MOST_BYTES, PREFIX
-from engine.capture.postgres_log.ddl_message import ddl_records, read_told
+from engine.capture.postgres_log.ddl_message import read_told
+from engine.capture.postgres_log.own_messages import own_records
 from engine.capture.postgres_log.scan import find_controls
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import RelationId
+from engine.model.identity import RelationId, TicketId
 from engine.model.position import Lsn
+from engine.model.ticket import PREFIX as TICKET
+from engine.model.ticket import TicketMarker, read_marker
 from engine.sort.batcher import part_announcements
 from engine.sort.sorter import TransactionSorter
 from tests.unit.net import pgoutput_encoder as pgoutput
@@ -53,7 +56,7 @@ def found(*records: bytes, stream: int = 0) -> dict[int, bytes]:
     data, offsets = pgoutput.pack(records)
     controls, _ = find_controls(data, offsets, stream)
     messages = controls[controls["kind"] == ControlKind.MESSAGE]
-    return ddl_records(data, offsets, messages["ordinal"], messages["xid"] != 0)
+    return own_records(data, offsets, messages["ordinal"], messages["xid"] != 0)
 
 
 def refused(payload: bytes) -> FaultKind | None:
@@ -129,7 +132,8 @@ def test_messages_keep_their_places_among_relation_records_and_know_their_transa
     payloads = {i: one for i, one in enumerate(records) if one[:1] in (b"R", b"M")}
     sorter = TransactionSorter(Lsn(0))
     sorter.feed(controls, payloads)
-    relations, messages = part_announcements(sorter.drain())
+    relations, messages, tickets = part_announcements(sorter.drain())
+    assert tickets == ()
     assert [(seen.ordinal, seen.void) for seen in relations] == [(2, False), (6, True), (8, False)]
     assert [(one.behind, one.message.ordinal, one.end.value) for one in messages] == [
         (0, 1, 60),
@@ -138,3 +142,54 @@ def test_messages_keep_their_places_among_relation_records_and_know_their_transa
     ]
     assert [one.message.aborted for one in messages] == [frozenset(), frozenset(), {8}]
     assert np.array_equal([one.message.payload == record(_HEAD) for one in messages], [True, False, True])
+
+
+def marker(content: bytes, xid: int = 0) -> bytes:
+    return pgoutput.message(TICKET, content, xid)
+
+
+def test_markers_of_tickets_are_found_among_others_in_and_outside_streams() -> None:
+    ours, ddl = marker(b"tk1 1700000000000000"), record(_HEAD)
+    strange = [marker(b"tk1"), marker(b"TK1 5"), marker(b"tk1 5 6"), marker(b"%s 5" % (b"a" * 41)), b"M\0" + ours[2:]]
+    other = pgoutput.message(TICKET + "s", b"tk1 5")
+    assert found(*strange, ours, other, ddl) == {5: ours, 7: ddl}
+    streamed = [pgoutput.stream_start(7), marker(b"tk1 5", 8), pgoutput.stream_stop(), ours]
+    assert found(*streamed) == {1: streamed[1], 3: ours}
+
+
+def test_a_marker_says_whose_it_is_where_it_stands_and_when_it_was_written() -> None:
+    whole = marker(b"tk1 1700000000000001")
+    record_at = whole[:2] + (0x16B3748).to_bytes(8, "big") + whole[10:]
+    assert read_marker(record_at) == TicketMarker(TicketId("tk1"), Lsn(0x16B3748), 1700000000000001)
+    assert read_marker(record(_HEAD)) is None
+    assert read_marker(whole[:-1] + b"x") is None
+
+
+@given(st.binary(max_size=60))
+def test_whatever_stands_in_a_marker_is_a_ticket_or_nothing(content: bytes) -> None:
+    seen = read_marker(marker(content))
+    assert seen is None or content == f"{seen.ticket} ".encode() + content.partition(b" ")[2]
+
+
+def test_a_marker_is_in_the_batch_of_its_transaction_and_tells_nothing_of_structures() -> None:
+    records = [
+        pgoutput.begin(50, 5),
+        marker(b"tk1 7"),
+        record(_HEAD),
+        pgoutput.commit(50, 60),
+        pgoutput.stream_start(7),
+        marker(b"tk2 8", 7),
+        pgoutput.stream_stop(),
+        pgoutput.stream_start(9),
+        marker(b"tk3 9", 9),
+        pgoutput.stream_stop(),
+        pgoutput.stream_abort(9, 9),
+        pgoutput.stream_commit(7, 90, 95),
+    ]
+    data, offsets = pgoutput.pack(records)
+    controls, _ = find_controls(data, offsets, 0)
+    sorter = TransactionSorter(Lsn(0))
+    sorter.feed(controls, {i: one for i, one in enumerate(records) if one[:1] == b"M"})
+    relations, messages, tickets = part_announcements(sorter.drain())
+    assert [one.ticket for one in tickets] == ["tk1", "tk2"]
+    assert (relations, [one.message.ordinal for one in messages]) == ((), [2])

@@ -393,3 +393,70 @@ def test_token_is_revoked_by_name(stand_in: StandIn, run: Run) -> None:
     assert run("token", "revoke", "ci").exit_code == 0
     assert stand_in.requests[-1][:2] == ("DELETE", "/api/v1/tokens/t1")
     assert run("token", "revoke", "other").exit_code == ExitCode.USAGE
+
+
+_STAGES = ("capture_ms", "seal_ms", "compute_ms", "apply_ms", "total_ms")
+
+
+def _ticket(state: str, **more: Any) -> dict[str, Any]:
+    done = state == "applied"
+    return {
+        "id": "tk1",
+        "name": None,
+        "state": state,
+        "position": "0/55" if done else None,
+        "times": {"captured_at": "2026-05-04T10:00:00Z" if done else None},
+        "durations": dict.fromkeys(_STAGES, 250.0 if done else None),
+        "throughput": None,
+        "reason": None,
+        "remedy": None,
+        **more,
+    }
+
+
+def test_a_ticket_is_made_and_waited_for(stand_in: StandIn, run: Run) -> None:
+    answers = iter([_ticket("under_way"), _ticket("applied")])
+    stand_in.replies["POST", "/subscriptions/m/tickets"] = (202, _ticket("pending"))
+    stand_in.replies["GET", "/subscriptions/m/tickets/tk1"] = lambda _: (200, next(answers))
+    result = run("ticket", "-s", "m", "--name", "before", "--wait")
+    assert result.exit_code == 0
+    assert stand_in.requests[0][2] == {"name": "before"}
+    for text in ("tk1", "applied", "0/55", "compute", "250 ms"):
+        assert text in result.stdout
+    at_once = run("ticket", "-s", "m", "--json")
+    assert (at_once.exit_code, json.loads(at_once.stdout)) == (0, _ticket("pending"))
+
+
+@pytest.mark.parametrize(("state", "exit_code"), [("pending", ExitCode.TIMEOUT), ("lost", ExitCode.PIPELINE)])
+def test_a_ticket_that_does_not_arrive_is_told_by_exit_code(
+    stand_in: StandIn, run: Run, state: str, exit_code: ExitCode
+) -> None:
+    found = _ticket(state, reason="It was [missed].", remedy="Make another.")
+    stand_in.replies["POST", "/subscriptions/m/tickets"] = (202, found)
+    stand_in.replies["GET", "/subscriptions/m/tickets/tk1"] = (200, found)
+    result = run("ticket", "-s", "m", "--wait", "--timeout", "1ms")
+    assert result.exit_code == exit_code
+    assert "It was [missed]." in result.stderr
+
+
+def test_tickets_are_compared_and_listed(stand_in: StandIn, run: Run) -> None:
+    throughput = {
+        "since": "tk0",
+        "seconds": 99.0,
+        "log_bytes": 1 << 32,
+        "transactions": None,
+        "commands": 3960,
+        "log_gib_per_hour": 145.454,
+        "commands_per_second": 40.0,
+        "transactions_per_second": None,
+    }
+    found = _ticket("applied", throughput=throughput)
+    stand_in.replies["GET", "/subscriptions/m/tickets/tk1"] = (200, found)
+    result = run("ticket", "show", "tk1", "-s", "m", "--since", "tk0")
+    assert stand_in.requests[-1][1].endswith("/tickets/tk1?since=tk0")
+    for text in ("145.45", "40.00", "–", "99.0 s"):
+        assert text in result.stdout
+    stand_in.replies["GET", "/subscriptions/m/tickets"] = (200, {"items": [found]})
+    assert json.loads(run("ticket", "list", "-s", "m", "--json").stdout) == {"subscription": "m", "tickets": [found]}
+    assert "tk1" in run("ticket", "list", "-s", "m").stdout
+    assert run("ticket", "-s", "m", "--since", "tk0").exit_code == ExitCode.USAGE

@@ -22,6 +22,7 @@ from engine.runtime.clock import SystemClock
 from engine.runtime.intake import Done, Intake, Sealed
 from engine.runtime.log_reader import Hold
 from engine.runtime.reader_process import ReaderProcess
+from engine.runtime.tickets import RunTickets, TicketBook
 
 BUDGET = 1000
 
@@ -50,6 +51,7 @@ class Bench:
             1 << 30,
             lambda _: None,
             lambda _xid, _bytes: False,
+            RunTickets(TicketBook(cast("Any", None)), SystemClock(), cast("Any", None), lambda _: None, ZERO),
         )
         self._intake.attach(cast("ReaderProcess", self))
         self._end = 0

@@ -1,0 +1,58 @@
+"""Tickets: markers put into a source's log, which are timed at each stage on their way to the target."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.model.identity import TicketId
+from engine.model.position import Lsn
+
+PREFIX = "penstock.ticket"
+"""Prefix of the logical message that is a marker. Its content is the ticket's id, a blank, and when it was written by the source's
+clock, in microseconds since 1970 UTC."""
+_RECORD = re.compile(
+    rb"M\x01(.{8})" + re.escape(PREFIX.encode()) + rb"\x00.{4}([0-9a-z]{1,40}) ([0-9]{1,18})", re.DOTALL
+)
+
+
+class TicketState(StrEnum):
+    """Where a ticket is; the value is what REST shows."""
+
+    PENDING = "pending"
+    """Its marker is not in the source's log, as far as anybody told."""
+    UNDER_WAY = "under_way"
+    APPLIED = "applied"
+    """Everything that was committed on the source before it can be read on the target."""
+    LOST = "lost"
+    """It ended without having been timed to the end."""
+
+
+UNENDED_TICKET = (TicketState.PENDING, TicketState.UNDER_WAY)
+
+
+@dataclass(frozen=True, slots=True)
+class TicketMarker:
+    """A marker as it stands in the log: where, and when it was written by the source's clock, in microseconds since 1970 UTC."""
+
+    ticket: TicketId
+    position: Lsn
+    written_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class TicketWritten:
+    """When a marker was written by the source's clock, in microseconds since 1970 UTC; its commit ends at or before `until`."""
+
+    at_us: int
+    until: Lsn
+
+
+def read_marker(record: bytes) -> TicketMarker | None:
+    """The marker that a message record is, in the form that it has outside streamed transactions; None where it is something else."""
+    found = _RECORD.fullmatch(record)
+    if found is None:
+        return None
+    position, ticket, written = found.groups()
+    return TicketMarker(TicketId(ticket.decode()), Lsn(int.from_bytes(position, "big")), int(written))

@@ -1,0 +1,84 @@
+"""Tickets of a subscription: how long a change takes from the source to the target, stage by stage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response, status
+from sqlmodel import and_, col, or_, select
+
+from server.db.dependencies import Reading, Writing
+from server.db.models.ticket import TicketRow
+from server.errors import InvalidRequest, NotFound, responses
+from server.idempotency import Idempotent
+from server.paging import Page, PageTokenInvalid, Paging
+from server.security.principal import Role
+from server.security.require import needs
+from server.subscriptions import lookup
+from server.subscriptions.lookup import SubscriptionDeleting
+from server.tickets import service
+from server.tickets.schemas import TicketRequest, TicketView
+from server.tickets.service import TicketsNotComparable, TooManyTickets
+
+router = APIRouter(prefix="/subscriptions/{name}/tickets", tags=["tickets"], dependencies=[needs(Role.VIEWER)])
+
+Since = Annotated[
+    str | None,
+    Query(pattern=r"^[0-9a-z]{1,40}$", description="An earlier ticket: show what was replicated between the two."),
+]
+
+
+@router.post(
+    "",
+    operation_id="tickets_create",
+    status_code=status.HTTP_202_ACCEPTED,
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(NotFound, SubscriptionDeleting, TooManyTickets, InvalidRequest),
+)
+def create_ticket(
+    request: Request,
+    response: Response,
+    session: Writing,
+    idempotency: Idempotent,
+    name: str,
+    body: TicketRequest | None = None,
+) -> TicketView:
+    """Put a marker into the source's log, and time it on its way to the target.
+
+    No table is changed. Where the subscription does not run, the ticket stays `pending` until it does.
+    """
+    row = service.begin(session, name, body or TicketRequest())
+    view = service.view(row)
+    headers = {"Location": f"{request.url.path}/{row.id}"}
+    response.headers.update(headers)
+    idempotency.remember(status.HTTP_202_ACCEPTED, view, headers)
+    return view
+
+
+@router.get("", operation_id="tickets_list", responses=responses(NotFound, PageTokenInvalid, InvalidRequest))
+def list_tickets(session: Reading, name: str, paging: Paging, since: Since = None) -> Page[TicketView]:
+    """Tickets of a subscription, the newest first; with `since`, each later one with what was replicated from that one on."""
+    subscription = lookup.get(session, name)
+    first = None if since is None else service.earlier(session, name, since)
+    created, key = col(TicketRow.created_at), col(TicketRow.id)
+    query = select(TicketRow).where(TicketRow.subscription_id == subscription.id)
+    behind = paging.behind(datetime, str)
+    if behind:
+        query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
+    found = session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all()
+    rows, more = paging.split(found)
+    token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
+    return Page(items=[service.view(row, first) for row in rows], next_page_token=token)
+
+
+@router.get(
+    "/{ticket_id}", operation_id="tickets_get", responses=responses(NotFound, TicketsNotComparable, InvalidRequest)
+)
+def get_ticket(session: Reading, name: str, ticket_id: str, since: Since = None) -> TicketView:
+    """How far a ticket is, and with `since` what was replicated from that one on, once both are applied."""
+    row = service.get(session, name, ticket_id)
+    first = None if since is None else service.earlier(session, name, since)
+    if first is not None:
+        service.require_comparable(row, first)
+    return service.view(row, first)
