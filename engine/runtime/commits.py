@@ -195,7 +195,7 @@ class CommitStage:
                 and not self.copies.concerns(planned, found.table)
             )
             change = replace(found, fault=None) if aside else found
-            if change.fault is not None and not self._is_to_be_renewed(change.table):
+            if change.fault is not None and not self._left_to_its_copy(change.table):
                 faults.setdefault(change.table, (change.fault.code, change.fault.detail))
             by_table.setdefault(change.table, []).append(change)
         commits: dict[TableId, TableCommit] = {}
@@ -290,6 +290,14 @@ class CommitStage:
             entry.renewing or (entry.state is TableState.RELOADING and entry.copy_schema is None)
         )
 
+    def _left_to_its_copy(self, table: TableId) -> bool:
+        """Leave out what failed of a table that waits for a new copy, as the target's record tells from this batch on. False of others."""
+        if not self._is_to_be_renewed(table):
+            return False
+        if table in self._complete:
+            self._stale.add(table)
+        return True
+
     def _copy_begins_anew(self, table: TableId, detail: str) -> None:
         self._reporter.event("warning", "copy_begins_anew", str(table), detail)
 
@@ -331,12 +339,14 @@ class CommitStage:
                 table = TableId(fault.subject)
                 if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
                     raise
-                refused[table] = (fault.kind.value, fault.detail)
+                tried, commits = commits[table], {k: v for k, v in commits.items() if k != table}
                 self.copies.refused(table)
+                if self._left_to_its_copy(table):
+                    continue
+                refused[table] = (fault.kind.value, fault.detail)
                 if fault.kind in _OF_ROWS:
-                    self._tried[table] = commits[table]
+                    self._tried[table] = tried
                 parked = self._parked(table, fault.kind.value)
-                commits = {k: v for k, v in commits.items() if k != table}
                 if parked is not None:
                     commits[table] = parked
                 continue
@@ -483,7 +493,8 @@ class CommitStage:
     def _announce(self, computed: Computed, faults: dict[TableId, tuple[str, str]], end: Lsn) -> None:
         planned = computed.planned
         for table, (code, detail) in faults.items():
-            self._book.park(table, code, detail, planned.batch.after)
+            if not self._is_to_be_renewed(table):
+                self._book.park(table, code, detail, planned.batch.after)
         for table in self.handed_over:
             hit(Failpoint.HANDOVER_AFTER)
             self._book.move(table, TableEvent.CAUGHT_UP, position=end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -37,11 +37,14 @@ SCHEMAS = {KEYED: schema("keyed"), OTHER: schema("other")}
 
 
 class RefusingTarget:
-    """Refuses every copy whose declared key is to be checked, and to drop what is `needed`."""
+    """Refuses every copy whose declared key is to be checked, to drop what is `needed`, and rows of one table."""
 
     def __init__(self) -> None:
         self.batches: list[BatchCommit] = []
         self.needed: set[TableId] = set()
+        self.refuse_rows_of: TableId | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called before the refusal."""
 
     def tuning(self) -> dict[str, float]:
         return {"copy_setup_ms": 1.5}
@@ -52,6 +55,11 @@ class RefusingTarget:
         for table in batch.tables:
             if table.handover and table.check_key:
                 raise EngineFault(FaultKind.TABLE_KEY_NOT_UNIQUE, table.table, "two rows have the same key")
+            if table.table == self.refuse_rows_of and table.parked is None:
+                self.meanwhile()
+                raise EngineFault(
+                    FaultKind.NET_CHANGE_ANOMALY, table.table, "1 row to delete, of which the target has 0"
+                )
         self.batches.append(batch)
         return {}
 
@@ -144,6 +152,26 @@ def test_what_fails_in_changes_from_before_a_new_copy_counts_for_nothing(*, begu
     assert entry.reason is not None
     assert (entry.shown, entry.reason.code) == (TableState.RELOADING, FaultKind.TABLE_STRUCTURE_CHANGED.value)
     assert bench.written()[-1].get(OTHER) in {None, FaultKind.TABLE_STRUCTURE_CHANGED.value}
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_what_the_target_refuses_of_a_table_that_is_to_be_copied_anew_counts_for_nothing(*, renewed: bool) -> None:
+    """Somebody else found meanwhile that it has to be; after a crash it is copied all the same."""
+    bench = Bench()
+    bench.stage.begin(recorded(None))
+    bench.target.refuse_rows_of = OTHER
+    detail = "partition p was attached"
+    if renewed:
+        bench.target.meanwhile = lambda: bench.book.park(OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+    bench.commit(1)
+    entry = bench.book.get(OTHER)
+    assert entry is not None
+    assert entry.reason is not None
+    (written,) = bench.target.batches
+    told = (entry.shown, entry.reason.code, [t.parked for t in written.tables if t.table == OTHER], written.stale)
+    anomaly, changed = FaultKind.NET_CHANGE_ANOMALY.value, FaultKind.TABLE_PARTITIONS_CHANGED.value
+    expected = (TableState.RELOADING, changed, [], (OTHER,)) if renewed else (TableState.PARKED, anomaly, [anomaly], ())
+    assert told == expected
 
 
 def test_a_handed_over_table_takes_part_again() -> None:
