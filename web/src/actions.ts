@@ -1,0 +1,189 @@
+import { answer, client, type Subscription, type Table } from "./api/client";
+import { qualified, tableName } from "./words/tables";
+
+/** Something that a person can have done, and what is said before it is. */
+export interface Action {
+  verb: string;
+  title: string;
+  /** What will happen, in order. */
+  does: string[];
+  /** A further choice; what it returns when taken. */
+  choice?: { label: string; loses: string };
+  /** What has to be typed where something is lost. */
+  name: string;
+  serious?: boolean;
+  run: (chosen: boolean) => Promise<unknown>;
+  /** What is told once the server has taken it. */
+  done: string;
+}
+
+type TablePath = { params: { path: { name: string; table_id: string } } };
+
+/** What can be done to a table in the state it is in; the first is what its state asks for. */
+export function tableActions(subscription: string, table: Table): Action[] {
+  const path: TablePath = { params: { path: { name: subscription, table_id: table.id } } };
+  switch (table.state) {
+    case "live":
+      return [pause(table, path), reload(table, path), remove(table, path)];
+    case "paused":
+      return [resume(table, path), reload(table, path), remove(table, path)];
+    case "parked":
+      return [remedyOf(table, path), remove(table, path)];
+    case "registered":
+    case "copying":
+    case "catching_up":
+    case "reloading":
+      return [remove(table, path)];
+    default:
+      return [];
+  }
+}
+
+/** Codes whose remedy is a reload as such: nothing has to be mended first. */
+const RELOADED = new Set(["table_structure_changed", "table_partitions_changed", "net_change_anomaly", "copy_failed", "deferred_over_budget"]);
+
+function remedyOf(table: Table, path: TablePath): Action {
+  if (table.code === "schema_change_waiting") return approve(table, path);
+  return RELOADED.has(table.code ?? "") ? reload(table, path) : retry(table, path);
+}
+
+function setDesired(path: TablePath, desired_state: "running" | "paused"): Promise<unknown> {
+  return answer(client.PATCH("/api/v1/subscriptions/{name}/tables/{table_id}", { ...path, body: { desired_state } }));
+}
+
+function pause(table: Table, path: TablePath): Action {
+  const name = tableName(table);
+  return {
+    verb: "Pause",
+    title: `Pause ${name}?`,
+    does: [
+      "No more changes of it are applied; its rows stay readable as they are.",
+      "What changes meanwhile is kept until it goes on; a long pause takes disk space.",
+      "The other tables go on.",
+    ],
+    name,
+    run: () => setDesired(path, "paused"),
+    done: `${name}: a pause was asked for.`,
+  };
+}
+
+function resume(table: Table, path: TablePath): Action {
+  const name = tableName(table);
+  return {
+    verb: "Resume",
+    title: `Resume ${name}?`,
+    does: ["What was kept since the pause is applied, then the table follows the source again."],
+    name,
+    run: () => setDesired(path, "running"),
+    done: `${name}: going on was asked for.`,
+  };
+}
+
+function reload(table: Table, path: TablePath): Action {
+  const name = tableName(table);
+  return {
+    verb: "Reload",
+    title: `Reload ${name}?`,
+    does: [
+      "All its rows are read from the source again, which loads the source.",
+      "The old rows stay readable until the new ones take their place, all at once.",
+      "The other tables go on.",
+    ],
+    name,
+    run: () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/reloads", path)),
+    done: `${name}: a reload was asked for.`,
+  };
+}
+
+function retry(table: Table, path: TablePath): Action {
+  const name = tableName(table);
+  return {
+    verb: "Try again",
+    title: `Try ${name} again?`,
+    does: [
+      "First it is looked whether what parked the table is mended; if not, nothing happens and you are told what is left.",
+      "Then the table is copied anew; its old rows stay readable until the new ones take their place.",
+    ],
+    name,
+    run: () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/retries", path)),
+    done: `${name}: it is tried again.`,
+  };
+}
+
+function approve(table: Table, path: TablePath): Action {
+  const name = tableName(table);
+  return {
+    verb: "Approve",
+    title: `Approve the change of ${name}?`,
+    does: [table.reason ?? "The change that the table waits with.", "It is made on the target, then what was kept since is applied."],
+    name,
+    run: () =>
+      answer(
+        client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/approvals", { ...path, body: { reason: table.reason ?? null } }),
+      ),
+    done: `${name}: the change was approved.`,
+  };
+}
+
+function remove(table: Table, path: TablePath): Action {
+  const name = tableName(table);
+  return {
+    verb: "Remove",
+    title: `Remove ${name}?`,
+    does: [
+      "It is no longer replicated. Its history stays readable here.",
+      "Adding it again means copying it anew; no pattern brings it back.",
+    ],
+    choice: {
+      label: `Drop ${qualified(table.target)} on the target, too`,
+      loses: `All rows of ${qualified(table.target)} on the target are lost. A table that its owner made, or that others depend on, stays.`,
+    },
+    name,
+    serious: true,
+    run: (drop) =>
+      answer(
+        client.DELETE("/api/v1/subscriptions/{name}/tables/{table_id}", {
+          params: { ...path.params, query: { target_table: drop ? "drop" : "keep" } },
+        }),
+      ),
+    done: `${name}: it was removed.`,
+  };
+}
+
+/** What can be done to a subscription in the state it is in. */
+export function subscriptionActions(subscription: Subscription): Action[] {
+  const { name, state, desired_state } = subscription;
+  if (subscription.deleting) return [];
+  const set = (wanted: "running" | "paused") => (): Promise<unknown> =>
+    answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path: { name } }, body: { desired_state: wanted } }));
+  const found: Action[] = [];
+  if (state === "failed") {
+    const does = ["The engine begins again where the target stands. If what is wrong remains, it fails again and says so."];
+    found.push({ verb: "Try again", title: `Try ${name} again?`, does, name, run: set("running"), done: `${name}: it is tried again.` });
+  } else if (desired_state !== "running") {
+    const does = ["It goes on where it stopped, and catches up."];
+    found.push({ verb: "Resume", title: `Resume ${name}?`, does, name, run: set("running"), done: `${name}: going on was asked for.` });
+  } else {
+    const does = [
+      "No changes are applied to any of its tables; all rows stay readable as they are. Waits for freshness are answered that it stands still.",
+      "The source keeps its log for the subscription meanwhile, which takes disk space there.",
+    ];
+    found.push({ verb: "Pause", title: `Pause ${name}?`, does, name, run: set("paused"), done: `${name}: a pause was asked for.` });
+  }
+  if (state === "failed" || state === "running") found.push(reloadAll(subscription));
+  return found;
+}
+
+function reloadAll({ name }: Subscription): Action {
+  return {
+    verb: "Reload all",
+    title: `Reload all tables of ${name}?`,
+    does: [
+      "All rows of all its tables are read from the source again, which loads the source; where the slot is lost, a new one is made.",
+      "The old rows stay readable until the new ones take their place.",
+    ],
+    name,
+    run: () => answer(client.POST("/api/v1/subscriptions/{name}/reloads", { params: { path: { name } } })),
+    done: `${name}: a reload of all tables was asked for.`,
+  };
+}

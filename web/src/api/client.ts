@@ -1,0 +1,67 @@
+import createClient from "openapi-fetch";
+import { noteServerTime } from "../clock";
+import { bearer, refuse, session } from "../session";
+import { Problem } from "./problem";
+import type { components, paths } from "./schema";
+
+type Schemas = components["schemas"];
+export type Subscription = Schemas["SubscriptionView"];
+export type Table = Schemas["TableView"];
+export type Version = Schemas["VersionView"];
+export type VersionColumn = Schemas["VersionColumn"];
+export type Reload = Schemas["ReloadView"];
+export type Event = Schemas["EventView"];
+export type Connection = Schemas["ConnectionView"];
+export type Finding = Schemas["FindingView"];
+export type Checks = Schemas["ChecksView"];
+
+const sentWith = new WeakMap<Request, string | null>();
+
+/** Typed by the OpenAPI document: only what it names can be called. */
+export const client = createClient<paths>({});
+client.use({
+  onRequest({ request }) {
+    const { token } = session.get();
+    sentWith.set(request, token);
+    for (const [name, value] of Object.entries(bearer(token))) request.headers.set(name, value);
+    return request;
+  },
+  onResponse({ request, response }) {
+    noteServerTime(response);
+    if (response.status === 401) refuse(sentWith.get(request) ?? null);
+  },
+});
+
+/** The body of a good answer; whatever else comes is thrown as a Problem. */
+export async function answer<Body>(
+  call: Promise<{ data?: Body; error?: unknown; response: Response }>,
+): Promise<Body> {
+  let result;
+  try {
+    result = await call;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw Problem.unreachable();
+  }
+  if (!result.response.ok) throw Problem.of(result.response, result.error);
+  return result.data as Body;
+}
+
+interface Page<Item> {
+  items: Item[];
+  next_page_token?: string | null;
+}
+
+export const LARGEST_PAGE = 1000;
+
+/** All items of a list, page after page. */
+export async function everyItem<Item>(read: (pageToken?: string) => Promise<Page<Item>>): Promise<Item[]> {
+  const items: Item[] = [];
+  let token: string | undefined;
+  do {
+    const page = await read(token);
+    items.push(...page.items);
+    token = page.next_page_token ?? undefined;
+  } while (token !== undefined);
+  return items;
+}

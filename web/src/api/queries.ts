@@ -1,0 +1,114 @@
+import { queryOptions } from "@tanstack/react-query";
+import { answer, client, everyItem, LARGEST_PAGE } from "./client";
+import type { Event } from "./client";
+
+/** What is kept lies under these keys. All of one subscription begins with `ofSubscription`, so that news of it renew it as a whole. */
+export const keys = {
+  subscriptions: ["subscriptions"] as const,
+  ofSubscription: (name: string) => ["subscription", name] as const,
+  connections: ["connections"] as const,
+  events: ["events"] as const,
+  readiness: ["readiness"] as const,
+};
+
+/** As many of the newest events as are looked at across subscriptions. */
+export const EVENTS_AT_ONCE = 200;
+
+export const subscriptionsQuery = () =>
+  queryOptions({
+    queryKey: keys.subscriptions,
+    queryFn: ({ signal }) =>
+      everyItem((page_token) =>
+        answer(client.GET("/api/v1/subscriptions", { params: { query: { page_size: LARGEST_PAGE, page_token } }, signal })),
+      ),
+  });
+
+export const subscriptionQuery = (name: string) =>
+  queryOptions({
+    queryKey: keys.ofSubscription(name),
+    queryFn: ({ signal }) => answer(client.GET("/api/v1/subscriptions/{name}", { params: { path: { name } }, signal })),
+  });
+
+/** The tables that are replicated, or those that were removed, which the API lists apart. */
+export const tablesQuery = (name: string, removed: boolean) =>
+  queryOptions({
+    queryKey: [...keys.ofSubscription(name), "tables", removed ? "removed" : "present"],
+    queryFn: ({ signal }) =>
+      everyItem((page_token) =>
+        answer(
+          client.GET("/api/v1/subscriptions/{name}/tables", {
+            params: {
+              path: { name },
+              query: { page_size: LARGEST_PAGE, page_token, ...(removed ? { state: "removed" as const } : {}) },
+            },
+            signal,
+          }),
+        ),
+      ),
+  });
+
+export const tableQuery = (name: string, table_id: string) =>
+  queryOptions({
+    queryKey: [...keys.ofSubscription(name), "table", table_id],
+    queryFn: ({ signal }) =>
+      answer(client.GET("/api/v1/subscriptions/{name}/tables/{table_id}", { params: { path: { name, table_id } }, signal })),
+  });
+
+export const versionsQuery = (name: string, table_id: string) =>
+  queryOptions({
+    queryKey: [...keys.ofSubscription(name), "table", table_id, "versions"],
+    queryFn: ({ signal }) =>
+      everyItem((page_token) =>
+        answer(
+          client.GET("/api/v1/subscriptions/{name}/tables/{table_id}/versions", {
+            params: { path: { name, table_id }, query: { page_size: LARGEST_PAGE, page_token } },
+            signal,
+          }),
+        ),
+      ),
+  });
+
+export const tableReloadsQuery = (name: string, table_id: string) =>
+  queryOptions({
+    queryKey: [...keys.ofSubscription(name), "table", table_id, "reloads"],
+    queryFn: async ({ signal }) => {
+      const page = await answer(
+        client.GET("/api/v1/subscriptions/{name}/tables/{table_id}/reloads", {
+          params: { path: { name, table_id }, query: { page_size: 10 } },
+          signal,
+        }),
+      );
+      return page.items;
+    },
+  });
+
+/** The newest events: of one subscription, or of all of one severity. */
+export const eventsQuery = (only: { subscription?: string; severity?: Event["severity"] }) =>
+  queryOptions({
+    queryKey: [...keys.events, only],
+    queryFn: async ({ signal }) => {
+      const query = { ...only, page_size: only.subscription === undefined ? EVENTS_AT_ONCE : 20 };
+      return (await answer(client.GET("/api/v1/events", { params: { query }, signal }))).items;
+    },
+  });
+
+export const connectionsQuery = () =>
+  queryOptions({
+    queryKey: keys.connections,
+    queryFn: ({ signal }) =>
+      everyItem((page_token) =>
+        answer(client.GET("/api/v1/connections", { params: { query: { page_size: LARGEST_PAGE, page_token } }, signal })),
+      ),
+  });
+
+/** What keeps the server from doing its work; empty when it is ready. */
+export const readinessQuery = () =>
+  queryOptions({
+    queryKey: keys.readiness,
+    queryFn: async ({ signal }): Promise<string[]> => {
+      const { error, response } = await client.GET("/readyz", { signal });
+      if (response.ok) return [];
+      const found = (error?.errors ?? []).map((part) => part.detail);
+      return found.length > 0 ? found : [error?.detail ?? "The server is not ready."];
+    },
+  });

@@ -1,0 +1,92 @@
+import { useEffect } from "react";
+import { Link, Route, Switch, useLocation } from "wouter";
+import { CONNECTIONS, FLEET } from "./addresses";
+import { queryClient } from "./live/queryClient";
+import { useNews } from "./live/news";
+import { ConnectionsPage } from "./pages/connections";
+import { FleetPage } from "./pages/fleet";
+import { NothingHerePage } from "./pages/nothingHere";
+import { SignInPage } from "./pages/signIn";
+import { SubscriptionPage } from "./pages/subscription";
+import { TablePage } from "./pages/table";
+import { Announcements } from "./parts/announcements";
+import { CrashGuard } from "./parts/crash";
+import { LiveMark } from "./parts/liveMark";
+import { Preferences } from "./parts/preferences";
+import { session } from "./session";
+import { useStore } from "./store";
+
+/** The ways through the console; pages about one thing are reached from there. `within`: what such pages' addresses begin with. */
+const WAYS = [
+  { address: FLEET, label: "Fleet", within: "/subscriptions/" },
+  { address: CONNECTIONS, label: "Connections", within: null },
+];
+
+export function App() {
+  const { refused } = useStore(session);
+  const [path] = useLocation();
+  useNews();
+  useEffect(() => {
+    // The next one to come may not see the same.
+    if (refused) queryClient.clear();
+  }, [refused]);
+  return (
+    <>
+      <a className="skip" href="#main">
+        Skip to the content
+      </a>
+      <Header path={path} signedIn={!refused} />
+      <main id="main" tabIndex={-1}>
+        <CrashGuard place={path}>{refused ? <SignInPage /> : <Pages />}</CrashGuard>
+      </main>
+      <Announcements place={path} />
+    </>
+  );
+}
+
+function Header({ path, signedIn }: { path: string; signedIn: boolean }) {
+  return (
+    <header className="top">
+      <Link href={FLEET} className="wordmark">
+        <svg viewBox="0 0 16 16" width="18" height="18" aria-hidden="true" focusable="false">
+          <path d="M1 3h4c4 0 4 10 10 10" fill="none" stroke="currentColor" strokeWidth="3" />
+        </svg>
+        Penstock
+      </Link>
+      {signedIn && (
+        <>
+          <nav className="ways" aria-label="Console">
+            {WAYS.map(({ address, label, within }) => (
+              <Link key={address} href={address} aria-current={path === address ? "page" : within !== null && path.startsWith(within) ? "true" : undefined}>
+                {label}
+              </Link>
+            ))}
+          </nav>
+          <LiveMark />
+        </>
+      )}
+      <Preferences />
+    </header>
+  );
+}
+
+/** A key makes another thing's page another page: its heading takes the focus, and nothing of the one before stays. */
+function Pages() {
+  return (
+    <Switch>
+      <Route path={FLEET}>
+        <FleetPage />
+      </Route>
+      <Route path="/subscriptions/:name">{({ name }) => <SubscriptionPage key={name} name={name} />}</Route>
+      <Route path="/subscriptions/:name/tables/:id">
+        {({ name, id }) => <TablePage key={`${name}/${id}`} subscription={name} id={id} />}
+      </Route>
+      <Route path={CONNECTIONS}>
+        <ConnectionsPage />
+      </Route>
+      <Route>
+        <NothingHerePage />
+      </Route>
+    </Switch>
+  );
+}

@@ -1,0 +1,189 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "wouter";
+import { subscriptionAddress } from "../addresses";
+import type { Event, Subscription } from "../api/client";
+import { EVENTS_AT_ONCE, eventsQuery, readinessQuery, subscriptionsQuery } from "../api/queries";
+import { atServer } from "../clock";
+import { matches, useFilters, type Filters } from "../filters";
+import { Loaded } from "../parts/loaded";
+import { Mark } from "../parts/mark";
+import { Page } from "../parts/page";
+import { SearchField } from "../parts/searchField";
+import { Share } from "../parts/share";
+import { Tally } from "../parts/tally";
+import { Ago } from "../parts/time";
+import { GROUP_WORDS, HEALTH_GROUPS, healthOf, slotShare, warnShare, worstFirst, type Health } from "../words/health";
+import { bytes, count, seconds } from "../words/numbers";
+import { statesByNeed, tableStateWords } from "../words/tables";
+
+interface Judged {
+  item: Subscription;
+  health: Health;
+}
+
+/** All subscriptions, the worst first. */
+export function FleetPage() {
+  const subscriptions = useQuery(subscriptionsQuery());
+  return (
+    <Page title="Fleet">
+      <Readiness />
+      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <NoneYet /> : <Fleet items={items} readMs={atServer(subscriptions.dataUpdatedAt)} />)}</Loaded>
+    </Page>
+  );
+}
+
+/** Says what keeps the server from its work, and nothing where all is well. */
+function Readiness() {
+  const readiness = useQuery(readinessQuery());
+  if (readiness.data === undefined || readiness.data.length === 0) return null;
+  return (
+    <ul className="note tone-warn" role="status">
+      {readiness.data.map((what) => (
+        <li key={what}>
+          <Mark tone="warn">{what}</Mark>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function NoneYet() {
+  return (
+    <div className="prose">
+      <p>There is no subscription yet. One is a source, a target, and the tables that are kept fresh on it.</p>
+      <p>
+        <code>penstock apply FILE</code> declares connections and subscriptions, and so does <code>PUT /api/v1/subscriptions/NAME</code>.
+      </p>
+    </div>
+  );
+}
+
+/** `readMs`: when they were read, by the server's clock. */
+function Fleet({ items, readMs }: { items: Subscription[]; readMs: number }) {
+  const filters = useFilters();
+  const faults = useQuery(eventsQuery({ severity: "error" }));
+  const judged = items.map((item): Judged => ({ item, health: healthOf(item, readMs) })).sort(worstFirst);
+  const shown = judged.filter(
+    ({ item, health }) =>
+      (filters.get("health") === "" || health.group === filters.get("health")) &&
+      matches(filters.get("q"), item.name, item.source, item.target),
+  );
+  return (
+    <>
+      <FleetTally judged={judged} filters={filters} />
+      <SearchField
+        label="Find by name, source or target"
+        filters={filters}
+        result={`${count(shown.length)} of ${count(items.length)} subscriptions`}
+      />
+      {shown.length > 0 && (
+        <table className="ledger">
+          <caption className="unseen">Subscriptions, those that need somebody first</caption>
+          <thead>
+            <tr>
+              <th scope="col">Subscription</th>
+              <th scope="col">Health</th>
+              <th scope="col" className="number">
+                Behind the source
+              </th>
+              <th scope="col" className="number">
+                Log held back there
+              </th>
+              <th scope="col">Tables</th>
+              <th scope="col">Last fault</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map(({ item, health }) => (
+              <Row key={item.name} item={item} health={health} fault={latestOf(faults.data, item.name)} />
+            ))}
+          </tbody>
+        </table>
+      )}
+    </>
+  );
+}
+
+function FleetTally({ judged, filters }: { judged: Judged[]; filters: Filters }) {
+  const items = HEALTH_GROUPS.map((group) => ({
+    value: group,
+    ...GROUP_WORDS[group],
+    number: judged.filter(({ health }) => health.group === group).length,
+  }));
+  return <Tally noun="subscriptions" filter="health" filters={filters} items={items} total={judged.length} />;
+}
+
+/** `events`: newest first; undefined until they are there. A word where none is of the subscription. */
+function latestOf(events: Event[] | undefined, subscription: string): Event | string {
+  if (events === undefined) return "…";
+  const found = events.find((event) => event.subscription === subscription);
+  return found ?? (events.length < EVENTS_AT_ONCE ? "none" : "none of late");
+}
+
+function Row({ item, health, fault }: Judged & { fault: Event | string }) {
+  const share = slotShare(item);
+  return (
+    <tr>
+      <th scope="row" data-column="Subscription">
+        <Link href={subscriptionAddress(item.name)}>{item.name}</Link>
+        <small>
+          {item.source} → {item.target}
+        </small>
+      </th>
+      <td data-column="Health" className="telling">
+        <Mark tone={health.tone}>{health.word}</Mark>
+        <small>{health.why}</small>
+        {health.remedy !== null && <small>{health.remedy}</small>}
+      </td>
+      <td data-column="Behind the source" className="number">
+        {seconds(item.lag.seconds)}
+        {item.lag.bytes != null && <small>{bytes(item.lag.bytes)}</small>}
+      </td>
+      <td data-column="Log held back there" className="number">
+        {bytes(item.retained_bytes)}
+        {share !== null && (
+          <small>
+            <Share share={share} warnAt={warnShare(item)} /> of {bytes(item.capture.slot_budget_bytes)}
+          </small>
+        )}
+      </td>
+      <td data-column="Tables">
+        <TableStates states={item.table_states} />
+      </td>
+      <td data-column="Last fault" className="telling">
+        <Fault fault={fault} told={health.why} />
+      </td>
+    </tr>
+  );
+}
+
+/** "2 parked", "298 live". */
+function TableStates({ states }: { states: Record<string, number> }) {
+  const found = Object.keys(states).sort(statesByNeed);
+  if (found.length === 0) return <span className="soft">none</span>;
+  return (
+    <ul className="states">
+      {found.map((state) => {
+        const { tone, word } = tableStateWords(state);
+        return (
+          <li key={state}>
+            <Mark tone={tone}>
+              {count(states[state])} {word}
+            </Mark>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+/** `told`: what stands in the row already. */
+function Fault({ fault, told }: { fault: Event | string; told: string }) {
+  if (typeof fault === "string") return <span className="soft">{fault}</span>;
+  return (
+    <>
+      <Ago at={fault.at} />
+      {!fault.detail.endsWith(told) && <small>{fault.detail}</small>}
+    </>
+  );
+}

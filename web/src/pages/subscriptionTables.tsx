@@ -1,0 +1,131 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "wouter";
+import { tableActions } from "../actions";
+import { tableAddress } from "../addresses";
+import type { Subscription, Table } from "../api/client";
+import { tablesQuery } from "../api/queries";
+import { matches, useFilters, type Filters } from "../filters";
+import { ActionButtons } from "../parts/actions";
+import { Loaded } from "../parts/loaded";
+import { Mark } from "../parts/mark";
+import { Pager } from "../parts/pager";
+import { SearchField } from "../parts/searchField";
+import { Tally } from "../parts/tally";
+import { Ago } from "../parts/time";
+import { count, some } from "../words/numbers";
+import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords } from "../words/tables";
+
+const AT_ONCE = 50;
+/** The API lists removed tables only when they are asked for. */
+const REMOVED = "removed";
+
+/** The tables of a subscription, those that need somebody first; filter, search and page stand in the address. */
+export function Tables({ subscription }: { subscription: Subscription }) {
+  const filters = useFilters();
+  const removed = filters.get("state") === REMOVED;
+  const tables = useQuery(tablesQuery(subscription.name, removed));
+  return (
+    <>
+      <TablesTally states={subscription.table_states} filters={filters} />
+      <Loaded query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</Loaded>
+      <p className="below">
+        {removed ? (
+          <Link href={filters.address({ state: null, page: null })} replace>
+            Show those that are replicated
+          </Link>
+        ) : (
+          <Link href={filters.address({ state: REMOVED, page: null })} replace>
+            Show removed tables
+          </Link>
+        )}
+      </p>
+    </>
+  );
+}
+
+function TablesTally({ states, filters }: { states: Record<string, number>; filters: Filters }) {
+  const items = Object.entries(states)
+    .map(([value, number]) => ({ value, number, ...tableStateWords(value) }))
+    .sort((a, b) => statesByNeed(a.value, b.value));
+  const total = items.reduce((sum, { number }) => sum + number, 0);
+  return <Tally noun="tables" filter="state" filters={filters} items={items} total={total} />;
+}
+
+function Found({ all, filters, subscription }: { all: Table[]; filters: Filters; subscription: string }) {
+  const state = filters.get("state");
+  const found = all
+    .filter((table) => (state === "" || table.state === state) && matches(filters.get("q"), tableName(table), qualified(table.target)))
+    .sort(byNeed);
+  const last = Math.max(0, Math.ceil(found.length / AT_ONCE) - 1);
+  const page = Math.min(Math.max(0, (Number.parseInt(filters.get("page"), 10) || 1) - 1), last);
+  return (
+    <>
+      <SearchField label="Find by name" filters={filters} result={`${count(found.length)} of ${some(all.length, "table")}`} />
+      {found.length > 0 && <Ledger tables={found.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} subscription={subscription} />}
+      <Pager
+        page={page}
+        size={AT_ONCE}
+        total={found.length}
+        noun="tables"
+        onPage={(wanted) => filters.set({ page: wanted === 0 ? null : wanted + 1 })}
+      />
+    </>
+  );
+}
+
+function Ledger({ tables, subscription }: { tables: Table[]; subscription: string }) {
+  return (
+    <table className="ledger">
+      <caption className="unseen">Tables, those that need somebody first</caption>
+      <thead>
+        <tr>
+          <th scope="col">Table</th>
+          <th scope="col">State</th>
+          <th scope="col">Since</th>
+          <th scope="col" className="number">
+            Rows copied
+          </th>
+          <th scope="col">
+            <span className="unseen">Actions</span>
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {tables.map((table) => (
+          <Row key={table.id} table={table} subscription={subscription} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Row({ table, subscription }: { table: Table; subscription: string }) {
+  const { tone, word } = tableStateWords(table.state);
+  const name = tableName(table);
+  const elsewhere = qualified(table.target) !== name;
+  const hint = asked(table);
+  const copied = isCopied(table) ? copyWords(table.copied) : null;
+  return (
+    <tr>
+      <th scope="row" data-column="Table">
+        <Link href={tableAddress(subscription, table.id)}>{name}</Link>
+        {elsewhere && <small>→ {qualified(table.target)}</small>}
+      </th>
+      <td data-column="State" className="telling">
+        <Mark tone={tone}>{word}</Mark>
+        {copied !== null && <small>{copied}</small>}
+        {hint !== null && <small>{hint}</small>}
+        {table.reason != null && <small>{table.reason}</small>}
+      </td>
+      <td data-column="Since">
+        <Ago at={table.state_since} />
+      </td>
+      <td data-column="Rows copied" className="number">
+        {count(table.copied.rows)}
+      </td>
+      <td data-column="Actions" className="row-actions">
+        <ActionButtons actions={tableActions(subscription, table)} />
+      </td>
+    </tr>
+  );
+}

@@ -1,0 +1,156 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "wouter";
+import { FLEET, subscriptionAddress } from "../addresses";
+import { tableActions, type Action } from "../actions";
+import type { Reload, Table } from "../api/client";
+import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
+import { ActionButtons } from "../parts/actions";
+import { Facts } from "../parts/facts";
+import { Lead } from "../parts/lead";
+import { Loaded } from "../parts/loaded";
+import { Mark } from "../parts/mark";
+import { Page, Section } from "../parts/page";
+import { Ago, Moment } from "../parts/time";
+import { bytes, count } from "../words/numbers";
+import { asked, copyWords, isCopied, qualified, tableName, tableStateWords } from "../words/tables";
+import type { Tone } from "../words/tone";
+import { Versions } from "./tableVersions";
+
+/** One table: how it is and what it needs, how far its copy is, and its history. */
+export function TablePage({ subscription, id }: { subscription: string; id: string }) {
+  const table = useQuery(tableQuery(subscription, id));
+  const versions = useQuery(versionsQuery(subscription, id));
+  const reloads = useQuery(tableReloadsQuery(subscription, id));
+  const found = table.data;
+  const actions = found === undefined ? [] : tableActions(subscription, found);
+  const parked = found?.state === "parked";
+  return (
+    <Page
+      title={found === undefined ? "Table" : tableName(found)}
+      above={
+        <>
+          <Link href={FLEET}>Fleet</Link> / <Link href={subscriptionAddress(subscription)}>{subscription}</Link>
+        </>
+      }
+      actions={<ActionButtons actions={parked ? actions.slice(1) : actions} />}
+    >
+      <Loaded query={table}>
+        {(present) => (
+          <>
+            <StateLead table={present} remedy={parked ? actions.slice(0, 1) : []} />
+            <Section title="Declaration">
+              <Declaration table={present} />
+            </Section>
+          </>
+        )}
+      </Loaded>
+      <Section title="History" aside="Structure and state, newest first">
+        <Loaded query={versions}>{(items) => <Versions versions={items} />}</Loaded>
+      </Section>
+      <Section title="Reloads" aside="The newest 10">
+        <Loaded query={reloads}>{(items) => <Reloads reloads={items} />}</Loaded>
+      </Section>
+    </Page>
+  );
+}
+
+/** `remedy`: the action that its state asks for. */
+function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
+  const { tone, word, means } = tableStateWords(table.state);
+  const hint = asked(table);
+  return (
+    <Lead
+      tone={tone}
+      word={word}
+      why={table.reason ?? means}
+      remedy={table.remedy}
+      since={
+        <>
+          since <Ago at={table.state_since} />
+          {hint !== null && <>; {hint}</>}
+        </>
+      }
+    >
+      {table.reason != null && <p className="prose soft">{means}</p>}
+      {remedy.length > 0 && (
+        <div className="actions">
+          <ActionButtons actions={remedy} first />
+        </div>
+      )}
+      {isCopied(table) && <CopyProgress table={table} />}
+    </Lead>
+  );
+}
+
+function CopyProgress({ table: { copied } }: { table: Table }) {
+  return (
+    <div className="copy">
+      <progress aria-label="Copied" max={100} {...(copied.percent == null ? {} : { value: copied.percent })} />
+      <span>{copyWords(copied) ?? "how far is not known yet"}</span>
+      <span className="soft">
+        {count(copied.rows)} rows, {bytes(copied.bytes)}
+      </span>
+    </div>
+  );
+}
+
+function Declaration({ table }: { table: Table }) {
+  const texts = Object.keys(table.columns);
+  return (
+    <Facts
+      facts={[
+        ["On the target", qualified(table.target), table.into_existing ? "made by its owner" : undefined],
+        ["Key", table.key.length > 0 ? table.key.join(", ") : "the source's own"],
+        ["Followed", table.operations.join(", ")],
+        table.where == null ? null : ["Only rows where", <code>{table.where}</code>],
+        texts.length === 0 ? null : ["Kept as text", texts.join(", ")],
+        table.shared_into == null
+          ? null
+          : ["Shown in", qualified(table.shared_into), `where ${table.shared_into.source_column} is ${table.shared_into.source_value}`],
+        ["Rows copied", count(table.copied.rows), table.copied.bytes == null ? undefined : bytes(table.copied.bytes)],
+        [
+          "Rows that the target refuses",
+          table.refused_rows === "set_aside" ? "stand aside" : "park the table",
+          (table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} stand aside now` : undefined,
+        ],
+        ["Added", <Moment at={table.created_at} />, table.from_pattern === true ? "by a pattern" : undefined],
+        table.target_table == null ? null : ["Its table on the target", table.target_table.replaceAll("_", " ")],
+      ]}
+    />
+  );
+}
+
+const WORK: Record<string, Tone> = { queued: "busy", running: "busy", succeeded: "good", failed: "bad", cancelled: "idle" };
+
+function Reloads({ reloads }: { reloads: Reload[] }) {
+  if (reloads.length === 0) return <p className="soft">It was never reloaded by request.</p>;
+  return (
+    <ol className="history">
+      {reloads.map((reload) => (
+        <li key={reload.id}>
+          <span className="when">
+            <Moment at={reload.created_at} />
+          </span>
+          <Mark tone={WORK[reload.state] ?? "unknown"}>{reload.state}</Mark>
+          <div>
+            {reload.ended_at === null ? (
+              <p>{copyWords(reload.copied) ?? "How far is not known yet."}</p>
+            ) : (
+              <p>
+                {count(reload.copied.rows)} rows, ended <Moment at={reload.ended_at} />
+                {reload.position !== null && (
+                  <>
+                    , follows the source from <code>{reload.position}</code>
+                  </>
+                )}
+              </p>
+            )}
+            {reload.partitions !== null && <p className="soft">{count(reload.partitions.length)} of its partitions</p>}
+            {typeof reload.problem?.detail === "string" && <p>{reload.problem.detail}</p>}
+            {typeof reload.problem?.remedy === "string" && <p className="soft">{reload.problem.remedy}</p>}
+          </div>
+        </li>
+      ))}
+    </ol>
+  );
+}

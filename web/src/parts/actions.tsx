@@ -1,0 +1,84 @@
+import { useMutation } from "@tanstack/react-query";
+import { useId, useState, type FormEvent } from "react";
+import type { Action } from "../actions";
+import { queryClient } from "../live/queryClient";
+import { announce } from "./announcements";
+import { Dialog } from "./dialog";
+import { ProblemNote } from "./problemNote";
+
+/** A button for each action; each asks first, and says what will happen. */
+export function ActionButtons({ actions, first = false }: { actions: Action[]; first?: boolean }) {
+  const [asked, setAsked] = useState<Action | null>(null);
+  return (
+    <>
+      {actions.map((action, number) => (
+        <button
+          key={action.verb}
+          type="button"
+          className={action.serious === true ? "quiet serious" : first && number === 0 ? "primary" : "quiet"}
+          aria-label={`${action.verb} ${action.name}`}
+          onClick={() => setAsked(action)}
+        >
+          {action.verb}
+        </button>
+      ))}
+      {asked !== null && <ActionDialog action={asked} onClose={() => setAsked(null)} />}
+    </>
+  );
+}
+
+function ActionDialog({ action, onClose }: { action: Action; onClose: () => void }) {
+  const [chosen, setChosen] = useState(false);
+  const [typed, setTyped] = useState("");
+  const id = useId();
+  const work = useMutation({
+    mutationFn: () => action.run(chosen),
+    onSuccess: async () => {
+      announce(action.done);
+      onClose();
+      await queryClient.invalidateQueries();
+    },
+  });
+  const ready = !chosen || typed === action.name;
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    if (ready && !work.isPending) work.mutate();
+  };
+  return (
+    <Dialog title={action.title} onClose={onClose}>
+      <form onSubmit={submit}>
+        <ul className="does">
+          {action.does.map((sentence) => (
+            <li key={sentence}>{sentence}</li>
+          ))}
+        </ul>
+        {action.choice !== undefined && (
+          <div className="choice">
+            <label className="check">
+              <input type="checkbox" checked={chosen} onChange={(event) => setChosen(event.target.checked)} />
+              {action.choice.label}
+            </label>
+            {chosen && (
+              <>
+                <p className="tone-bad">{action.choice.loses}</p>
+                <label htmlFor={id}>
+                  Type <strong>{action.name}</strong> to confirm
+                </label>
+                <input id={id} value={typed} autoComplete="off" spellCheck={false} onChange={(event) => setTyped(event.target.value)} />
+              </>
+            )}
+          </div>
+        )}
+        {work.error !== null && <ProblemNote error={work.error} />}
+        <div className="dialog-foot">
+          <button type="button" onClick={onClose} data-first>
+            Leave it
+          </button>
+          <button type="submit" className={action.serious === true ? "primary danger" : "primary"} disabled={!ready || work.isPending}>
+            {work.isPending ? "Asking …" : action.verb}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

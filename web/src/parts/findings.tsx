@@ -1,0 +1,26 @@
+import type { Finding } from "../api/client";
+import type { Tone } from "../words/tone";
+import { Mark } from "./mark";
+
+const TONES: Record<string, Tone> = { error: "bad", warning: "warn", info: "note" };
+const ORDER = ["error", "warning", "info"];
+
+/** Results of checks, the gravest first, each with what can be done. */
+export function Findings({ findings }: { findings: Finding[] }) {
+  const sorted = [...findings].sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
+  return (
+    <ul className="findings">
+      {sorted.map((finding, number) => (
+        <li key={number}>
+          <Mark tone={TONES[finding.severity] ?? "unknown"}>{finding.severity}</Mark>
+          <div>
+            <p>
+              {finding.what} <code className="soft">{finding.code}</code>
+            </p>
+            {finding.remedy !== "" && <p className="soft">{finding.remedy}</p>}
+          </div>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,27 @@
+import type { ReactNode } from "react";
+import type { Tone } from "../words/tone";
+import { Mark } from "./mark";
+
+interface LeadProps {
+  tone: Tone;
+  word: string;
+  since?: ReactNode;
+  why: string;
+  remedy?: string | null;
+  children?: ReactNode;
+}
+
+/** How the thing of a page is, in one word, with its reason and what can be done about it. */
+export function Lead({ tone, word, since, why, remedy, children }: LeadProps) {
+  return (
+    <div className={`lead tone-${tone}`}>
+      <p className="lead-word">
+        <Mark tone={tone}>{word}</Mark>
+        {since !== undefined && <span className="soft">{since}</span>}
+      </p>
+      <p className="prose">{why}</p>
+      {remedy != null && <p className="prose soft">{remedy}</p>}
+      {children}
+    </div>
+  );
+}

@@ -1,0 +1,30 @@
+import { link, type Link } from "../live/connection";
+import { readAt } from "../live/queryClient";
+import { useStore } from "../store";
+import type { Tone } from "../words/tone";
+import { Mark } from "./mark";
+import { Moment } from "./time";
+
+const LINKS: Record<Link, { tone: Tone; word: string }> = {
+  connecting: { tone: "busy", word: "connecting" },
+  live: { tone: "good", word: "live" },
+  reconnecting: { tone: "warn", word: "reconnecting" },
+};
+
+/** Whether news arrive by themselves, and when something was read last. Only a change of the first is announced. */
+export function LiveMark() {
+  const { tone, word } = LINKS[useStore(link)];
+  const last = useStore(readAt);
+  return (
+    <div className="live">
+      <span role="status">
+        <Mark tone={tone}>{word}</Mark>
+      </span>
+      {last !== null && (
+        <span className="soft">
+          last updated <Moment at={last} parts="time" />
+        </span>
+      )}
+    </div>
+  );
+}

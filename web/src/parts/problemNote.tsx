@@ -1,0 +1,23 @@
+import { Problem } from "../api/problem";
+import { Findings } from "./findings";
+import { Mark } from "./mark";
+
+/** Why something was not done, and what can be done about it. */
+export function ProblemNote({ error }: { error: unknown }) {
+  const problem = Problem.from(error);
+  return (
+    <div className="note tone-bad" role="alert">
+      <p className="note-title">
+        <Mark tone="bad">{problem.title}</Mark>
+      </p>
+      <p>{problem.detail}</p>
+      {problem.remedy !== "" && <p>{problem.remedy}</p>}
+      {problem.findings.length > 0 && <Findings findings={problem.findings} />}
+      {problem.traceId !== undefined && (
+        <p className="soft">
+          In the server's log: <code>{problem.traceId}</code>
+        </p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,42 @@
+import { Link } from "wouter";
+import type { Filters } from "../filters";
+import { count } from "../words/numbers";
+import type { Tone } from "../words/tone";
+import { Mark } from "./mark";
+
+interface TallyItem {
+  /** Its value in the address. */
+  value: string;
+  tone: Tone;
+  word: string;
+  number: number;
+}
+
+interface TallyProps {
+  /** What is counted, in the plural. */
+  noun: string;
+  /** Name of the filter in the address. */
+  filter: string;
+  filters: Filters;
+  items: TallyItem[];
+  total: number;
+}
+
+/** How many there are of each kind; each number is a link that shows those alone, the first one shows all. Empty kinds are left out. */
+export function Tally({ noun, filter, filters, items, total }: TallyProps) {
+  const chosen = filters.get(filter);
+  const shown = items.filter((item) => item.number > 0 || item.value === chosen);
+  const link = (value: string | null): string => filters.address({ [filter]: value, page: null });
+  return (
+    <nav className="tally" aria-label={`Which ${noun} are shown`}>
+      <Link href={link(null)} aria-current={chosen === "" ? "true" : undefined} replace>
+        <b>{count(total)}</b> <span>all</span>
+      </Link>
+      {shown.map((item) => (
+        <Link key={item.value} href={link(item.value)} aria-current={chosen === item.value ? "true" : undefined} replace>
+          <b>{count(item.number)}</b> <Mark tone={item.tone}>{item.word}</Mark>
+        </Link>
+      ))}
+    </nav>
+  );
+}

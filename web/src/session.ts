@@ -1,0 +1,38 @@
+import { keep, recall } from "./storage";
+import { Store } from "./store";
+
+const KEY = "penstock-token";
+
+export interface Session {
+  token: string | null;
+  /** The server wants a token, and there is none or it is not taken. */
+  refused: boolean;
+  /** What was given last is not taken. */
+  wrong: boolean;
+}
+
+/** The token lives in this tab and is forgotten with it. */
+export const session = new Store<Session>({ token: recall("session", KEY), refused: false, wrong: false });
+
+export function signIn(token: string): void {
+  keep("session", KEY, token);
+  session.set({ token, refused: false, wrong: false });
+}
+
+export function signOut(): void {
+  end(false);
+}
+
+/** The server answered 401 to a request that carried `token`; an answer to an earlier token says nothing of the present one. */
+export function refuse(token: string | null): void {
+  const present = session.get();
+  if (token === present.token && !present.refused) end(token !== null);
+}
+
+function end(wrong: boolean): void {
+  keep("session", KEY, null);
+  session.set({ token: null, refused: true, wrong });
+}
+
+export const bearer = (token: string | null): Record<string, string> =>
+  token === null ? {} : { Authorization: `Bearer ${token}` };

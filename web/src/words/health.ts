@@ -1,0 +1,134 @@
+import type { Subscription } from "../api/client";
+import { bytes, percent, seconds, some } from "./numbers";
+import type { Tone } from "./tone";
+
+/** One word for a subscription: the worst of what is known of it, and the sentence that says why. */
+export interface Health {
+  group: HealthGroup;
+  tone: Tone;
+  word: string;
+  why: string;
+  remedy: string | null;
+}
+
+export const HEALTH_GROUPS = ["failed", "attention", "unknown", "moving", "running", "resting"] as const;
+export type HealthGroup = (typeof HEALTH_GROUPS)[number];
+
+export const GROUP_WORDS: Record<HealthGroup, { tone: Tone; word: string }> = {
+  failed: { tone: "bad", word: "failed" },
+  attention: { tone: "warn", word: "need attention" },
+  unknown: { tone: "unknown", word: "unknown" },
+  moving: { tone: "busy", word: "getting there" },
+  running: { tone: "good", word: "running" },
+  resting: { tone: "idle", word: "at rest" },
+};
+
+/** While there is something to apply the engine reports every few seconds; after this, its silence is worth a word. */
+const SILENT_AFTER_S = 60;
+const WARN_SHARE = 0.5;
+
+/** `readMs`: when the subscription was read, by the server's clock. */
+export function healthOf(subscription: Subscription, readMs: number): Health {
+  return fault(subscription) ?? retried(subscription) ?? silence(subscription, readMs) ?? parked(subscription) ?? slotRisk(subscription) ?? course(subscription);
+}
+
+const health = (group: HealthGroup, word: string, why: string, remedy: string | null = null): Health => ({
+  group,
+  tone: GROUP_WORDS[group].tone,
+  word,
+  why,
+  remedy,
+});
+
+function fault(subscription: Subscription): Health | null {
+  if (subscription.state !== "failed") return null;
+  return health("failed", "failed", subscription.reason ?? "No reason was given.", subscription.remedy ?? null);
+}
+
+/** What is under way and gives a reason is being tried again. */
+function retried({ state, reason, remedy, deleting }: Subscription): Health | null {
+  if (reason == null || deleting === true || (state !== "starting" && state !== "running")) return null;
+  return health("attention", "retrying", reason, remedy ?? null);
+}
+
+function silence(subscription: Subscription, readMs: number): Health | null {
+  if (subscription.state !== "running" || subscription.positions.as_of == null || subscription.lag.bytes === 0) return null;
+  const age = (readMs - Date.parse(subscription.positions.as_of)) / 1000;
+  if (age <= SILENT_AFTER_S) return null;
+  return health("attention", "silent", `The engine has not reported for ${seconds(age)}.`, "Look whether the engine runs and reaches the server.");
+}
+
+function parked(subscription: Subscription): Health | null {
+  const number = subscription.table_states.parked ?? 0;
+  if (number === 0 || subscription.state !== "running") return null;
+  const stand = number === 1 ? "stands" : "stand";
+  return health("attention", "parked tables", `${some(number, "table")} ${stand} still because of a fault; the others go on.`, "Look at the parked tables: each says what it needs.");
+}
+
+/** Log held back on the source as a share of what may be; null where it is not known. */
+export function slotShare(subscription: Subscription): number | null {
+  const { slot_budget_bytes } = subscription.capture;
+  if (subscription.retained_bytes == null || !slot_budget_bytes) return null;
+  return subscription.retained_bytes / slot_budget_bytes;
+}
+
+/** From which share of the budget on it is a risk: the subscription's own setting. */
+export const warnShare = (subscription: Subscription): number => subscription.capture.guard?.warn_share ?? WARN_SHARE;
+
+function slotRisk(subscription: Subscription): Health | null {
+  const share = slotShare(subscription);
+  if (share === null || share < warnShare(subscription)) return null;
+  const why = `The source holds back ${bytes(subscription.retained_bytes)} of log, ${percent(share)} of its budget.`;
+  return health("attention", "at risk", why, "Let the subscription run and catch up, or raise its slot budget.");
+}
+
+function course(subscription: Subscription): Health {
+  const { state } = subscription;
+  if (subscription.deleting) return health("moving", "deleting", "It is being deleted; its tables on the target stay.");
+  switch (state) {
+    case "created":
+      return health("moving", "waiting", "It waits for an engine.");
+    case "starting":
+    case "pausing":
+    case "stopping":
+      return health("moving", state, subscription.reason ?? `It was asked to be ${subscription.desired_state}.`, subscription.remedy ?? null);
+    case "paused":
+      return health("resting", "paused", "It stands still by request; the source keeps its log for it.");
+    case "stopped":
+      return health("resting", "stopped", "It was stopped by request; the source keeps its log for it.");
+    case "running":
+      return running(subscription);
+    default:
+      return health("unknown", `unknown (${String(state)})`, "This console does not know the state; load the page again after an upgrade.");
+  }
+}
+
+function running(subscription: Subscription): Health {
+  const states = subscription.table_states;
+  if (subscription.desired_state !== "running") return health("moving", "running", `It was asked to be ${subscription.desired_state}.`);
+  const copied = (states.registered ?? 0) + (states.copying ?? 0) + (states.reloading ?? 0);
+  const behind = behindWords(subscription);
+  if (copied > 0) return health("moving", "copying", `${some(copied, "table")} of ${total(subscription)} being copied; ${behind}.`);
+  if ((states.catching_up ?? 0) > 0) return health("moving", "catching up", `${some(states.catching_up ?? 0, "table")} of ${total(subscription)} catching up; ${behind}.`);
+  const live = states.live ?? 0;
+  if (total(subscription) === 0) return health("running", "running", "It has no tables.");
+  const which = live === total(subscription) ? (live === 1 ? "Its one table is" : `All ${live} tables are`) : `${some(live, "table")} of ${total(subscription)} ${live === 1 ? "is" : "are"}`;
+  return health("running", "running", `${which} live; ${behind}.`);
+}
+
+function behindWords(subscription: Subscription): string {
+  const { seconds: age, bytes: left } = subscription.lag;
+  if (left === 0) return "nothing was left to apply when it reported last";
+  return age == null ? "how far behind the source is not known yet" : `${seconds(age)} behind the source`;
+}
+
+const total = (subscription: Subscription): number => Object.values(subscription.table_states).reduce((sum, number) => sum + number, 0);
+
+/** Worst first; among equals, those that are furthest behind. */
+export function worstFirst(a: { item: Subscription; health: Health }, b: { item: Subscription; health: Health }): number {
+  return (
+    HEALTH_GROUPS.indexOf(a.health.group) - HEALTH_GROUPS.indexOf(b.health.group) ||
+    (b.item.lag.seconds ?? 0) - (a.item.lag.seconds ?? 0) ||
+    a.item.name.localeCompare(b.item.name)
+  );
+}

@@ -1,0 +1,55 @@
+import type { Table } from "../api/client";
+import { seconds } from "./numbers";
+import type { Tone } from "./tone";
+
+interface StateWords {
+  tone: Tone;
+  word: string;
+  /** One sentence: what it means for whoever reads the table on the target. */
+  means: string;
+}
+
+const STATES: Record<string, StateWords> = {
+  registered: { tone: "busy", word: "waiting", means: "Its copy has not begun yet; nothing of it is on the target." },
+  copying: { tone: "busy", word: "copying", means: "Its rows are being copied; they become readable all at once when the copy is whole." },
+  catching_up: { tone: "busy", word: "catching up", means: "It takes in what changed on the source meanwhile." },
+  live: { tone: "good", word: "live", means: "It follows the source." },
+  paused: { tone: "idle", word: "paused", means: "It stands still by request; its rows stay readable as they were." },
+  reloading: { tone: "busy", word: "reloading", means: "It is copied anew; its old rows stay readable until the new ones take their place." },
+  parked: { tone: "bad", word: "parked", means: "It stands still because of a fault; its rows stay readable as they were, the other tables go on." },
+  removed: { tone: "idle", word: "removed", means: "It is no longer replicated; its history stays." },
+};
+
+/** Every state, also one that this console does not know, in plain words. */
+export function tableStateWords(state: string): StateWords {
+  return STATES[state] ?? { tone: "unknown", word: `unknown (${state})`, means: "This console does not know the state; load the page again after an upgrade." };
+}
+
+const ORDER = ["parked", "reloading", "copying", "catching_up", "registered", "paused", "live", "removed"];
+
+/** States that need somebody first, then those that pass, then those that are well; unknown ones in front. */
+export const statesByNeed = (a: string, b: string): number => ORDER.indexOf(a) - ORDER.indexOf(b);
+
+/** Tables by the need of their state, then by name. */
+export const byNeed = (a: Table, b: Table): number =>
+  statesByNeed(a.state, b.state) || tableName(a).localeCompare(tableName(b));
+
+export const tableName = (table: Pick<Table, "schema" | "name">): string => `${table.schema}.${table.name}`;
+
+/** What was asked for and has not come about yet. */
+export function asked(table: Table): string | null {
+  if (table.desired_state === "paused" && table.state !== "paused" && table.state !== "removed") return "a pause was asked for";
+  if (table.desired_state === "running" && table.state === "paused") return "going on was asked for";
+  return null;
+}
+
+export const isCopied = (table: Table): boolean => table.state === "copying" || table.state === "reloading";
+
+/** "41 %, about 12 s left", as far as it is known; null where nothing is. */
+export function copyWords(copied: Table["copied"]): string | null {
+  const share = copied.percent == null ? null : `${Math.floor(copied.percent)} %`;
+  const left = copied.eta_seconds == null ? null : `about ${seconds(Math.round(copied.eta_seconds))} left`;
+  return [share, left].filter((part) => part !== null).join(", ") || null;
+}
+
+export const qualified = (name: { schema: string; name: string }): string => `${name.schema}.${name.name}`;
