@@ -312,11 +312,16 @@ class RequestDesk:
         report.end("cancelled" if cancelled.is_set() else "succeeded")
 
 
+_QUERY_REMEDIES = {
+    "query_unavailable": "Start the subscription where it does not run, then ask again.",
+    "query_timeout": "Give the query more time (timeout_ms), or ask for less.",
+    "query_too_large": "Ask for less: fewer columns, a condition, or a total in place of the rows.",
+    "table_not_live": "Do what the table's remedy says, or wait until it is live.",
+}
+
+
 def _refusal(refused: QueryRefused) -> Problem:
-    gone = refused.code == "query_unavailable"
-    remedy = "Start the subscription." if gone else "Send exactly one SELECT over the replicated tables."
-    if refused.code == "table_not_live":
-        remedy = "Do what the table's remedy says, or wait until it is live."
+    remedy = _QUERY_REMEDIES.get(refused.code, "Send exactly one SELECT over the replicated tables.")
     status = {"query_unavailable": 503, "query_timeout": 504, "table_not_live": 409}.get(refused.code, 422)
     return Problem(status=status, code=refused.code, detail=refused.detail, remedy=remedy)
 

@@ -1,6 +1,11 @@
 /** Where pages are. */
 export const FLEET = "/";
+export const FRESHNESS = "/freshness";
+export const TICKETS = "/tickets";
 export const CONNECTIONS = "/connections";
 export const subscriptionAddress = (name: string): string => `/subscriptions/${encodeURIComponent(name)}`;
 export const tableAddress = (subscription: string, id: string): string =>
   `${subscriptionAddress(subscription)}/tables/${encodeURIComponent(id)}`;
+const of = (address: string, subscription: string): string => `${address}?${new URLSearchParams({ subscription }).toString()}`;
+export const freshnessAddress = (subscription: string): string => of(FRESHNESS, subscription);
+export const ticketsAddress = (subscription: string): string => of(TICKETS, subscription);

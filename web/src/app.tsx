@@ -1,14 +1,16 @@
 import { useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
-import { CONNECTIONS, FLEET } from "./addresses";
+import { CONNECTIONS, FLEET, FRESHNESS, TICKETS } from "./addresses";
 import { queryClient } from "./live/queryClient";
 import { useNews } from "./live/news";
 import { ConnectionsPage } from "./pages/connections";
 import { FleetPage } from "./pages/fleet";
+import { FreshnessPage } from "./pages/freshness/page";
 import { NothingHerePage } from "./pages/nothingHere";
 import { SignInPage } from "./pages/signIn";
 import { SubscriptionPage } from "./pages/subscription";
 import { TablePage } from "./pages/table";
+import { TicketsPage } from "./pages/tickets/page";
 import { Announcements } from "./parts/announcements";
 import { CrashGuard } from "./parts/crash";
 import { LiveMark } from "./parts/liveMark";
@@ -19,6 +21,8 @@ import { useStore } from "./store";
 /** The ways through the console; pages about one thing are reached from there. `within`: what such pages' addresses begin with. */
 const WAYS = [
   { address: FLEET, label: "Fleet", within: "/subscriptions/" },
+  { address: FRESHNESS, label: "Freshness", within: null },
+  { address: TICKETS, label: "Tickets", within: null },
   { address: CONNECTIONS, label: "Connections", within: null },
 ];
 
@@ -80,6 +84,12 @@ function Pages() {
       <Route path="/subscriptions/:name">{({ name }) => <SubscriptionPage key={name} name={name} />}</Route>
       <Route path="/subscriptions/:name/tables/:id">
         {({ name, id }) => <TablePage key={`${name}/${id}`} subscription={name} id={id} />}
+      </Route>
+      <Route path={FRESHNESS}>
+        <FreshnessPage />
+      </Route>
+      <Route path={TICKETS}>
+        <TicketsPage />
       </Route>
       <Route path={CONNECTIONS}>
         <ConnectionsPage />

@@ -7,6 +7,7 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/pages.css";
+import "./styles/freshness.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html has no #root");

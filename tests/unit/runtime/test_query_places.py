@@ -141,6 +141,7 @@ def test_a_query_that_reaches_its_limit_frees_its_place(desk: RequestDesk, answe
         problem = answers.of(f"endless-{number}")
         assert isinstance(problem, Problem)
         assert problem.code == "query_timeout"
+        assert "timeout_ms" in str(problem.remedy)
 
 
 def test_a_turn_that_raises_frees_its_place_too() -> None:

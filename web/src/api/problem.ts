@@ -8,6 +8,7 @@ interface Parts {
   remedy: string;
   traceId?: string;
   findings?: Finding[];
+  body?: Record<string, unknown>;
 }
 
 /** Why a request was not done, in words for people: what happened, and what can be done about it. */
@@ -19,6 +20,8 @@ export class Problem extends Error {
   readonly remedy: string;
   readonly traceId: string | undefined;
   readonly findings: Finding[];
+  /** All that the answer said, for those who know what problems of this code tell. */
+  readonly body: Record<string, unknown>;
 
   constructor(parts: Parts) {
     super(`${parts.title}: ${parts.detail}`);
@@ -29,6 +32,7 @@ export class Problem extends Error {
     this.remedy = parts.remedy;
     this.traceId = parts.traceId;
     this.findings = parts.findings ?? [];
+    this.body = parts.body ?? {};
   }
 
   /** From an answer's body, as far as it is `application/problem+json`: a proxy may have answered in the server's place. */
@@ -46,6 +50,7 @@ export class Problem extends Error {
       remedy: text("remedy", ""),
       traceId: text("trace_id", "") || undefined,
       findings: Array.isArray(given.findings) ? (given.findings as Finding[]) : [],
+      body: given,
     });
   }
 

@@ -1,0 +1,110 @@
+import { useState } from "react";
+import { writeExactly } from "../../api/exactNumbers";
+import type { Subscription } from "../../api/client";
+import type { QueryAnswer } from "../../api/freshness";
+import { Facts } from "../../parts/facts";
+import { Pager } from "../../parts/pager";
+import { Moment } from "../../parts/time";
+import { milliseconds } from "../../words/durations";
+import { some } from "../../words/numbers";
+
+const AT_ONCE = 100;
+
+/** How many rows came. */
+export const AnswerLead = ({ answer: { rows, truncated } }: { answer: QueryAnswer }) => (
+  <p className="answer-told">
+    {some(rows.length, "row")}
+    {truncated && ", and there are more: they were cut off"}
+  </p>
+);
+
+interface AnswerViewProps {
+  subscription: Subscription;
+  answer: QueryAnswer;
+  tookMs: number;
+}
+
+/** The rows of a query, and where and at which position it ran. */
+export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
+  const [page, setPage] = useState(0);
+  const { columns, rows, receipt } = answer;
+  return (
+    <>
+      <Facts
+        facts={[
+          ["Ran on", ...ranOn(subscription, answer.ran_on)],
+          ["At position", <code>{answer.position}</code>],
+          receipt == null
+            ? ["Freshness", "as it was"]
+            : ["Freshness", <code>{receipt.position}</code>, receipt.on_arrival ? "visible already" : <CommittedAt receipt={receipt} />],
+          ["Took", milliseconds(tookMs), "as seen from here"],
+        ]}
+      />
+      <Rows columns={columns} rows={rows.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} />
+      <Pager page={page} size={AT_ONCE} total={rows.length} noun="rows" onPage={setPage} />
+    </>
+  );
+}
+
+const CommittedAt = ({ receipt }: { receipt: NonNullable<QueryAnswer["receipt"]> }) =>
+  receipt.committed_at === null ? (
+    <>waited for</>
+  ) : (
+    <>
+      waited for; committed at <Moment at={receipt.committed_at} parts="time" />
+    </>
+  );
+
+function ranOn({ source, target }: Subscription, where: string): [string, string] {
+  if (where === "target") return [target, "the target"];
+  return where === "source" ? [source, "the source"] : ["unknown", where];
+}
+
+type RowsProps = Pick<QueryAnswer, "columns" | "rows">;
+
+/** They scroll sideways where there is no room; the keyboard gets there too. */
+function Rows({ columns, rows }: RowsProps) {
+  if (columns.length === 0) return null;
+  const numeric = columns.map(({ type }, place) => DECIMAL.test(type) || isNumber(rows, place));
+  return (
+    <div className="rows" role="region" aria-label="Rows of the answer" tabIndex={0}>
+      <table>
+        <thead>
+          <tr>
+            {columns.map(({ name, type }, place) => (
+              <th key={place} scope="col" className={numeric[place] === true ? "number" : undefined}>
+                {name}
+                <small>{type}</small>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row, number) => (
+            <tr key={number}>
+              {row.map((value, place) => (
+                <td key={place} className={numeric[place] === true ? "number" : undefined}>
+                  <Value value={value} />
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Their values come as text, so that no digit is lost. */
+const DECIMAL = /^(decimal|numeric|hugeint|uhugeint)/i;
+
+function isNumber(rows: unknown[][], place: number): boolean {
+  const first = rows.find((row) => row[place] !== null)?.[place];
+  return typeof first === "number" || typeof first === "bigint";
+}
+
+function Value({ value }: { value: unknown }) {
+  if (value === null) return <span className="no-value">null</span>;
+  if (value === "") return <span className="no-value">empty text</span>;
+  return <>{typeof value === "string" ? value : writeExactly(value)}</>;
+}

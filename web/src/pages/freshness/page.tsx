@@ -1,0 +1,65 @@
+import { useQuery } from "@tanstack/react-query";
+import { useRef, useState } from "react";
+import type { Subscription } from "../../api/client";
+import { freshnessQuery } from "../../api/freshness";
+import { Facts } from "../../parts/facts";
+import { Loaded } from "../../parts/loaded";
+import { Page, Section } from "../../parts/page";
+import { SubscriptionChoice } from "../../parts/subscriptionChoice";
+import { Ago } from "../../parts/time";
+import { bytes, count, seconds } from "../../words/numbers";
+import { QuerySection, type FreshnessWish } from "./query";
+import { WaitSection } from "./wait";
+
+/** How fresh a target is: where it stands, waiting until it is fresh enough, and reading from it. */
+export function FreshnessPage() {
+  return (
+    <Page title="Freshness">
+      <SubscriptionChoice>{(subscription) => <Fresh key={subscription.name} subscription={subscription} />}</SubscriptionChoice>
+    </Page>
+  );
+}
+
+function Fresh({ subscription }: { subscription: Subscription }) {
+  const [wish, setWish] = useState<FreshnessWish>({ mode: "latest", position: "" });
+  const sql = useRef<HTMLTextAreaElement>(null);
+  const readAt = (position: string): void => {
+    setWish({ mode: "position", position });
+    sql.current?.focus();
+  };
+  return (
+    <>
+      <Section title="Now">
+        <Standing name={subscription.name} />
+      </Section>
+      <Section title="Wait" aside="Until changes are visible on the target">
+        <WaitSection subscription={subscription.name} onPosition={readAt} />
+      </Section>
+      <Section title="Query" aside="One read on the target">
+        <QuerySection subscription={subscription} wish={wish} onWish={setWish} sqlBox={sql} />
+      </Section>
+    </>
+  );
+}
+
+function Standing({ name }: { name: string }) {
+  const freshness = useQuery(freshnessQuery(name));
+  return (
+    <Loaded query={freshness}>
+      {({ positions, lag, waits, at }) => (
+        <Facts
+          facts={[
+            ["Behind the source", seconds(lag.seconds), lag.bytes === null ? undefined : bytes(lag.bytes)],
+            ["End of the source's log", <Position at={positions.source} />],
+            ["Read up to", <Position at={positions.captured} />],
+            ["Visible on the target up to", <Position at={positions.applied} />],
+            ["Waiting now", count(waits)],
+            ["Reported", <Ago at={at} />],
+          ]}
+        />
+      )}
+    </Loaded>
+  );
+}
+
+const Position = ({ at }: { at: string | null }) => (at === null ? <>–</> : <code>{at}</code>);

@@ -1,0 +1,129 @@
+import type { Receipt, Waited } from "../../api/freshness";
+import { Lead } from "../../parts/lead";
+import { Mark } from "../../parts/mark";
+import { Moment } from "../../parts/time";
+import { milliseconds } from "../../words/durations";
+import { some } from "../../words/numbers";
+import { exceptionWords, stepsOf, stepWords, type Step } from "../../words/receipts";
+import { qualified, tableStateWords } from "../../words/tables";
+
+/** How a wait ended, in a sentence. */
+export function ReceiptLead({ waited: { receipt, waitedMs } }: { waited: Waited }) {
+  return (
+    <Lead
+      tone="good"
+      word="visible"
+      since={receipt.on_arrival ? "already when it was asked" : `after ${milliseconds(waitedMs)}`}
+      why={`What was committed on the source up to ${receipt.position} can be read on the target, in ${some(receipt.tables.length, "table")}.`}
+    />
+  );
+}
+
+interface ReceiptViewProps {
+  waited: Waited;
+  onPosition: (position: string) => void;
+}
+
+/** How what was waited for became visible, and where. */
+export function ReceiptView({ waited, onPosition }: ReceiptViewProps) {
+  const { receipt, askedAt } = waited;
+  return (
+    <>
+      <TimeLine steps={stepsOf(waited)} />
+      <p className="below soft">
+        {askedAt !== null && (
+          <>
+            Asked at <Moment at={askedAt} />.{" "}
+          </>
+        )}
+        “Captured” and “Applied” are told by the engine&apos;s clock, the others by the server&apos;s. Wait <code>{waited.id}</code>.
+      </p>
+      <Covered receipt={receipt} />
+      <p className="below">
+        <button type="button" onClick={() => onPosition(receipt.position)}>
+          Query at this position
+        </button>
+      </p>
+    </>
+  );
+}
+
+/** Moments in their order; each bar is the time since the moment before, on a scale that all share. */
+function TimeLine({ steps }: { steps: Step[] }) {
+  const last = Math.max(1, ...steps.map(({ atMs }) => atMs ?? 0));
+  let before = 0;
+  return (
+    <ol className="time-line">
+      {steps.map((step) => {
+        const from = before;
+        if (step.atMs !== null) before = Math.max(0, step.atMs);
+        return (
+          <li key={step.name}>
+            <strong>{step.name}</strong>
+            <span className="number">{stepWords(step)}</span>
+            <span className="time-line-means">
+              {step.means}
+              {step.position !== null && (
+                <>
+                  {" "}
+                  <code>{step.position}</code>
+                </>
+              )}
+            </span>
+            <Span from={Math.min(from, before) / last} to={Math.max(from, before) / last} />
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+const SCALE = 1000;
+
+/** From one share of the whole to another, 0 to 1; its end is always marked. */
+const Span = ({ from, to }: { from: number; to: number }) => (
+  <svg className="time-line-span" viewBox={`0 0 ${SCALE} 10`} preserveAspectRatio="none" aria-hidden="true" focusable="false">
+    <rect className="track" y="4.5" width={SCALE} height="1" fill="currentColor" />
+    <rect x={from * SCALE} y="2.5" width={(to - from) * SCALE} height="5" fill="currentColor" />
+    <rect x={Math.max(0, to * SCALE - 4)} y="0" width="4" height="10" fill="currentColor" />
+  </svg>
+);
+
+/** Which tables it holds for, and in which way not. */
+function Covered({ receipt }: { receipt: Receipt }) {
+  return (
+    <div className="covered">
+      {receipt.left_out.length > 0 && (
+        <ul>
+          {receipt.left_out.map((table) => (
+            <li key={qualified(table)}>
+              <Mark tone="warn">
+                {qualified(table)} was left out: it is {tableStateWords(table.state).word}
+                {table.reason != null && `. ${table.reason}`}
+              </Mark>
+            </li>
+          ))}
+        </ul>
+      )}
+      {receipt.exceptions.length > 0 && (
+        <ul>
+          {receipt.exceptions.map((exception) => (
+            <li key={`${qualified(exception)} ${exception.kind}`}>
+              <Mark tone="warn">
+                {qualified(exception)}: {exceptionWords(exception)}
+              </Mark>
+            </li>
+          ))}
+        </ul>
+      )}
+      <details>
+        <summary>{some(receipt.tables.length, "table")} it holds for</summary>
+        <ul className="names">
+          {receipt.tables.map((table) => (
+            <li key={qualified(table)}>{qualified(table)}</li>
+          ))}
+        </ul>
+      </details>
+    </div>
+  );
+}

@@ -1,0 +1,49 @@
+import { Problem } from "../api/problem";
+import { milliseconds } from "./durations";
+
+/** A proxy answered in the server's place. */
+const GAVE_UP = "Something between here and the server gave up. Ask again, with a shorter limit where you set a long one.";
+
+/** What to do in this console about a wait or query that was not answered; null where the server says it best. */
+function advice(problem: Problem): string | null {
+  const { code, status, body } = problem;
+  switch (code) {
+    case "freshness_timeout": {
+      const left = body.estimate_ms;
+      const hope = typeof left === "number" && left > 0 ? `At its present pace it is there in about ${milliseconds(left)}. ` : "";
+      return `${hope}Ask again and allow more time, or look at the subscription for what holds it up.`;
+    }
+    case "freshness_unreachable":
+      return `${problem.remedy} Waiting longer does not help.`;
+    case "query_timeout":
+      return "Give the query more time, or ask for less.";
+    case "engine_timeout":
+      return "The engine may be busy. Ask again; if it stays so, look whether it runs.";
+    default:
+      return problem.remedy === "" && status >= 502 && status <= 504 ? GAVE_UP : null;
+  }
+}
+
+/** The engine's own refusals of queries have codes, but one title for all. */
+const QUERY_TITLES: Record<string, string> = {
+  query_not_a_read: "The query was refused",
+  query_invalid: "The target does not understand the query",
+  query_timeout: "The query took too long",
+  query_too_large: "That is too much to answer",
+  query_unavailable: "The target cannot be asked at present",
+  table_not_live: "A table of the query is not live",
+};
+
+/** As a sentence of its own. */
+const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+/** The same problem, with what happened and what can be done about it said in the words of this page. */
+export function inPlainWords(error: unknown): Problem {
+  const problem = Problem.from(error);
+  return new Problem({
+    ...problem,
+    title: QUERY_TITLES[problem.code] ?? problem.title,
+    detail: sentence(problem.detail),
+    remedy: advice(problem) ?? problem.remedy,
+  });
+}
