@@ -15,6 +15,7 @@ from server.engines.endpoints import router as engines
 from server.events.endpoints import router as events
 from server.freshness.endpoints import router as freshness
 from server.health.endpoints import router as health
+from server.history.endpoints import router as history
 from server.metrics.endpoints import router as metrics
 from server.partitions.endpoints import router as partitions
 from server.queries.endpoints import router as queries
@@ -46,6 +47,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     freshness,
     queries,
     batches,
+    history,
     verifications,
     tickets,
     sequences,

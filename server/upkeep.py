@@ -1,4 +1,4 @@
-"""Deletes what nobody needs any more: old events, remembered answers, delivered commands."""
+"""Deletes what nobody needs any more: old events, history, remembered answers, delivered commands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from server import idempotency
 from server.db.database import Database
 from server.db.models.outbox import OutboxRow
 from server.events import repository as events
+from server.history import recorder as history
 from server.logs import get_logger
 from server.settings import Settings
 
@@ -50,5 +51,6 @@ def tidy(database: Database, settings: Settings) -> None:
     with database.write() as session:
         now = session.now()
         events.delete_before(session, now - timedelta(days=settings.event_retention_days))
+        history.forget_old(session)
         idempotency.forget_old(session, settings.idempotency_hours)
         session.exec(delete(OutboxRow).where(col(OutboxRow.delivered_at) < now - timedelta(days=_DELIVERED_DAYS)))

@@ -37,6 +37,7 @@ from server.engines.threads import EngineThreads
 from server.errors import Problem
 from server.freshness.kept import Waits
 from server.freshness.service import FreshnessService
+from server.history.recorder import Recorder
 from server.logs import get_logger
 from server.metrics.gauges import Gauges
 from server.metrics.meters import Meters
@@ -67,6 +68,7 @@ class EngineChannel:
         hub: Hub,
         freshness: FreshnessService,
         meters: Meters,
+        recorder: Recorder,
     ) -> None:
         self.lease_s = LEASE_S
         self.heartbeat_s = HEARTBEAT_S
@@ -76,6 +78,7 @@ class EngineChannel:
         self._threads = threads
         self._freshness = freshness
         self._meters = meters
+        self._recorder = recorder
         self._gone_since: dict[str, float] = {}
         self._lost: set[str] = set()
         self._touched: set[str] = set()
@@ -191,6 +194,7 @@ class EngineChannel:
             self._apply(bundle)
             counted = await self._write(engine_id, sequence, bundle)
         for report in counted:
+            self._recorder.report(report)
             if isinstance(report, BatchReport):
                 self._meters.batch_applied(report)
 
@@ -334,16 +338,18 @@ class EngineChannel:
 
 @asynccontextmanager
 async def running(app: FastAPI) -> AsyncIterator[None]:
-    """The channel, freshness waits and meters of an application, from its start to its end."""
+    """The channel, freshness waits, meters and history of an application, from its start to its end."""
     database: Database = app.state.database
     hub = Hub()
     threads = EngineThreads()
     meters = Meters()
     freshness = FreshnessService(database, threads, hub)
-    waits = Waits(database, app.state.clock, freshness, meters)
-    channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters)
+    recorder = Recorder(database, threads, app.state.clock)
+    waits = Waits(database, app.state.clock, freshness, meters, recorder)
+    channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters, recorder)
     app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
+    app.state.recorder = recorder
     app.state.engine_gateway = HubGateway(hub)
     meters.registry.register(Gauges(hub, freshness, app.version))
     loop = asyncio.get_running_loop()
@@ -352,7 +358,8 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     stop_listening = database.signals.listen(lambda change: channel.ring(change, loop))
     await channel.begin_leases()
     await waits.resume()
-    tasks = [loop.create_task(channel.deliver()), loop.create_task(channel.watch_leases())]
+    works = channel.deliver(), channel.watch_leases(), recorder.keep_writing()
+    tasks = [loop.create_task(work) for work in works]
     try:
         yield
     finally:
@@ -362,3 +369,4 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await recorder.write(everything=True)

@@ -20,6 +20,7 @@ from server.freshness.schemas import Receipt, WaitBody, WaitSatisfied
 from server.freshness.service import FreshnessService
 from server.freshness.waiting import Ask, Ending, carry_out, problem_fields
 from server.freshness.waits import WaitStatus
+from server.history.recorder import Recorder
 from server.logs import get_logger
 from server.metrics.meters import Meters
 
@@ -43,11 +44,14 @@ def new_id() -> str:
 class Waits:
     """All waits of users: those answered at once in memory, those fetched later in the control database."""
 
-    def __init__(self, database: Database, clock: Clock, service: FreshnessService, meters: Meters) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, service: FreshnessService, meters: Meters, recorder: Recorder
+    ) -> None:
         self._database = database
         self._clock = clock
         self._service = service
         self._meters = meters
+        self._recorder = recorder
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ended: OrderedDict[str, tuple[str, WaitBody]] = OrderedDict()
         self._lines = 0
@@ -57,7 +61,7 @@ class Waits:
         wait_id = new_id()
         began = self._clock.now()
         ending = await carry_out(self._service, ask)
-        self._meters.wait_ended(ask.subscription, ending)
+        self._tell(ask.subscription, ending)
         body = WaitBody(
             id=wait_id,
             status=ending.status.value,
@@ -153,7 +157,7 @@ class Waits:
 
     async def _end_well_or_badly(self, wait_id: str, ask: Ask) -> None:
         ending = await carry_out(self._service, ask)
-        self._meters.wait_ended(ask.subscription, ending)
+        self._tell(ask.subscription, ending)
         told: dict[str, Any] = {"waited_ms": ending.waited_ms}
         told["applied"] = None if ending.applied is None else str(ending.applied)
         if ending.receipt is not None:
@@ -162,6 +166,12 @@ class Waits:
             told["problem"] = problem_fields(ending.problem)
         fields = {"position": ending.position, "ending": told}
         await run_in_threadpool(self._end, wait_id, ending.status, fields)
+
+    def _tell(self, subscription: str, ending: Ending) -> None:
+        self._meters.wait_ended(subscription, ending)
+        if ending.status in (WaitStatus.SATISFIED, WaitStatus.TIMED_OUT):
+            late = ending.status is WaitStatus.TIMED_OUT
+            self._recorder.wait_ended(subscription, ending.waited_ms, late=late)
 
     def _remember(self, subscription: str, body: WaitBody) -> None:
         self._ended[body.id] = (subscription, body)

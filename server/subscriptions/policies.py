@@ -227,6 +227,17 @@ class CopiesBody(_Policy):
     )
 
 
+class FreshnessBody(_Policy):
+    """What its freshness is judged by. A change takes hold at once."""
+
+    goal_seconds: float = Field(
+        default=60,
+        gt=0,
+        le=86_400,
+        description="A target that is further behind its source than this is called late in the console.",
+    )
+
+
 POLICIES: dict[str, type[_Policy]] = {
     "capture": CapturePolicy,
     "batch": BatchBody,
@@ -234,4 +245,5 @@ POLICIES: dict[str, type[_Policy]] = {
     "queue": QueuePolicy,
     "schema_changes": SchemaChangesBody,
     "copies": CopiesBody,
+    "freshness": FreshnessBody,
 }

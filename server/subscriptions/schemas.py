@@ -14,6 +14,7 @@ from server.subscriptions.policies import (
     BatchBody,
     CapturePolicy,
     CopiesBody,
+    FreshnessBody,
     QueuePolicy,
     SchemaChangesBody,
 )
@@ -50,6 +51,7 @@ class SubscriptionPut(BaseModel):
     queue: QueuePolicy = Field(default_factory=QueuePolicy)
     schema_changes: SchemaChangesBody = Field(default_factory=SchemaChangesBody)
     copies: CopiesBody = Field(default_factory=CopiesBody)
+    freshness: FreshnessBody = Field(default_factory=FreshnessBody)
 
     def policies(self) -> dict[str, dict[str, Any]]:
         """What was said of each policy, without defaults."""
@@ -60,6 +62,7 @@ class SubscriptionPut(BaseModel):
             "queue": self.queue.model_dump(exclude_unset=True, mode="json"),
             "schema_changes": self.schema_changes.model_dump(exclude_unset=True, mode="json"),
             "copies": self.copies.model_dump(exclude_unset=True, mode="json"),
+            "freshness": self.freshness.model_dump(exclude_unset=True, mode="json"),
         }
 
 
@@ -81,6 +84,7 @@ class SubscriptionPatch(BaseModel):
     queue: dict[str, JsonValue] | None = None
     schema_changes: dict[str, JsonValue] | None = None
     copies: dict[str, JsonValue] | None = None
+    freshness: dict[str, JsonValue] | None = None
 
 
 class Positions(BaseModel):
@@ -142,6 +146,7 @@ class SubscriptionView(BaseModel):
     queue: QueuePolicy
     schema_changes: SchemaChangesBody
     copies: CopiesBody
+    freshness: FreshnessBody
     state: SubscriptionState
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")

@@ -19,6 +19,7 @@ from server.subscriptions.policies import (
     BatchBody,
     CapturePolicy,
     CopiesBody,
+    FreshnessBody,
     QueuePolicy,
     SchemaChangesBody,
 )
@@ -52,6 +53,7 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
         queue=QueuePolicy.model_validate(row.queue),
         schema_changes=SchemaChangesBody.model_validate(row.schema_changes),
         copies=CopiesBody.model_validate(row.copies),
+        freshness=FreshnessBody.model_validate(row.freshness),
         state=SubscriptionState(row.state),
         state_since=row.state_at,
         code=row.code,

@@ -9,3 +9,5 @@ export const tableAddress = (subscription: string, id: string): string =>
 const of = (address: string, subscription: string): string => `${address}?${new URLSearchParams({ subscription }).toString()}`;
 export const freshnessAddress = (subscription: string): string => of(FRESHNESS, subscription);
 export const ticketsAddress = (subscription: string): string => of(TICKETS, subscription);
+/** Parts of a subscription that have pages of their own. */
+export const subscriptionPart = (name: string, part: string): string => `${subscriptionAddress(name)}/${part}`;

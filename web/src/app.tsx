@@ -8,7 +8,7 @@ import { FleetPage } from "./pages/fleet";
 import { FreshnessPage } from "./pages/freshness/page";
 import { NothingHerePage } from "./pages/nothingHere";
 import { SignInPage } from "./pages/signIn";
-import { SubscriptionPage } from "./pages/subscription";
+import { SubscriptionPage } from "./pages/subscription/page";
 import { TablePage } from "./pages/table";
 import { TicketsPage } from "./pages/tickets/page";
 import { Announcements } from "./parts/announcements";
@@ -81,7 +81,9 @@ function Pages() {
       <Route path={FLEET}>
         <FleetPage />
       </Route>
-      <Route path="/subscriptions/:name">{({ name }) => <SubscriptionPage key={name} name={name} />}</Route>
+      <Route path="/subscriptions/:name/:part?">
+        {({ name, part }) => <SubscriptionPage key={`${name}/${part ?? ""}`} name={name} part={part} />}
+      </Route>
       <Route path="/subscriptions/:name/tables/:id">
         {({ name, id }) => <TablePage key={`${name}/${id}`} subscription={name} id={id} />}
       </Route>

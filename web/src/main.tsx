@@ -8,6 +8,7 @@ import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/pages.css";
 import "./styles/freshness.css";
+import "./styles/subscription.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html has no #root");

@@ -33,6 +33,7 @@ class SubscriptionRow(SQLModel, table=True):
     queue: dict[str, Any] = document(default_factory=dict)
     schema_changes: dict[str, Any] = document(default_factory=dict)
     copies: dict[str, Any] = document(default_factory=dict)
+    freshness: dict[str, Any] = document(default_factory=dict)
     deleting: bool = False
 
     state: str = Field(max_length=16)

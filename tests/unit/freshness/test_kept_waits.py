@@ -16,7 +16,6 @@ from server.freshness.kept import Waits
 from server.freshness.picture import Picture, TableView
 from server.freshness.waiting import Ask
 from server.freshness.waits import WaitBook
-from server.metrics.meters import Meters
 
 _TABLES, _WAITS = 1000, 1100
 
@@ -33,10 +32,10 @@ class _Service:
 
 
 class _Nowhere:
-    """A control database without a row, and meters that count nothing."""
+    """A control database without a row, and meters and a history that note nothing."""
 
     def __getattr__(self, _: str) -> Any:
-        return lambda *_args: None
+        return lambda *_args, **_named: None
 
 
 async def _answered(waits: Waits, service: _Service) -> list[str]:
@@ -46,7 +45,8 @@ async def _answered(waits: Waits, service: _Service) -> list[str]:
 
 def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     service = _Service()
-    waits = Waits(cast("Any", None), SystemClock(), cast("Any", service), cast("Meters", _Nowhere()))
+    nowhere = cast("Any", _Nowhere())
+    waits = Waits(cast("Any", None), SystemClock(), cast("Any", service), nowhere, nowhere)
     monkeypatch.setattr(waits, "_find", lambda *_: None)
     tracemalloc.start()
     try:

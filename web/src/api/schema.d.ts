@@ -429,6 +429,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/subscriptions/{name}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get History
+         * @description Lag, log, throughput and waits over time, as the server heard of them; kept for a week.
+         */
+        get: operations["history_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions/{name}/queries": {
         parameters: {
             query?: never;
@@ -1669,6 +1689,18 @@ export interface components {
             waits: number;
         };
         /**
+         * FreshnessBody
+         * @description What its freshness is judged by. A change takes hold at once.
+         */
+        FreshnessBody: {
+            /**
+             * Goal Seconds
+             * @description A target that is further behind its source than this is called late in the console.
+             * @default 60
+             */
+            goal_seconds?: number;
+        };
+        /**
          * GuardBody
          * @description From which share of its budget on the slot's log calls for what; in this order.
          */
@@ -1721,6 +1753,100 @@ export interface components {
              */
             status?: string;
         };
+        /**
+         * HistoryPoint
+         * @description One step. Figures are null where nothing was reported of them.
+         */
+        HistoryPoint: {
+            /**
+             * At
+             * Format: date-time
+             * @description Its beginning.
+             */
+            at: string;
+            /**
+             * Batches
+             * @description Committed on the target in the step.
+             */
+            batches: number;
+            /**
+             * Lag Bytes
+             * @description The worst of the step.
+             */
+            lag_bytes: number | null;
+            /**
+             * Lag Seconds
+             * @description The worst of the step.
+             */
+            lag_seconds: number | null;
+            /**
+             * Log Bytes
+             * @description Log of the batches.
+             */
+            log_bytes: number;
+            log_bytes_per_second: components["schemas"]["LogRates"];
+            /**
+             * Net Rows
+             * @description Rows written after changes of the same row were brought together.
+             */
+            net_rows: number;
+            /**
+             * Retained Bytes
+             * @description Log that the slot held back on the source, at its end.
+             */
+            retained_bytes: number | null;
+            /**
+             * Rows
+             * @description Row changes by operation.
+             * @example {
+             *       "insert": 120,
+             *       "update": 40
+             *     }
+             */
+            rows: {
+                [key: string]: number;
+            };
+            /**
+             * Seconds
+             * @description Its length; of the newest, how much of it is over.
+             */
+            seconds: number;
+            /**
+             * Stage Seconds
+             * @description What a batch spent on average in each stage: see `seconds` of a batch.
+             * @example {
+             *       "capture_age": 0.1,
+             *       "commit": 0.05,
+             *       "job": 0.2
+             *     }
+             */
+            stage_seconds: {
+                [key: string]: number;
+            };
+            /** Transactions */
+            transactions: number;
+            /**
+             * Unapplied Bytes
+             * @description Log that the engine had read and the target did not have, at its end.
+             */
+            unapplied_bytes: number | null;
+            /**
+             * Unread Bytes
+             * @description Log that the engine had not read yet, at its end.
+             */
+            unread_bytes: number | null;
+            waits: components["schemas"]["WaitTimes"] | null;
+        };
+        /**
+         * HistoryView
+         * @description The course of a subscription, the oldest point first. Steps of which nothing was heard are left out.
+         */
+        HistoryView: {
+            /** Points */
+            points: components["schemas"]["HistoryPoint"][];
+            /** Step Seconds */
+            step_seconds: number;
+        };
         JsonValue: unknown;
         /**
          * LanePolicy
@@ -1765,6 +1891,27 @@ export interface components {
             name: string;
             /** @description Why it is loaded. `copied`: with the whole table, when that was copied first; `asked`: somebody named it, or had the whole table copied anew; `changed`: its rows differed from the source's; `unknown`: whether they did could not be told. */
             reason: components["schemas"]["LoadReason"];
+        };
+        /**
+         * LogRates
+         * @description How fast positions in the source's log moved since the point before, in bytes a second; null where it is not known.
+         */
+        LogRates: {
+            /**
+             * Applied
+             * @description Became readable on the target.
+             */
+            applied: number | null;
+            /**
+             * Captured
+             * @description The engine read.
+             */
+            captured: number | null;
+            /**
+             * Source
+             * @description The source wrote.
+             */
+            source: number | null;
         };
         /**
          * MemberView
@@ -2824,6 +2971,10 @@ export interface components {
                 [key: string]: components["schemas"]["JsonValue"];
             } | null;
             desired_state?: components["schemas"]["DesiredState"] | null;
+            /** Freshness */
+            freshness?: {
+                [key: string]: components["schemas"]["JsonValue"];
+            } | null;
             /** Queue */
             queue?: {
                 [key: string]: components["schemas"]["JsonValue"];
@@ -2870,6 +3021,7 @@ export interface components {
             copies?: components["schemas"]["CopiesBody"];
             /** @default running */
             desired_state?: components["schemas"]["DesiredState"];
+            freshness?: components["schemas"]["FreshnessBody"];
             queue?: components["schemas"]["QueuePolicy"];
             schema_changes?: components["schemas"]["SchemaChangesBody"];
             /**
@@ -2958,6 +3110,7 @@ export interface components {
              */
             deleting?: boolean;
             desired_state: components["schemas"]["DesiredState"];
+            freshness: components["schemas"]["FreshnessBody"];
             lag: components["schemas"]["server__subscriptions__schemas__Lag"];
             /** Name */
             name: string;
@@ -3804,6 +3957,25 @@ export interface components {
             status: string;
             /** Waited Ms */
             waited_ms: number;
+        };
+        /**
+         * WaitTimes
+         * @description Waits for freshness that were satisfied or ended at their deadline. Their times are 5 % more or less.
+         */
+        WaitTimes: {
+            /** Ended */
+            ended: number;
+            /** P50 Ms */
+            p50_ms: number;
+            /** P95 Ms */
+            p95_ms: number;
+            /** P99 Ms */
+            p99_ms: number;
+            /**
+             * Timed Out
+             * @description How many of them ended at their deadline.
+             */
+            timed_out: number;
         };
         /**
          * WorkState
@@ -5916,6 +6088,67 @@ export interface operations {
             };
             /** @description `wait_has_ended`: The wait has ended */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    history_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. Up to 1 hour comes in steps of 10 seconds, up to 12 hours of a minute, more of 10 minutes. */
+                hours?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryView"];
+                };
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `not_found`: Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -62,7 +62,7 @@ function NoneYet() {
 function Fleet({ items, readMs }: { items: Subscription[]; readMs: number }) {
   const filters = useFilters();
   const faults = useQuery(eventsQuery({ severity: "error" }));
-  const judged = items.map((item): Judged => ({ item, health: healthOf(item, readMs) })).sort(worstFirst);
+  const judged = items.map((item): Judged => ({ item, health: healthOf(item, readMs, faults.data) })).sort(worstFirst);
   const shown = judged.filter(
     ({ item, health }) =>
       (filters.get("health") === "" || health.group === filters.get("health")) &&

@@ -1,4 +1,4 @@
-import type { Subscription } from "../api/client";
+import type { Event, Subscription } from "../api/client";
 import { bytes, percent, seconds, some } from "./numbers";
 import type { Tone } from "./tone";
 
@@ -26,10 +26,37 @@ export const GROUP_WORDS: Record<HealthGroup, { tone: Tone; word: string }> = {
 /** While there is something to apply the engine reports every few seconds; after this, its silence is worth a word. */
 const SILENT_AFTER_S = 60;
 const WARN_SHARE = 0.5;
+const GOAL_S = 60;
+/** So long a fault counts that nothing shows any more. */
+const FAULT_COUNTS_S = 900;
 
-/** `readMs`: when the subscription was read, by the server's clock. */
-export function healthOf(subscription: Subscription, readMs: number): Health {
-  return fault(subscription) ?? retried(subscription) ?? silence(subscription, readMs) ?? parked(subscription) ?? slotRisk(subscription) ?? course(subscription);
+/** One of the things that health is judged by. */
+export interface Aspect {
+  name: string;
+  tone: Tone;
+  says: string;
+  /** What follows for the whole; null where nothing does. */
+  health: Health | null;
+}
+
+/**
+ * All that health is judged by. `readMs`: when the subscription was read, by the server's clock; `faults`: events that are errors, the
+ * newest first, of this subscription or of all.
+ */
+export function aspectsOf(subscription: Subscription, readMs: number, faults: Event[] | undefined): Aspect[] {
+  const applying = fault(subscription) ?? retried(subscription) ?? silence(subscription, readMs) ?? parked(subscription) ?? course(subscription);
+  return [
+    { name: "Applying", tone: applying.tone, says: applying.why, health: applying },
+    freshness(subscription),
+    slotRisk(subscription),
+    lastFault(subscription, readMs, faults),
+  ];
+}
+
+/** The worst of all aspects; among equals, the first. */
+export function healthOf(subscription: Subscription, readMs: number, faults?: Event[]): Health {
+  const found = aspectsOf(subscription, readMs, faults).flatMap(({ health: one }) => (one === null ? [] : [one]));
+  return found.reduce((worst, one) => (HEALTH_GROUPS.indexOf(one.group) < HEALTH_GROUPS.indexOf(worst.group) ? one : worst));
 }
 
 const health = (group: HealthGroup, word: string, why: string, remedy: string | null = null): Health => ({
@@ -75,11 +102,39 @@ export function slotShare(subscription: Subscription): number | null {
 /** From which share of the budget on it is a risk: the subscription's own setting. */
 export const warnShare = (subscription: Subscription): number => subscription.capture.guard?.warn_share ?? WARN_SHARE;
 
-function slotRisk(subscription: Subscription): Health | null {
+/** The most that the target should be behind, in seconds. */
+export const goalOf = (subscription: Subscription): number => subscription.freshness.goal_seconds ?? GOAL_S;
+
+function freshness(subscription: Subscription): Aspect {
+  const name = "Freshness";
+  const goal = goalOf(subscription);
+  const behind = subscription.lag.seconds;
+  if (subscription.state !== "running") return { name, tone: "idle", says: "It is judged while the subscription runs.", health: null };
+  if (subscription.lag.bytes === 0) return { name, tone: "good", says: `Nothing was left to apply when it reported last; the goal is ${seconds(goal)}.`, health: null };
+  if (behind == null) return { name, tone: "unknown", says: "How far it is behind the source is not known yet.", health: null };
+  if (behind <= goal) return { name, tone: "good", says: `${seconds(behind)} behind the source; the goal is ${seconds(goal)}.`, health: null };
+  const says = `${seconds(behind)} behind the source; the goal is ${seconds(goal)}.`;
+  return { name, tone: "warn", says, health: health("attention", "late", `It is ${says}`, "Look at its stages for the one that the others wait for.") };
+}
+
+function slotRisk(subscription: Subscription): Aspect {
+  const name = "Source's log";
   const share = slotShare(subscription);
-  if (share === null || share < warnShare(subscription)) return null;
-  const why = `The source holds back ${bytes(subscription.retained_bytes)} of log, ${percent(share)} of its budget.`;
-  return health("attention", "at risk", why, "Let the subscription run and catch up, or raise its slot budget.");
+  if (share === null) return { name, tone: "unknown", says: "How much log the source holds back is not known.", health: null };
+  const says = `The source holds back ${bytes(subscription.retained_bytes)} of log, ${percent(share)} of its budget.`;
+  if (share < warnShare(subscription)) return { name, tone: "good", says, health: null };
+  return { name, tone: "warn", says, health: health("attention", "at risk", says, "Let the subscription run and catch up, or raise its slot budget.") };
+}
+
+function lastFault(subscription: Subscription, readMs: number, faults: Event[] | undefined): Aspect {
+  const name = "Last fault";
+  if (faults === undefined) return { name, tone: "unknown", says: "It is not known yet.", health: null };
+  const found = faults.find((event) => event.subscription === subscription.name);
+  if (found === undefined) return { name, tone: "good", says: "None of late.", health: null };
+  const age = Math.max(0, (readMs - Date.parse(found.at)) / 1000);
+  const says = `${seconds(age)} ago: ${found.detail}`;
+  if (age > FAULT_COUNTS_S) return { name, tone: "note", says, health: null };
+  return { name, tone: "warn", says, health: health("attention", "had a fault", found.detail, found.remedy ?? null) };
 }
 
 function course(subscription: Subscription): Health {

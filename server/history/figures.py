@@ -1,0 +1,111 @@
+"""What a subscription did in a stretch of time, in figures that add up to those of longer stretches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from engine.link.messages import BatchReport, Progress
+
+_Number = TypeVar("_Number", int, float)
+_WAIT_LEAST_MS = 0.5
+_WAIT_FACTOR = 1.1
+"""Waits are counted in classes, each so many times as long as the one before."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Lags are the worst of the stretch, positions (in bytes) and what is retained its last; all else are sums.
+
+    `waits`: how many waits ended satisfied or timed out, by class of their length; `timed_out`: how many of them were late.
+    """
+
+    lag_seconds: float | None = None
+    lag_bytes: int | None = None
+    retained_bytes: int | None = None
+    source: int | None = None
+    captured: int | None = None
+    applied: int | None = None
+    batches: int = 0
+    transactions: int = 0
+    net_rows: int = 0
+    log_bytes: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    waits: dict[str, int] = field(default_factory=dict)
+    timed_out: int = 0
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Figures:
+        """From what `document` made; what another release added is passed over."""
+        known = {part.name for part in fields(cls)}
+        return cls(**{name: value for name, value in document.items() if name in known})
+
+    def document(self) -> dict[str, Any]:
+        """As JSON holds it; what is not known or empty is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None and value != {}}
+
+    def copy(self) -> Figures:
+        return replace(self, rows=dict(self.rows), seconds=dict(self.seconds), waits=dict(self.waits))
+
+    def progress(self, report: Progress) -> None:
+        """Where the subscription stands."""
+        self._worst(report.lag_seconds, report.lag_bytes)
+        self._last(
+            report.retained_bytes,
+            None if report.source is None else report.source.value,
+            None if report.captured is None else report.captured.value,
+            report.applied.value,
+        )
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch was committed on the target."""
+        self.batches += 1
+        self.transactions += report.transactions
+        self.net_rows += report.net_rows
+        self.log_bytes += report.bytes
+        _add(self.rows, report.rows)
+        _add(self.seconds, report.seconds)
+
+    def wait(self, waited_ms: float, *, late: bool) -> None:
+        """A wait for freshness ended: satisfied, or `late`."""
+        steps = math.log(max(waited_ms, _WAIT_LEAST_MS) / _WAIT_LEAST_MS, _WAIT_FACTOR)
+        _add(self.waits, {str(math.ceil(steps)): 1})
+        self.timed_out += late
+
+    def add(self, later: Figures) -> None:
+        """The stretch becomes longer by a later one."""
+        self._worst(later.lag_seconds, later.lag_bytes)
+        self._last(later.retained_bytes, later.source, later.captured, later.applied)
+        for name in ("batches", "transactions", "net_rows", "log_bytes", "timed_out"):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        for name in ("rows", "seconds", "waits"):
+            _add(getattr(self, name), getattr(later, name))
+
+    def wait_ms(self, share: float) -> float | None:
+        """The time within which this share (0 to 1) of the waits ended, 5 % more or less; None without any."""
+        left = share * sum(self.waits.values())
+        for steps in sorted(self.waits, key=int):
+            left -= self.waits[steps]
+            if left <= 0:
+                return float(round(_WAIT_LEAST_MS * _WAIT_FACTOR ** (int(steps) - 0.5), 2))
+        return None
+
+    def _worst(self, lag_seconds: float | None, lag_bytes: int | None) -> None:
+        if lag_seconds is not None:
+            self.lag_seconds = max(self.lag_seconds or 0.0, lag_seconds)
+        if lag_bytes is not None:
+            self.lag_bytes = max(self.lag_bytes or 0, lag_bytes)
+
+    def _last(self, retained: int | None, source: int | None, captured: int | None, applied: int | None) -> None:
+        self.retained_bytes = self.retained_bytes if retained is None else retained
+        self.source = self.source if source is None else source
+        self.captured = self.captured if captured is None else captured
+        self.applied = self.applied if applied is None else applied
+
+
+def _add(totals: dict[str, _Number], more: Mapping[str, _Number]) -> None:
+    for name, number in more.items():
+        totals[name] = totals[name] + number if name in totals else number

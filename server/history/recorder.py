@@ -1,0 +1,222 @@
+"""Keeps the history of subscriptions: gathers on the event loop what engines report and how waits end, and writes each step down.
+
+Steps are put together from finer ones, so that days can be looked at as well as the last hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlmodel import col, delete, select
+
+from engine.link.messages import BatchReport, Progress, Report
+from server.clock import Clock
+from server.db.database import Database
+from server.db.models.history import HistoryRow
+from server.db.models.subscription import SubscriptionRow
+from server.db.session import ReadSession, WriteSession
+from server.engines.threads import EngineThreads
+from server.history.figures import Figures
+from server.logs import get_logger
+from server.subscriptions import lookup
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Steps of this length are kept for so long."""
+
+    seconds: int
+    kept: timedelta
+
+    def begin(self, moment_s: int) -> int:
+        """When the step that holds a moment begins; both in seconds since 1970."""
+        return moment_s - moment_s % self.seconds
+
+
+RESOLUTIONS = (
+    Resolution(10, timedelta(hours=1)),
+    Resolution(60, timedelta(hours=12)),
+    Resolution(600, timedelta(days=7)),
+)
+"""From fine to coarse; each step is made of whole steps of the one before."""
+LONGEST = RESOLUTIONS[-1].kept
+_FINEST = RESOLUTIONS[0]
+_MOST_UNWRITTEN = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One step of a subscription; `begins` in seconds since 1970."""
+
+    subscription: str
+    step_s: int
+    begins: int
+    figures: Figures
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.begins, UTC)
+
+
+class Recorder:
+    """Called on the event loop only; the control database is used in threads. Times are those of the reports' arrival."""
+
+    def __init__(self, database: Database, threads: EngineThreads, clock: Clock) -> None:
+        self._database = database
+        self._threads = threads
+        self._clock = clock
+        self._open: dict[tuple[str, int], Point] = {}
+        self._over: list[Point] = []
+
+    # What is told
+
+    def report(self, report: Report) -> None:
+        """Takes in a report that counted; most kinds say nothing of the course."""
+        if isinstance(report, Progress):
+            self._now(report.subscription).progress(report)
+        elif isinstance(report, BatchReport):
+            self._now(report.subscription).batch(report)
+
+    def wait_ended(self, subscription: str, waited_ms: float, *, late: bool) -> None:
+        """A wait for freshness was satisfied, or ended at its deadline."""
+        self._now(subscription).wait(waited_ms, late=late)
+
+    def _now(self, subscription: str) -> Figures:
+        begins = _FINEST.begin(self._seconds())
+        point = self._open.get((subscription, _FINEST.seconds))
+        if point is None or point.begins != begins:
+            if point is not None:
+                self._end(point)
+            point = self._open[subscription, _FINEST.seconds] = Point(subscription, _FINEST.seconds, begins, Figures())
+        return point.figures
+
+    def _end(self, point: Point) -> None:
+        """A finest step is over: it is to be written, and is a part of the coarser ones."""
+        self._over.append(point)
+        for resolution in RESOLUTIONS[1:]:
+            key = point.subscription, resolution.seconds
+            begins = resolution.begin(point.begins)
+            whole = self._open.get(key)
+            if whole is not None and whole.begins != begins:
+                self._over.append(whole)
+                whole = None
+            if whole is None:
+                whole = self._open[key] = Point(point.subscription, resolution.seconds, begins, Figures())
+            whole.figures.add(point.figures)
+
+    def _seconds(self) -> int:
+        return int(self._clock.now().timestamp())
+
+    # What is kept
+
+    async def keep_writing(self) -> None:
+        """Write what is over, for as long as the application lives."""
+        while True:
+            await asyncio.sleep(_FINEST.seconds)
+            await self.write()
+
+    async def write(self, *, everything: bool = False) -> None:
+        """Write the steps that are over; `everything`: those that are not over as well, at the end."""
+        now = self._seconds()
+        # Finest ones first: they become part of the coarser ones.
+        for resolution in RESOLUTIONS:
+            for key, point in list(self._open.items()):
+                if point.step_s == resolution.seconds and (everything or point.begins + point.step_s <= now):
+                    del self._open[key]
+                    if resolution is _FINEST:
+                        self._end(point)
+                    else:
+                        self._over.append(point)
+        points, self._over = self._over, []
+        if not points:
+            return
+        try:
+            gone = await self._threads.run(partial(self._write, points))
+        except SQLAlchemyError:
+            log.exception("history_not_written", points=len(points))
+            self._over = (points + self._over)[-_MOST_UNWRITTEN:]
+            return
+        self._open = {key: point for key, point in self._open.items() if point.subscription not in gone}
+
+    def _write(self, points: Sequence[Point]) -> set[str]:
+        """Returns the subscriptions that are not there any more."""
+        names = {point.subscription for point in points}
+        with self._database.write() as session:
+            query = select(SubscriptionRow.name, SubscriptionRow.id).where(col(SubscriptionRow.name).in_(names))
+            ids = dict(session.exec(query).all())
+            for point in points:
+                key = ids.get(point.subscription)
+                if key is not None:
+                    _put(session, key, point)
+        return names - ids.keys()
+
+    # What is shown
+
+    async def read(self, subscription: str, span: timedelta) -> tuple[Resolution, list[Point]]:
+        """The last `span`, in the finest steps that are kept for so long, the oldest first.
+
+        Raises:
+            NotFound: there is no such subscription.
+        """
+        resolution = next((one for one in RESOLUTIONS if one.kept >= span), RESOLUTIONS[-1])
+        since = self._clock.now() - span
+
+        def work() -> list[Point]:
+            with self._database.read() as session:
+                return _stored(session, subscription, resolution, since)
+
+        found = {point.begins: point for point in await self._threads.run(work)}
+        for point in self._unwritten(subscription, resolution):
+            known = found.get(point.begins)
+            whole = Figures() if known is None else known.figures.copy()
+            whole.add(point.figures)
+            found[point.begins] = Point(subscription, resolution.seconds, point.begins, whole)
+        return resolution, [found[begins] for begins in sorted(found)]
+
+    def _unwritten(self, subscription: str, resolution: Resolution) -> list[Point]:
+        """What the steps of this length will have from what is in memory."""
+        step = resolution.seconds
+        mine = [point for point in self._over if (point.subscription, point.step_s) == (subscription, step)]
+        mine += [point for key, point in self._open.items() if key == (subscription, step)]
+        newest = self._open.get((subscription, _FINEST.seconds))
+        if newest is not None and resolution is not _FINEST:
+            mine.append(Point(subscription, step, resolution.begin(newest.begins), newest.figures))
+        return mine
+
+
+def _put(session: WriteSession, subscription_id: int, point: Point) -> None:
+    """A step that was begun before the server was started anew is added to."""
+    row = session.get(HistoryRow, (subscription_id, point.step_s, point.at))
+    if row is None:
+        row = HistoryRow(subscription_id=subscription_id, step_seconds=point.step_s, at=point.at)
+        row.figures = point.figures.document()
+    else:
+        whole = Figures.of(row.figures).copy()
+        whole.add(point.figures)
+        row.figures = whole.document()
+    session.add(row)
+
+
+def _stored(session: ReadSession, subscription: str, resolution: Resolution, since: datetime) -> list[Point]:
+    row = lookup.get(session, subscription)
+    query = select(HistoryRow).where(
+        HistoryRow.subscription_id == row.id, HistoryRow.step_seconds == resolution.seconds, HistoryRow.at >= since
+    )
+    return [
+        Point(subscription, resolution.seconds, int(found.at.timestamp()), Figures.of(found.figures))
+        for found in session.exec(query)
+    ]
+
+
+def forget_old(session: WriteSession) -> None:
+    """Delete what is older than it is kept."""
+    for resolution in RESOLUTIONS:
+        old = col(HistoryRow.at) < session.now() - resolution.kept
+        session.exec(delete(HistoryRow).where(col(HistoryRow.step_seconds) == resolution.seconds, old))

@@ -1,0 +1,31 @@
+"""How far behind a target may be before it is called late: shown, changed, refused where it means nothing."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi.testclient import TestClient
+
+URL = "/api/v1/subscriptions/s"
+BODY = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
+
+pytestmark = pytest.mark.usefixtures("connections")
+
+
+def test_the_goal_is_shown_and_changed(client: TestClient) -> None:
+    assert client.put(URL, json=BODY).json()["freshness"] == {"goal_seconds": 60}
+    assert client.put(URL, json={**BODY, "freshness": {"goal_seconds": 5}}).json()["freshness"] == {"goal_seconds": 5}
+    for given, shown in (
+        ({"goal_seconds": 0.5}, 0.5),
+        ({"goal_seconds": None}, 60),
+        ({"goal_seconds": 9}, 9),
+        (None, 60),
+    ):
+        answer = client.patch(URL, json={"freshness": given})
+        assert (answer.status_code, answer.json()["freshness"]) == (200, {"goal_seconds": shown})
+
+
+@pytest.mark.parametrize("wrong", [{"goal_seconds": 0}, {"goal_seconds": 1e9}, {"goal": 5}])
+def test_what_means_nothing_is_refused(client: TestClient, wrong: dict[str, float]) -> None:
+    assert client.put(URL, json={**BODY, "freshness": wrong}).status_code == 422
+    client.put(URL, json=BODY)
+    assert client.patch(URL, json={"freshness": wrong}).status_code == 422

@@ -1,0 +1,55 @@
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { Link } from "wouter";
+import { subscriptionActions } from "../../actions";
+import { FLEET, subscriptionAddress, subscriptionPart } from "../../addresses";
+import type { Subscription } from "../../api/client";
+import { subscriptionQuery } from "../../api/queries";
+import { atServer } from "../../clock";
+import { ActionButtons } from "../../parts/actions";
+import { Loaded } from "../../parts/loaded";
+import { Page } from "../../parts/page";
+
+/** The pages of a subscription; each has an address of its own. */
+const PARTS = [
+  { part: null, label: "Overview" },
+  { part: "charts", label: "Charts" },
+  { part: "batches", label: "Batches" },
+  { part: "events", label: "Events" },
+  { part: "settings", label: "Settings" },
+] as const;
+
+export type Part = (typeof PARTS)[number]["part"];
+
+interface FrameProps {
+  name: string;
+  part: Part;
+  /** `readMs`: when it was read, by the server's clock. */
+  children: (subscription: Subscription, readMs: number) => ReactNode;
+}
+
+/** What all pages of a subscription have: its name, what can be done, and the ways between them. */
+export function SubscriptionFrame({ name, part, children }: FrameProps) {
+  const subscription = useQuery(subscriptionQuery(name));
+  const label = PARTS.find((one) => one.part === part)?.label ?? "";
+  return (
+    <Page
+      title={part === null ? name : `${name}: ${label.toLowerCase()}`}
+      above={<Link href={FLEET}>Fleet</Link>}
+      actions={subscription.data !== undefined && <ActionButtons actions={subscriptionActions(subscription.data)} />}
+    >
+      <nav className="tabs" aria-label={`Pages of ${name}`}>
+        {PARTS.map((one) => (
+          <Link
+            key={one.label}
+            href={one.part === null ? subscriptionAddress(name) : subscriptionPart(name, one.part)}
+            aria-current={one.part === part ? "page" : undefined}
+          >
+            {one.label}
+          </Link>
+        ))}
+      </nav>
+      <Loaded query={subscription}>{(found) => children(found, atServer(subscription.dataUpdatedAt))}</Loaded>
+    </Page>
+  );
+}

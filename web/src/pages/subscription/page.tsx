@@ -1,0 +1,139 @@
+import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense } from "react";
+import { Link } from "wouter";
+import { CONNECTIONS, subscriptionPart } from "../../addresses";
+import type { Subscription } from "../../api/client";
+import { lastFaultQuery } from "../../api/history";
+import { eventsQuery } from "../../api/queries";
+import { EventList } from "../../parts/events";
+import { Facts } from "../../parts/facts";
+import { Lead } from "../../parts/lead";
+import { Loaded } from "../../parts/loaded";
+import { Mark } from "../../parts/mark";
+import { Section } from "../../parts/page";
+import { Share } from "../../parts/share";
+import { Ago } from "../../parts/time";
+import { aspectsOf, healthOf, slotShare, warnShare } from "../../words/health";
+import { bytes, seconds } from "../../words/numbers";
+import { NothingHerePage } from "../nothingHere";
+import { Tables } from "../subscriptionTables";
+import { BatchesPage } from "./batches";
+import { SubscriptionEventsPage } from "./events";
+import { SubscriptionFrame } from "./frame";
+import { Pipeline } from "./pipeline";
+import { SettingsPage } from "./settings";
+
+const Charts = lazy(() => import("./charts"));
+
+/** A subscription's pages; `part`: which one, empty for the first. */
+export function SubscriptionPage({ name, part = "" }: { name: string; part?: string }) {
+  switch (part) {
+    case "charts":
+      return (
+        <SubscriptionFrame name={name} part="charts">
+          {(subscription) => (
+            <Suspense fallback={<p className="soft">Loading …</p>}>
+              <Charts subscription={subscription} />
+            </Suspense>
+          )}
+        </SubscriptionFrame>
+      );
+    case "batches":
+      return <BatchesPage name={name} />;
+    case "events":
+      return <SubscriptionEventsPage name={name} />;
+    case "settings":
+      return <SettingsPage name={name} />;
+    case "":
+      return <Overview name={name} />;
+    default:
+      return <NothingHerePage />;
+  }
+}
+
+/** One pipeline: how it is and why, its stages, how far it is, its tables, and what happened. */
+function Overview({ name }: { name: string }) {
+  const events = useQuery(eventsQuery({ subscription: name }));
+  return (
+    <SubscriptionFrame name={name} part={null}>
+      {(found, readMs) => (
+        <>
+          <Judged subscription={found} readMs={readMs} />
+          <Section title="Stages" aside="The last minute">
+            <Pipeline subscription={found} />
+          </Section>
+          <Section title="Progress">
+            <Progress subscription={found} />
+          </Section>
+          <Section title="Tables">
+            <Tables subscription={found} />
+          </Section>
+          <Section title="Events" aside={<Link href={subscriptionPart(name, "events")}>All of them</Link>}>
+            <Loaded query={events}>{(items) => <EventList events={items} />}</Loaded>
+          </Section>
+        </>
+      )}
+    </SubscriptionFrame>
+  );
+}
+
+/** Its health in one word, and what that was judged by. */
+function Judged({ subscription, readMs }: { subscription: Subscription; readMs: number }) {
+  const faults = useQuery(lastFaultQuery(subscription.name));
+  const health = healthOf(subscription, readMs, faults.data);
+  const aspects = aspectsOf(subscription, readMs, faults.data);
+  return (
+    <Lead
+      tone={health.tone}
+      word={health.word}
+      why={health.why}
+      remedy={health.remedy}
+      since={
+        subscription.state_since != null && (
+          <>
+            {subscription.state} since <Ago at={subscription.state_since} />
+          </>
+        )
+      }
+    >
+      <ul className="aspects" aria-label="What this was judged by">
+        {aspects.map((aspect) => (
+          <li key={aspect.name}>
+            <Mark tone={aspect.tone}>{aspect.name}</Mark>
+            <p className="soft">{aspect.says === health.why ? health.word : aspect.says}</p>
+          </li>
+        ))}
+      </ul>
+    </Lead>
+  );
+}
+
+function Progress({ subscription }: { subscription: Subscription }) {
+  const { positions, lag, source, target } = subscription;
+  const share = slotShare(subscription);
+  return (
+    <Facts
+      facts={[
+        ["Way", <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>],
+        ["Behind the source", seconds(lag.seconds), lag.bytes == null ? undefined : bytes(lag.bytes)],
+        [
+          "Log held back there",
+          bytes(subscription.retained_bytes),
+          share === null ? undefined : (
+            <>
+              <Share share={share} warnAt={warnShare(subscription)} /> of{" "}
+              {bytes(subscription.capture.slot_budget_bytes)}
+            </>
+          ),
+        ],
+        ["End of the source's log", <Position at={positions.source} />],
+        ["Read up to", <Position at={positions.captured} />],
+        ["Durable on the target up to", <Position at={positions.applied} />],
+        ["Reported", <Ago at={positions.as_of} />],
+        ["Slot", <code>{subscription.slot}</code>],
+      ]}
+    />
+  );
+}
+
+const Position = ({ at }: { at: string | null | undefined }) => (at == null ? <>–</> : <code>{at}</code>);

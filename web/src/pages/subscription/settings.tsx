@@ -1,0 +1,211 @@
+import { useId, useRef, useState } from "react";
+import { Link } from "wouter";
+import type { Action } from "../../actions";
+import { subscriptionAddress } from "../../addresses";
+import { answer, client, type Subscription } from "../../api/client";
+import type { components } from "../../api/schema";
+import { keys } from "../../api/queries";
+import { queryClient } from "../../live/queryClient";
+import { ActionButtons } from "../../parts/actions";
+import { Facts } from "../../parts/facts";
+import { Section } from "../../parts/page";
+import { Moment } from "../../parts/time";
+import { count } from "../../words/numbers";
+import { patchOf, SETTINGS, shown, valueOf, valueWords, type ChoiceSetting, type Effect, type NumberSetting, type Setting, type SettingGroup, type Value } from "../../words/settings";
+import { SubscriptionFrame } from "./frame";
+
+const EFFECTS: Record<Effect, string> = { "at once": "at once", "next start": "at the next start" };
+
+/** What was declared of a subscription, what it means, and changing it. */
+export function SettingsPage({ name }: { name: string }) {
+  return (
+    <SubscriptionFrame name={name} part="settings">
+      {(subscription) => (
+        <>
+          <Section title="Declared">
+            <Facts
+              facts={[
+                ["Source", subscription.source],
+                ["Target", subscription.target],
+                ["Asked to be", subscription.desired_state],
+                ["Tables and patterns", count(subscription.tables.length), <Link href={subscriptionAddress(name)}>which state they are in</Link>],
+                ["Slot and publications", <code>{subscription.slot}</code>],
+                ["Created", <Moment at={subscription.created_at} />],
+                ["Changed", <Moment at={subscription.updated_at} />],
+              ]}
+            />
+          </Section>
+          {SETTINGS.map((group) => (
+            <Group key={group.title} group={group} subscription={subscription} />
+          ))}
+        </>
+      )}
+    </SubscriptionFrame>
+  );
+}
+
+type Patch = components["schemas"]["SubscriptionPatch"];
+
+interface Change {
+  setting: Setting;
+  before: Value | undefined;
+  value: Value;
+}
+
+/** What was entered, by setting; a number's as text. */
+type Draft = Record<string, string | boolean>;
+
+const keyOf = (setting: Setting): string => setting.path.join(".");
+
+function Group({ group, subscription }: { group: SettingGroup; subscription: Subscription }) {
+  const [draft, setDraft] = useState<Draft>({});
+  const place = useRef<HTMLParagraphElement>(null);
+  const changes = changesOf(group, subscription, draft);
+  const wrong = group.settings.some((setting) => setting.kind === "number" && Number.isNaN(parsed(setting, draft[keyOf(setting)])));
+  const leave = (): void => {
+    setDraft({});
+    requestAnimationFrame(() => place.current?.focus());
+  };
+  return (
+    <Section title={group.title}>
+      {group.settings.map((setting) => (
+        <Entry
+          key={keyOf(setting)}
+          setting={setting}
+          present={valueOf(subscription, setting.path)}
+          entered={draft[keyOf(setting)]}
+          onEnter={(value) => setDraft((before) => ({ ...before, [keyOf(setting)]: value }))}
+        />
+      ))}
+      <div className="save">
+        <p ref={place} tabIndex={-1} className="soft" role="status">
+          {wrong ? "A number is needed." : changes.length === 0 ? "Nothing is changed." : `${changes.length === 1 ? "One change" : `${changes.length} changes`}, not saved yet.`}
+        </p>
+        {changes.length > 0 && !wrong && <ActionButtons first actions={[saving(subscription.name, group, changes, leave)]} />}
+        {Object.keys(draft).length > 0 && (
+          <button type="button" className="quiet" onClick={leave}>
+            Put back
+          </button>
+        )}
+      </div>
+    </Section>
+  );
+}
+
+function changesOf(group: SettingGroup, subscription: Subscription, draft: Draft): Change[] {
+  return group.settings.flatMap((setting) => {
+    const entered = draft[keyOf(setting)];
+    if (entered === undefined) return [];
+    const before = valueOf(subscription, setting.path);
+    const value = setting.kind === "number" ? parsed(setting, entered) : entered;
+    if (value === undefined) return [];
+    const same = setting.kind === "number" && typeof before === "number" ? entered === shown(setting, before) : value === (before ?? null);
+    return same ? [] : [{ setting, before, value }];
+  });
+}
+
+/** Null: left empty; NaN: no number; undefined: nothing was entered. */
+function parsed(setting: NumberSetting, entered: string | boolean | undefined): number | null | undefined {
+  if (typeof entered !== "string") return undefined;
+  if (entered.trim() === "") return null;
+  const value = Number(entered) * setting.per;
+  return setting.per > 1 ? Math.round(value) : Number(value.toPrecision(12));
+}
+
+function saving(name: string, group: SettingGroup, changes: Change[], leave: () => void): Action {
+  const waiting = changes.some(({ setting }) => setting.effect === "next start");
+  return {
+    verb: "Save",
+    title: `Change ${group.title.toLowerCase()} of ${name}?`,
+    does: [
+      ...changes.map(({ setting, before, value }) => `${setting.label}: ${valueWords(setting, before)} → ${valueWords(setting, value)}, ${EFFECTS[setting.effect]}.`),
+      ...(waiting ? ["For the next start, pause the subscription, and resume it once it is paused; until then what was set before holds."] : []),
+    ],
+    name,
+    run: async () => {
+      const body = patchOf(changes.map(({ setting, value }) => ({ path: setting.path, value }))) as Patch;
+      await answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path: { name } }, body }));
+      // What was entered stays in sight until the server shows it.
+      await queryClient.invalidateQueries({ queryKey: keys.ofSubscription(name) });
+      leave();
+    },
+    done: `${name}: ${group.title.toLowerCase()} changed${waiting ? "; pause and resume it to have that take effect." : "."}`,
+  };
+}
+
+interface EntryProps<Kind extends Setting> {
+  setting: Kind;
+  present: Value | undefined;
+  entered: string | boolean | undefined;
+  onEnter: (value: string | boolean) => void;
+}
+
+function Entry({ setting, ...rest }: EntryProps<Setting>) {
+  switch (setting.kind) {
+    case "number":
+      return <NumberEntry setting={setting} {...rest} />;
+    case "choice":
+      return <ChoiceEntry setting={setting} {...rest} />;
+    case "switch":
+      return (
+        <div className="setting">
+          <label className="check">
+            <input type="checkbox" checked={typeof rest.entered === "boolean" ? rest.entered : rest.present === true} onChange={(event) => rest.onEnter(event.target.checked)} />
+            {setting.label}
+          </label>
+          <Meaning setting={setting} />
+        </div>
+      );
+  }
+}
+
+function Meaning({ setting, id }: { setting: Setting; id?: string }) {
+  return (
+    <div id={id} className="soft">
+      {setting.means !== "" && <p>{setting.means}</p>}
+      <small>Takes effect {EFFECTS[setting.effect]}.</small>
+    </div>
+  );
+}
+
+function NumberEntry({ setting, present, entered, onEnter }: EntryProps<NumberSetting>) {
+  const id = useId();
+  const value = typeof entered === "string" ? entered : typeof present === "number" ? shown(setting, present) : "";
+  return (
+    <div className="setting">
+      <div>
+        <label htmlFor={id}>{setting.label}</label>
+        <div className="entry">
+          <input id={id} inputMode="decimal" autoComplete="off" value={value} placeholder={setting.empty} aria-describedby={`${id}-means`} onChange={(event) => onEnter(event.target.value)} />
+          {setting.unit !== "" && <span className="soft">{setting.unit}</span>}
+        </div>
+      </div>
+      <Meaning setting={setting} id={`${id}-means`} />
+    </div>
+  );
+}
+
+function ChoiceEntry({ setting, present, entered, onEnter }: EntryProps<ChoiceSetting>) {
+  const id = useId();
+  const chosen = entered ?? present;
+  return (
+    <fieldset className="setting" aria-describedby={`${id}-means`}>
+      <legend className="unseen">{setting.label}</legend>
+      <div>
+        <p aria-hidden="true">
+          <strong>{setting.label}</strong>
+        </p>
+        {setting.choices.map(({ value, means }) => (
+          <label key={value} className="check">
+            <input type="radio" name={id} checked={chosen === value} onChange={() => onEnter(value)} />
+            <span>
+              {value} <small>{means}</small>
+            </span>
+          </label>
+        ))}
+        {typeof present === "string" && !setting.choices.some(({ value }) => value === present) && <p>unknown ({present})</p>}
+      </div>
+      <Meaning setting={setting} id={`${id}-means`} />
+    </fieldset>
+  );
+}
