@@ -19,21 +19,12 @@ from engine.link.messages import (
     Command,
     Demand,
     Desire,
-    Discover,
     Forget,
     Forgotten,
-    Now,
-    Preflight,
-    Query,
     Reload,
-    Sequences,
     Sync,
     Table,
-    Verify,
 )
-from engine.link.partition_parts import Partitions
-from engine.link.refused_parts import RefusedRows
-from engine.link.ticket_parts import Ticket
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SubscriptionSpec
@@ -44,7 +35,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.pipeline import Pipeline, PipelineParts
 from engine.runtime.reloads import PartitionChoice
 from engine.runtime.reporting import Reporter
-from engine.runtime.requests import RequestDesk
+from engine.runtime.requests import Request, RequestDesk
 from engine.runtime.settings import EngineSettings
 from engine.runtime.targets import TargetRegistry
 
@@ -103,9 +94,7 @@ class Engine:
             return self._pipelines.get(subscription)
 
     def _take(self, command: Command) -> None:
-        if isinstance(
-            command, Preflight | Discover | Now | Partitions | Query | RefusedRows | Sequences | Ticket | Verify
-        ):
+        if isinstance(command, Request):
             self._requests.take(command)
         elif isinstance(command, Assign):
             self._assign(command.to_spec())

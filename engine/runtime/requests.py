@@ -54,6 +54,9 @@ from engine.runtime.verifications import VerificationReport, verify_at_cuts
 
 WORKERS = 16
 
+Request = Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences | Ticket | Verify
+"""The commands that are answered here."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -72,19 +75,7 @@ class RequestDesk:
         """Answers go through this link."""
         self._link = link
 
-    def take(
-        self,
-        command: Preflight
-        | Discover
-        | DdlCapture
-        | Now
-        | Partitions
-        | Query
-        | RefusedRows
-        | Sequences
-        | Ticket
-        | Verify,
-    ) -> None:
+    def take(self, command: Request) -> None:
         """Begin to answer. Returns at once."""
         if isinstance(command, Ticket):
             self._ticket(command)
