@@ -13,6 +13,7 @@ from server.body_limit import BodyLimitMiddleware
 from server.clock import Clock, SystemClock
 from server.db import migrate
 from server.db.database import Database
+from server.demo.sample import Sample
 from server.engines.gateway import NoEngine
 from server.events.stream import Watchers
 from server.logs import configure_logs
@@ -44,6 +45,7 @@ def create_app(settings: Settings | None = None, clock: Clock | None = None) -> 
     app.state.settings = settings
     app.state.clock = clock or SystemClock()
     app.state.engine_gateway = NoEngine()
+    app.state.sample = Sample(settings.home)
     for router in API_ROUTERS:
         app.include_router(router, prefix=API_PREFIX)
     for router in PLAIN_ROUTERS:

@@ -1,9 +1,9 @@
-"""ETag and If-Match. A tag follows what the user declared, not what the engine reports of it."""
+"""ETag, If-Match and If-None-Match. A tag follows what the user declared, not what the engine reports of it."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from fastapi import Header, Response
 
@@ -12,6 +12,10 @@ from server.errors import PreconditionFailed
 IfMatch = Annotated[
     str | None,
     Header(description="Change only what still has this ETag; otherwise the answer is 412.", max_length=1024),
+]
+IfNoneMatch = Annotated[
+    Literal["*"] | None,
+    Header(description="`*`: create only; where there is one of this name already, the answer is 412."),
 ]
 
 
@@ -48,3 +52,15 @@ def check_if_match(if_match: str | None, row: Tagged | None) -> None:
         raise PreconditionFailed("If-Match was sent, but the resource does not exist.")
     if "*" not in wanted and etag_of(row) not in wanted:
         raise PreconditionFailed("The resource has another ETag now.", headers={"ETag": etag_of(row)})
+
+
+def check_absent(if_none_match: str | None, name: str, row: Tagged | None) -> None:
+    """Let the change go on only where `If-None-Match` allows it; without the header it always may.
+
+    Raises:
+        PreconditionFailed: there is one of this name.
+    """
+    if if_none_match is not None and row is not None:
+        raise PreconditionFailed(
+            f"There is one named '{name}' already.", "Take another name.", headers={"ETag": etag_of(row)}
+        )

@@ -22,6 +22,8 @@ from server.queries.endpoints import router as queries
 from server.refused_rows.endpoints import router as refused_rows
 from server.reloads.endpoints import router as reloads
 from server.retries.endpoints import router as retries
+from server.sample_source import service as sample_source_service
+from server.sample_source.endpoints import router as sample_source
 from server.schema_versions.endpoints import router as schema_versions
 from server.security.endpoints import router as tokens
 from server.sequences.endpoints import router as sequences
@@ -35,6 +37,7 @@ API_PREFIX = "/api/v1"
 
 API_ROUTERS: tuple[APIRouter, ...] = (
     connections,
+    sample_source,
     shared_tables,
     subscriptions,
     tables,
@@ -57,5 +60,8 @@ API_ROUTERS: tuple[APIRouter, ...] = (
 )
 PLAIN_ROUTERS: tuple[APIRouter, ...] = (health, metrics)
 
-SERVICES: tuple[Callable[[FastAPI], AbstractAsyncContextManager[None]], ...] = (channel.running,)
+SERVICES: tuple[Callable[[FastAPI], AbstractAsyncContextManager[None]], ...] = (
+    channel.running,
+    sample_source_service.running,
+)
 """Entered in this order after the database is open (`app.state.database`), left in reverse order before it closes."""

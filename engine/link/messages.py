@@ -59,6 +59,7 @@ class FindingPart(Message):
     code: str
     what: str
     remedy: str
+    sql: tuple[str, ...] = ()
 
 
 class DiscoveredColumn(Message):

@@ -38,6 +38,8 @@ class Finding:
     code: str
     what: str
     remedy: str
+    sql: tuple[str, ...] = ()
+    """Statements that mend it, by somebody who may; none where it takes a choice that is not ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,7 +318,8 @@ def _refusal(refused: QueryRefused) -> Problem:
 
 
 def _finding(found: Finding) -> FindingPart:
-    return FindingPart(severity=_severity(found.severity.value), code=found.code, what=found.what, remedy=found.remedy)
+    severity = _severity(found.severity.value)
+    return FindingPart(severity=severity, code=found.code, what=found.what, remedy=found.remedy, sql=found.sql)
 
 
 def _severity(text: str) -> Literal["error", "warning", "info"]:

@@ -6,6 +6,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from server.settings import default_home
 
@@ -69,3 +70,8 @@ def server_url(given: str | None) -> str:
 def access_token(given: str | None) -> str | None:
     """The token to use: given, `PENSTOCK_TOKEN`, or the one `up` left in the data folder."""
     return given or os.environ.get("PENSTOCK_TOKEN") or read_token(Home(default_home()).admin_token_file)
+
+
+def console_link(url: str, token: str | None) -> str:
+    """The console's address; with a token, one that signs in. It stands in the fragment, which browsers do not send."""
+    return f"{url.rstrip('/')}/" if token is None else f"{url.rstrip('/')}/#token={quote(token, safe='')}"

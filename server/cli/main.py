@@ -10,11 +10,13 @@ import typer
 from server.cli import (
     apply_command,
     bench_commands,
+    console_command,
     data_commands,
     ddl_commands,
     demo_command,
     process_commands,
     refused_commands,
+    sample_commands,
     table_commands,
     ticket_commands,
     token_commands,
@@ -33,6 +35,7 @@ app = typer.Typer(
 app.command("up")(process_commands.up)
 app.command("serve")(process_commands.serve)
 app.command("engine")(process_commands.engine)
+app.command("console")(console_command.console)
 app.command("demo")(demo_command.demo)
 app.command("apply")(apply_command.apply)
 app.command("status")(data_commands.status)
@@ -43,6 +46,7 @@ app.command("sequences")(data_commands.sequences)
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(table_commands.tables, name="tables")
 app.add_typer(refused_commands.refused, name="refused")
+app.add_typer(sample_commands.sample, name="sample")
 app.add_typer(process_commands.database, name="db")
 app.add_typer(ddl_commands.ddl_capture, name="ddl-capture")
 app.add_typer(token_commands.tokens, name="token")

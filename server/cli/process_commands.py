@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from server.cli.exit_codes import ExitCode
-from server.cli.home import Home
+from server.cli.home import Home, console_link
 from server.cli.options import HomeFolder, Host, NoAuth, Port
 from server.cli.output import err, out, reported
 from server.cli.ports import free_port, why_not_listen
@@ -64,6 +64,9 @@ def _greet(running: Running) -> None:
     elif running.admin_token_is_new:
         out.print(f"Administrator's token, shown this once: [bold]{running.admin_token}[/]")
         out.print(f"[dim]Commands of this user find it in {escape(str(running.home.admin_token_file))}.[/]")
+        out.print(f"Open the console, signed in: [bold]{console_link(running.options.url, running.admin_token)}[/]")
+    else:
+        out.print("To open the console: penstock console")
     out.print("Ctrl-C stops everything.")
 
 

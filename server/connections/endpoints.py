@@ -23,7 +23,7 @@ from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, database_of
 from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
-from server.etags import IfMatch, set_etag
+from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
@@ -72,9 +72,16 @@ def get_connection(session: Reading, response: Response, name: NamePath) -> Conn
     },
 )
 def put_connection(
-    session: Writing, box: Box, response: Response, name: NamePath, body: ConnectionPut, if_match: IfMatch = None
+    session: Writing,
+    box: Box,
+    response: Response,
+    name: NamePath,
+    body: ConnectionPut,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
 ) -> ConnectionView:
     """Safe to repeat. Secrets that are left out stay as they are. Nothing is contacted: `checks` does that."""
+    check_absent(if_none_match, name, repository.find_for_update(session, name))
     row, created = service.put(session, box, name, body, if_match)
     if created:
         response.status_code = 201
@@ -119,6 +126,7 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
     responses=responses(
         NotFound,
         InvalidRequest,
+        ConnectionKindFixed,
         NotSupportedYet,
         IntoExistingUnsupported,
         SecretsUnreadable,
@@ -128,8 +136,8 @@ def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None
 )
 async def check_connection(request: Request, box: Box, name: NamePath, body: CheckRequest | None = None) -> ChecksView:
     """The engine connects and looks for what would keep a subscription from working. It only reads."""
-    connection = await run_in_threadpool(_opened, request, box, name)
     body = body or CheckRequest()
+    connection = await run_in_threadpool(_opened, request, box, name, body.connection)
     kind = KINDS[connection["kind"]]
     role = body.role or ("source" if kind.source else "target")
     if not getattr(kind, role):
@@ -223,8 +231,11 @@ def _note_capture(request: Request, name: str, action: str) -> None:
         service.note_ddl_capture(session, name, installed=action == "install")
 
 
-def _opened(request: Request, box: SecretBox, name: str) -> dict[str, Any]:
+def _opened(request: Request, box: SecretBox, name: str, given: ConnectionPut | None = None) -> dict[str, Any]:
+    """The connection of this name, or what `given` would make of it."""
     with database_of(request).read() as session:
+        if given is not None:
+            return service.proposed(session, box, name, given)
         return service.opened(service.get(session, name), box)
 
 

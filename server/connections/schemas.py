@@ -83,7 +83,7 @@ class ConnectionView(BaseModel):
 
 
 class CheckRequest(BaseModel):
-    """Tables that the checks should look at too."""
+    """What the checks should look at, too."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"tables": [{"schema": "public", "name": "orders"}]}]}
@@ -94,6 +94,11 @@ class CheckRequest(BaseModel):
         description="What the connection is to be used as; a source, where its kind can be one, if not given.",
     )
     tables: list[TableBody] = Field(default_factory=list, max_length=10_000)
+    connection: ConnectionPut | None = Field(
+        default=None,
+        description="Check the connection as a PUT of this body would make it; nothing is stored. There need not be one of this name "
+        "yet; where there is, secrets that are left out are those that it has.",
+    )
     origin: OriginFilter = Field(
         default=OriginFilter.ANY, description="What `capture.origin` of a subscription with this source is to be."
     )
@@ -108,6 +113,10 @@ class FindingView(BaseModel):
     code: str
     what: str
     remedy: str
+    sql: list[str] = Field(
+        default_factory=list,
+        description="Statements that mend it, for somebody who may run them there; none where it takes a choice of yours.",
+    )
 
 
 class ChecksView(BaseModel):

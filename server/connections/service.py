@@ -112,6 +112,26 @@ def opened(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
     return {"name": row.name, "kind": row.kind, "settings": row.settings, "secrets": box.open(row.secrets_sealed)}
 
 
+def proposed(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> dict[str, Any]:
+    """As `opened`, of what a `put` of this body would make.
+
+    Raises:
+        ConnectionKindFixed, InvalidRequest, SecretsUnreadable: it would not be made.
+    """
+    kind = _kind(body.kind)
+    settings = _valid_settings(kind, body.settings)
+    row = repository.find(session, name)
+    if row is not None and row.kind != kind.name:
+        raise ConnectionKindFixed(f"'{name}' is of the kind {row.kind}, not {kind.name}.")
+    before = {} if row is None else _readable_secrets(kind, row, box, body.secrets)
+    return {
+        "name": name,
+        "kind": kind.name,
+        "settings": settings,
+        "secrets": _merged_secrets(kind, before, body.secrets),
+    }
+
+
 def _locked(session: WriteSession, name: str) -> ConnectionRow:
     row = repository.find_for_update(session, name)
     return row if row is not None else get(session, name)

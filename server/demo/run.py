@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from server.cli.client import NoServerError, ProblemError
 from server.cli.exit_codes import ExitCode
+from server.cli.home import console_link
 from server.cli.output import err, out, print_json, show_problem
 from server.cli.running import Interrupt, StartError
 from server.demo.binaries import PostgresMissingError
@@ -72,7 +73,7 @@ def _run(stage: Stage, show: Show, interrupt: Interrupt) -> str | None:
     """Run it; what went wrong in words, None where nothing did."""
     try:
         stage.set_up()
-        err.print(f"Penstock is at [bold]{stage.running.options.url}[/], token {stage.running.admin_token}")
+        err.print(f"Penstock is at [bold]{console_link(stage.running.options.url, stage.running.admin_token)}[/]")
         show.run()
     except KeyboardInterrupt:
         return None

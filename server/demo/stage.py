@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 import shutil
 import tempfile
 import threading
@@ -16,13 +14,12 @@ from typing import Any
 import psycopg
 
 from server.cli.client import Api, Document, NoServerError, ProblemError, segment
-from server.cli.home import write_private
 from server.cli.ports import free_port
 from server.cli.running import Running, UpOptions
 from server.cli.supervisor import ChildDied
 from server.demo import schema
-from server.demo.binaries import server_user
-from server.demo.embedded import EmbeddedPostgres, server_folder
+from server.demo.embedded import EmbeddedPostgres
+from server.demo.kept import kept_server
 
 SUBSCRIPTION = "orders"
 DATABASE = "shop"
@@ -132,20 +129,10 @@ class Stage:
 
     def _postgres(self) -> EmbeddedPostgres:
         """A source of our own below home; where we are root, in a folder that the server's user reaches."""
-        file = self.home / "source.json"
-        if file.is_file():
-            kept = json.loads(file.read_text())
-        else:
-            apart = self._temporary or server_user() is not None
-            folder = server_folder("penstock-demo-pg-") if apart else self.home / "source"
-            kept = {"folder": str(folder), "port": free_port(), "password": secrets.token_urlsafe(18)}
-            write_private(file, json.dumps(kept))
-        return EmbeddedPostgres(
-            Path(kept["folder"]),
-            version=18,
-            port=int(kept["port"]),
-            durable=True,
-            password=kept["password"],
+        return kept_server(
+            self.home / "source.json",
+            None if self._temporary else self.home / "source",
+            prefix="penstock-demo-pg-",
             settings={"max_wal_size": "2GB", "log_min_messages": "warning"},
         )
 

@@ -5,6 +5,13 @@ const GOOD = new Set(["running", "live"]);
 const BAD = new Set(["failed", "parked", "error"]);
 const at = (id) => document.getElementById(id);
 
+// A link that signs in has the token behind the address, where it does not stay.
+const given = new URLSearchParams(location.hash.slice(1)).get("token");
+if (given !== null) {
+  sessionStorage.setItem(KEY, given);
+  history.replaceState(null, "", location.pathname);
+}
+
 class Refused extends Error {
   constructor(problem) {
     super(`${problem.title}: ${problem.detail} ${problem.remedy}`);

@@ -16,7 +16,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession
 from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import NotFound, NotSupportedYet, PreconditionFailed, responses
-from server.etags import IfMatch, set_etag
+from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
@@ -95,6 +95,7 @@ async def put_subscription(
     name: NamePath,
     body: SubscriptionPut,
     if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
 ) -> SubscriptionView:
     """Safe to repeat: tables that the body leaves out are removed, new ones are copied, the others go on.
 
@@ -108,6 +109,7 @@ async def put_subscription(
     discovered = await _discover(request, source_of)
 
     def work() -> SubscriptionView:
+        check_absent(if_none_match, name, lookup.find_for_update(session, name))
         row, created = service.put(session, name, body, discovered, if_match)
         session.flush()
         if created:

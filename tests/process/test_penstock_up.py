@@ -55,6 +55,7 @@ def test_tells_address_and_token_and_ends_in_time(up: subprocess.Popen[str], tmp
     token_file = home / "admin.token"
     assert url in lines[0]
     assert any(token_file.read_text().strip() in line for line in lines)
+    assert any(line.endswith(f"{url}/#token={token_file.read_text().strip()}") for line in lines)
     assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
     with Api(url, token_file.read_text().strip()) as api:
         assert api.get("/subscriptions")["items"] == []

@@ -11,6 +11,8 @@ import pytest
 from fastapi import FastAPI
 
 from server.app import create_app
+from server.demo.binaries import PostgresMissingError
+from server.demo.sample import Address, SampleState, Standing
 from server.security import tokens
 from server.security.principal import Role
 from server.settings import Settings, load_settings
@@ -39,6 +41,34 @@ class PlayedEngine:
         return answer
 
 
+class PlayedSample:
+    """In the place of the sample database: says how it is, and runs nothing."""
+
+    def __init__(self) -> None:
+        self.state = SampleState.ABSENT
+
+    @property
+    def kept(self) -> bool:
+        return self.state not in {SampleState.ABSENT, SampleState.UNAVAILABLE}
+
+    def standing(self) -> Standing:
+        return Standing(self.state, "no PostgreSQL here" if self.state is SampleState.UNAVAILABLE else None, 7)
+
+    def prepare(self) -> Address:
+        if self.state is SampleState.UNAVAILABLE:
+            raise PostgresMissingError("no PostgreSQL here")
+        return Address("127.0.0.1", 5999, "postgres", "hidden-sample-word")
+
+    def start(self) -> None:
+        self.state = SampleState.STARTING
+
+    def close(self) -> None:
+        pass
+
+    def remove(self) -> None:
+        self.state = SampleState.ABSENT
+
+
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name in ("ADMIN_TOKEN", "ENGINE_TOKEN", "DATABASE_URL", "SECRET_KEYS", "HOME", "HOST", "PORT"):
@@ -50,7 +80,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def app(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """Without the channel to the engine: what waits in the outbox stays there."""
     monkeypatch.setattr("server.app.SERVICES", ())
-    return create_app(settings)
+    app = create_app(settings)
+    app.state.sample = PlayedSample()
+    return app
 
 
 @pytest.fixture

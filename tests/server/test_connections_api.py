@@ -187,11 +187,16 @@ def test_checks_are_for_the_place_that_a_connection_is_to_take(
 
 
 def test_checks_ask_the_engine_with_secrets(client: TestClient, engine: PlayedEngine, connections: None) -> None:
-    finding = {"severity": "error", "code": "source_wal_level", "what": "wal_level is replica.", "remedy": "Set it."}
+    finding = {
+        "severity": "error",
+        "code": "source_wal_level",
+        "what": "wal_level is replica.",
+        "remedy": "Set it.",
+    }
     engine.answers["preflight"] = {"findings": [finding]}
     body = {"tables": [{"schema": "public", "name": "orders"}], "origin": "none"}
     answer = client.post(f"{URL}/shop/checks", json=body)
-    assert answer.json() == {"ok": False, "findings": [finding]}
+    assert answer.json() == {"ok": False, "findings": [{**finding, "sql": []}]}
     kind, payload = engine.asked[0]
     assert kind == "preflight"
     assert payload["connection"]["secrets"] == {"password": "hidden-word"}
@@ -260,3 +265,54 @@ def test_a_user_who_may_not_install_ddl_capture_is_told_what_else(
     assert (answer.json()["code"], answer.json()["remedy"]) == ("ddl_capture_privilege", "Without it …")
     kinds = [event["kind"] for event in client.get("/api/v1/events").json()["items"]]
     assert not any(kind.startswith("ddl_") for kind in kinds)
+
+
+def test_checked_before_it_is_stored(client: TestClient, engine: PlayedEngine) -> None:
+    finding = {"severity": "error", "code": "source_wal_level", "what": "wal_level is replica", "remedy": "Set it."}
+    finding["sql"] = ["ALTER SYSTEM SET wal_level = 'logical'"]
+    engine.answers["preflight"] = {"findings": [finding]}
+    answer = client.post(f"{URL}/shop/checks", json={"role": "source", "connection": SHOP})
+    assert (answer.status_code, answer.json()) == (200, {"ok": False, "findings": [finding]})
+    kind, payload = engine.asked[-1]
+    assert (kind, payload["connection"]["secrets"]) == ("preflight", {"password": "hidden-word"})
+    assert payload["connection"]["settings"]["port"] == 5432
+    assert client.get(f"{URL}/shop").status_code == 404
+
+
+def test_check_of_a_change_has_the_secrets_that_are_left_out(client: TestClient, engine: PlayedEngine) -> None:
+    client.put(f"{URL}/shop", json=SHOP)
+    engine.answers["preflight"] = {"findings": []}
+    changed = {"kind": "postgres", "settings": {**SHOP["settings"], "host": "db2"}}
+    answer = client.post(f"{URL}/shop/checks", json={"connection": changed})
+    assert answer.json() == {"ok": True, "findings": []}
+    asked = engine.asked[-1][1]["connection"]
+    assert (asked["settings"]["host"], asked["secrets"]) == ("db2", {"password": "hidden-word"})
+    assert client.get(f"{URL}/shop").json()["settings"]["host"] == "db"
+
+
+@pytest.mark.parametrize(
+    ("connection", "status", "pointer"),
+    [
+        ({"kind": "duckdb", "settings": {"path": "x"}}, 409, None),
+        ({"kind": "postgres", "settings": {"host": "db"}}, 422, "/settings/database"),
+        ({**SHOP, "secrets": {"pasword": "very-hidden"}}, 422, "/secrets/pasword"),
+    ],
+)
+def test_check_refuses_what_a_put_would(
+    client: TestClient, engine: PlayedEngine, connection: dict, status: int, pointer: str | None
+) -> None:
+    client.put(f"{URL}/shop", json=SHOP)
+    answer = client.post(f"{URL}/shop/checks", json={"connection": connection})
+    assert answer.status_code == status
+    assert pointer is None or pointer in [error["pointer"] for error in answer.json()["errors"]]
+    assert "very-hidden" not in answer.text
+    assert engine.asked == []
+
+
+def test_if_none_match_creates_only(client: TestClient) -> None:
+    only_new = {"If-None-Match": "*"}
+    first = client.put(f"{URL}/shop", json=SHOP, headers=only_new)
+    again = client.put(f"{URL}/shop", json=SHOP, headers=only_new)
+    assert (first.status_code, again.status_code, again.json()["code"]) == (201, 412, "precondition_failed")
+    assert again.headers["ETag"] == first.headers["ETag"]
+    assert client.put(f"{URL}/other", json=SHOP, headers={"If-None-Match": '"a-tag"'}).status_code == 422

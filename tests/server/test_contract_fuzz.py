@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from server.app import create_app
 from server.errors import MEDIA_TYPE, ProblemBody
 from server.settings import load_settings
+from tests.server.conftest import PlayedSample
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -155,7 +156,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
             patch.delenv(f"PENSTOCK_{name}", raising=False)
         home = tmp_path_factory.mktemp("fuzz")
         made = load_settings(home=home, admin_token=ADMIN, engine_token=ENGINE, log_level="error")
-        with TestClient(create_app(made), raise_server_exceptions=False, follow_redirects=False) as client:
+        app = create_app(made)
+        app.state.sample = PlayedSample()
+        with TestClient(app, raise_server_exceptions=False, follow_redirects=False) as client:
             yield client
 
 

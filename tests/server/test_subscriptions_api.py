@@ -66,6 +66,14 @@ def test_put_is_safe_to_repeat(client: TestClient, app: FastAPI) -> None:
     assert len(outbox(app)) == 1
 
 
+def test_if_none_match_replaces_nothing(client: TestClient) -> None:
+    only_new = {"If-None-Match": "*"}
+    assert client.put(f"{URL}/s", json=BODY, headers=only_new).status_code == 201
+    again = client.put(f"{URL}/s", json={**BODY, "tables": []}, headers=only_new)
+    assert (again.status_code, again.json()["code"]) == (412, "precondition_failed")
+    assert client.get(f"{URL}/s").json()["table_states"] == {"registered": 1}
+
+
 def test_what_get_shows_can_be_put_again(client: TestClient, app: FastAPI) -> None:
     operations = ["delete", "insert", "truncate", "update"]
     table = {**ORDERS, "key": ["id"], "operations": operations, "target": {"name": "o"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.capture.postgres_log import ddl_capture
+from engine.capture.postgres_log import ddl_capture, mending
 from engine.capture.postgres_log.catalog import (
     STORED_VERSION,
     CatalogTable,
@@ -32,14 +32,15 @@ SELECT current_setting('wal_level'), current_setting('max_replication_slots')::i
        EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = %s),
        EXISTS (SELECT FROM pg_publication WHERE pubname = %s),
        has_database_privilege(current_database(), 'CREATE'),
-       (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
+       (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size'),
+       current_database()::text, current_user::text
 """
 _RIGHTS = """
 SELECT n.nspname, c.relname,
        has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND NOT EXISTS (
            SELECT FROM pg_partition_tree(c.oid) AS p WHERE c.relkind = 'p' AND p.isleaf AND p.relid <> c.oid
              AND NOT (has_table_privilege(p.relid, 'SELECT'))),
-       pg_has_role(c.relowner, 'USAGE')
+       pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner)::text, current_user::text
 FROM unnest(%s::text[], %s::text[]) AS w(s, t)
 JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
 """
@@ -61,6 +62,8 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 class _Rights:
     readable: bool
     owned: bool
+    owner: str
+    user: str
 
 
 def check(
@@ -76,7 +79,8 @@ def check(
             found += _origin(origin, version)
             found += _ddl_capture(ddl_capture.state(connection))
             found += _tables(connection, tables)
-        found += _replication(connector)
+            user = connection.info.user
+        found += _replication(connector, user)
     except EngineFault as fault:
         return [
             Finding(
@@ -138,11 +142,12 @@ def _server(connection: PostgresConnection, slot: str | None, version: int) -> l
         what = f"the server is PostgreSQL {version // 10000}; 14 is the oldest that is supported"
         return [Finding(_E, "source_version", what, "Upgrade the source.")]
     row = connection.execute(_SERVER, [slot or "", slot or ""]).fetchall()[0]
-    wal_level, most_slots, most_senders, slots, senders, has_slot, has_publication, may_create, keep_mb = row
+    wal_level, most_slots, most_senders, slots, senders, has_slot, has_publication, may_create, keep_mb, *who = row
     found: list[Finding] = []
     if wal_level != "logical":
         remedy = "Run ALTER SYSTEM SET wal_level = 'logical' and restart the source."
-        found.append(Finding(_E, FaultKind.SOURCE_WAL_LEVEL.value, f"wal_level is {wal_level}", remedy))
+        sql = mending.set_for_good("wal_level", "logical")
+        found.append(Finding(_E, FaultKind.SOURCE_WAL_LEVEL.value, f"wal_level is {wal_level}", remedy, sql))
     if not has_slot and slots >= most_slots:
         remedy = "Raise max_replication_slots and restart the source, or drop a slot that nobody uses."
         found.append(
@@ -159,7 +164,8 @@ def _server(connection: PostgresConnection, slot: str | None, version: int) -> l
         )
     if not may_create and not has_publication:
         what = "the user may not create publications in this database"
-        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "GRANT CREATE ON DATABASE to the user."))
+        sql = mending.let_publish_in(*who)
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "GRANT CREATE ON DATABASE to the user.", sql))
     if keep_mb == -1:
         what = "max_slot_wal_keep_size is not limited: a slot that nobody reads can fill the source's disk"
         found.append(
@@ -188,15 +194,16 @@ _CONNECTION_REMEDIES = {
 }
 
 
-def _replication(connector: Connector) -> list[Finding]:
-    """Whether the server lets this user open a replication session; roles of hosted services cannot be judged in any other way."""
+def _replication(connector: Connector, user: str) -> list[Finding]:
+    """Whether the server lets this `user` open a replication session; roles of hosted services cannot be judged in any other way."""
     try:
         connector.open(replication=True).close()
     except EngineFault as fault:
         remedy = _CONNECTION_REMEDIES.get(
             fault.kind, "Check that pg_hba.conf lets this user open replication connections."
         )
-        return [Finding(_E, fault.kind.value, f"no replication connection: {fault.detail}", remedy)]
+        sql = mending.let_replicate(user) if fault.kind is FaultKind.SOURCE_PRIVILEGE else ()
+        return [Finding(_E, fault.kind.value, f"no replication connection: {fault.detail}", remedy, sql)]
     return []
 
 
@@ -220,7 +227,7 @@ def _tables(connection: PostgresConnection, tables: Sequence[TableSpec]) -> list
 def _rights(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, _Rights]:
     wanted = list(names)
     rows = connection.execute(_RIGHTS, [[n.schema for n in wanted], [n.name for n in wanted]]).fetchall()
-    return {TableName(schema, name): _Rights(readable, owned) for schema, name, readable, owned in rows}
+    return {TableName(schema, name): _Rights(*rights) for schema, name, *rights in rows}
 
 
 def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list[Finding]:
@@ -232,14 +239,22 @@ def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list
         what = f"the user may not read {table.name}" + (" and all its partitions" if table.partitioned else "")
         found.append(
             Finding(
-                _E, FaultKind.SOURCE_PRIVILEGE.value, what, f"GRANT SELECT ON {table.name} and USAGE on its schema."
+                _E,
+                FaultKind.SOURCE_PRIVILEGE.value,
+                what,
+                f"GRANT SELECT ON {table.name} and USAGE on its schema.",
+                () if table.partitioned else mending.let_read(table.name, rights.user),
             )
         )
     if rights is not None and not rights.owned:
         what = f"only the owner of {table.name} may publish it"
         found.append(
             Finding(
-                _E, FaultKind.SOURCE_PRIVILEGE.value, what, "Make the user a member of the role that owns the table."
+                _E,
+                FaultKind.SOURCE_PRIVILEGE.value,
+                what,
+                "Make the user a member of the role that owns the table.",
+                mending.let_act_as(rights.owner, rights.user),
             )
         )
     found += _generated(table, spec)

@@ -827,6 +827,10 @@ def test_a_user_without_rights_is_told_which(db: Database) -> None:
             with pytest.raises(EngineFault) as raised:
                 source.prepare([spec("t")], slot_of(db))
             assert raised.value.kind is FaultKind.SOURCE_PRIVILEGE
+            for statement in {statement for finding in found for statement in finding.sql}:
+                db.execute(statement)
+            mended = codes(source.preflight([spec("t")], None))
+            assert [code for severity, code in mended if severity == "error"] == []
     finally:
         db.execute(f"DROP OWNED BY {role}")
         db.execute(f"DROP ROLE {role}")

@@ -460,3 +460,45 @@ def test_tickets_are_compared_and_listed(stand_in: StandIn, run: Run) -> None:
     assert json.loads(run("ticket", "list", "-s", "m", "--json").stdout) == {"subscription": "m", "tickets": [found]}
     assert "tk1" in run("ticket", "list", "-s", "m").stdout
     assert run("ticket", "-s", "m", "--since", "tk0").exit_code == ExitCode.USAGE
+
+
+_SAMPLE = {
+    "state": "running",
+    "reason": None,
+    "remedy": None,
+    "connection": "sample",
+    "transactions": 1200,
+    "transactions_per_second": 5.0,
+    "target_path": "/data/sample.duckdb",
+}
+
+
+def test_sample_start_waits_until_it_runs(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["PUT", "/sample-source"] = (202, {**_SAMPLE, "state": "starting"})
+    stand_in.replies["GET", "/sample-source"] = (200, _SAMPLE)
+    result = run("sample", "start")
+    assert result.exit_code == 0, result.output
+    assert "5 transactions a second, 1,200 so far" in result.stdout
+    assert json.loads(run("sample", "show", "--json").stdout) == _SAMPLE
+
+
+def test_sample_that_failed_says_why(stand_in: StandIn, run: Run) -> None:
+    failed = {**_SAMPLE, "state": "failed", "reason": "It [broke]", "remedy": "Start it again."}
+    stand_in.replies["PUT", "/sample-source"] = (202, failed)
+    result = run("sample", "start")
+    assert result.exit_code == ExitCode.PIPELINE
+    assert "It [broke]" in result.stderr
+
+
+def test_sample_remove(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["DELETE", "/sample-source"] = (204, None)
+    stand_in.replies["GET", "/sample-source"] = (200, {**_SAMPLE, "state": "absent"})
+    result = run("sample", "remove")
+    assert (result.exit_code, result.stdout) == (0, "sample source: absent\n")
+
+
+def test_console_prints_a_link_that_signs_in(stand_in: StandIn, run: Run, tmp_path: Path) -> None:
+    stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
+    (tmp_path / "admin.token").write_text("a+b/c\n")
+    assert run("console").stdout == f"{stand_in.url}/#token=a%2Bb%2Fc\n"
+    assert json.loads(run("console", "--json").stdout) == {"url": f"{stand_in.url}/#token=a%2Bb%2Fc"}

@@ -291,6 +291,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sample-source": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the sample source
+         * @description A small PostgreSQL under a light load on the server's own machine, for a first subscription without a source at hand.
+         */
+        get: operations["sample_source_get"];
+        /**
+         * Start the sample source
+         * @description Its connection is there at once; a GET tells when it runs, which takes some seconds the first time. Safe to repeat: what failed
+         *     is tried again. It comes back with the server until it is removed. Only an engine on the server's machine reaches it.
+         */
+        put: operations["sample_source_put"];
+        post?: never;
+        /**
+         * Remove the sample source
+         * @description Stops it, and deletes its database and its connection. Only where no subscription uses it. Safe to repeat.
+         */
+        delete: operations["sample_source_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/subscriptions": {
         parameters: {
             query?: never;
@@ -1258,7 +1287,7 @@ export interface components {
         };
         /**
          * CheckRequest
-         * @description Tables that the checks should look at too.
+         * @description What the checks should look at, too.
          * @example {
          *       "tables": [
          *         {
@@ -1269,6 +1298,8 @@ export interface components {
          *     }
          */
         CheckRequest: {
+            /** @description Check the connection as a PUT of this body would make it; nothing is stored. There need not be one of this name yet; where there is, secrets that are left out are those that it has. */
+            connection?: components["schemas"]["ConnectionPut"] | null;
             /**
              * @description What `capture.origin` of a subscription with this source is to be.
              * @default any
@@ -1663,6 +1694,11 @@ export interface components {
              * @enum {string}
              */
             severity: "error" | "warning" | "info";
+            /**
+             * Sql
+             * @description Statements that mend it, for somebody who may run them there; none where it takes a choice of yours.
+             */
+            sql?: string[];
             /** What */
             what: string;
         };
@@ -2670,6 +2706,54 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "operator" | "admin" | "engine";
+        /**
+         * SampleSourceView
+         * @description How the sample source is, and how it is reached.
+         * @example {
+         *       "connection": "sample",
+         *       "state": "running",
+         *       "target_path": "/var/lib/penstock/sample.duckdb",
+         *       "transactions": 140,
+         *       "transactions_per_second": 5
+         *     }
+         */
+        SampleSourceView: {
+            /**
+             * Connection
+             * @description Name of its connection, there from the start on.
+             */
+            connection: string;
+            /**
+             * Reason
+             * @description Why it failed, or cannot run here.
+             */
+            reason?: string | null;
+            /** Remedy */
+            remedy?: string | null;
+            /** @description `unavailable`: it cannot run on the server's machine; `absent`: it was not started, or was removed. */
+            state: components["schemas"]["SampleState"];
+            /**
+             * Target Path
+             * @description A place in the server's data folder for a DuckDB file, as a first target.
+             */
+            target_path: string;
+            /**
+             * Transactions
+             * @description Of its load, since it was last started.
+             */
+            transactions: number;
+            /**
+             * Transactions Per Second
+             * @description Of its load, while it runs.
+             */
+            transactions_per_second: number;
+        };
+        /**
+         * SampleState
+         * @description How a sample database is.
+         * @enum {string}
+         */
+        SampleState: "unavailable" | "absent" | "starting" | "running" | "failed";
         /**
          * SchemaChangesBody
          * @description What becomes of a table whose structure changes on the source. A change takes hold at the next start.
@@ -4164,6 +4248,8 @@ export interface operations {
             header?: {
                 /** @description Change only what still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
+                /** @description `*`: create only; where there is one of this name already, the answer is 412. */
+                "if-none-match"?: "*" | null;
             };
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
@@ -4456,7 +4542,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `secrets_unreadable`: Stored secrets cannot be opened */
+            /** @description `connection_kind_fixed`: The kind of a connection does not change; `secrets_unreadable`: Stored secrets cannot be opened */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -5370,6 +5456,136 @@ export interface operations {
             };
         };
     };
+    sample_source_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SampleSourceView"];
+                };
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    sample_source_put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SampleSourceView"];
+                };
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `sample_unavailable`: The sample source cannot run here; `sample_name_taken`: Another connection has the sample source's name; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    sample_source_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `connection_in_use`: The connection is in use */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     subscriptions_list: {
         parameters: {
             query?: {
@@ -5489,6 +5705,8 @@ export interface operations {
             header?: {
                 /** @description Change only what still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
+                /** @description `*`: create only; where there is one of this name already, the answer is 412. */
+                "if-none-match"?: "*" | null;
             };
             path: {
                 /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */

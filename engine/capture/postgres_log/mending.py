@@ -1,0 +1,36 @@
+"""Statements that mend what a check of a source found, written out for the one who may run them."""
+
+from __future__ import annotations
+
+from engine.model.identity import TableName
+
+Statements = tuple[str, ...]
+
+
+def _name(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def set_for_good(setting: str, value: str) -> Statements:
+    """A setting of the whole server that takes hold when it is started again."""
+    return (f"ALTER SYSTEM SET {setting} = '{value}'",)
+
+
+def let_publish_in(database: str, user: str) -> Statements:
+    return (f"GRANT CREATE ON DATABASE {_name(database)} TO {_name(user)}",)
+
+
+def let_read(table: TableName, user: str) -> Statements:
+    schema = _name(table.schema)
+    return (
+        f"GRANT USAGE ON SCHEMA {schema} TO {_name(user)}",
+        f"GRANT SELECT ON {schema}.{_name(table.name)} TO {_name(user)}",
+    )
+
+
+def let_act_as(owner: str, user: str) -> Statements:
+    return (f"GRANT {_name(owner)} TO {_name(user)}",)
+
+
+def let_replicate(user: str) -> Statements:
+    return (f"ALTER ROLE {_name(user)} REPLICATION",)

@@ -1,0 +1,35 @@
+"""Bodies of the sample source's endpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.demo.sample import SampleState
+
+_EXAMPLE: dict[str, Any] = {
+    "state": "running",
+    "reason": None,
+    "remedy": None,
+    "connection": "sample",
+    "transactions": 140,
+    "transactions_per_second": 5.0,
+    "target_path": "/var/lib/penstock/sample.duckdb",
+}
+
+
+class SampleSourceView(BaseModel):
+    """How the sample source is, and how it is reached."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    state: SampleState = Field(
+        description="`unavailable`: it cannot run on the server's machine; `absent`: it was not started, or was removed."
+    )
+    reason: str | None = Field(default=None, description="Why it failed, or cannot run here.")
+    remedy: str | None = None
+    connection: str = Field(description="Name of its connection, there from the start on.")
+    transactions: int = Field(description="Of its load, since it was last started.")
+    transactions_per_second: float = Field(description="Of its load, while it runs.")
+    target_path: str = Field(description="A place in the server's data folder for a DuckDB file, as a first target.")

@@ -1,0 +1,51 @@
+"""The sample database as the server runs it: the same one after a restart, under load, and gone when it is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from server.demo import schema
+from server.demo.sample import DATABASE, Sample, SampleState
+
+pytestmark = pytest.mark.pg
+
+
+def _connect(sample: Sample) -> psycopg.Connection:
+    at = sample.prepare()
+    return psycopg.connect(
+        host=at.host, port=at.port, user=at.user, password=at.password, dbname=DATABASE, autocommit=True
+    )
+
+
+def test_runs_comes_back_and_is_removed(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, orders=20)
+    assert sample.standing().state is SampleState.ABSENT
+    try:
+        sample.start()
+        assert sample.settled(60).state is SampleState.RUNNING, sample.standing()
+        with _connect(sample) as connection:
+            found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+            connection.execute("CREATE TABLE mine (id int PRIMARY KEY)")
+        assert sorted(name for (name,) in found) == sorted(schema.TABLES)
+        sample.close()
+        again = Sample(tmp_path)  # as the next process of the server finds it
+        sample = again
+        assert again.kept
+        again.start()
+        assert again.settled(60).state is SampleState.RUNNING, again.standing()
+        with _connect(again) as connection:
+            assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
+    finally:
+        sample.remove()
+    assert (sample.kept, list(tmp_path.iterdir())) == (False, [])
+
+
+def test_a_start_under_way_can_be_taken_back(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, orders=20)
+    sample.start()
+    sample.remove()
+    assert sample.standing().state is SampleState.ABSENT
+    assert list(tmp_path.iterdir()) == []
