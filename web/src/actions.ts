@@ -1,3 +1,4 @@
+import { FLEET } from "./addresses";
 import { answer, client, type Subscription, type Table } from "./api/client";
 import { qualified, tableName } from "./words/tables";
 
@@ -9,12 +10,16 @@ export interface Action {
   does: string[];
   /** A further choice; what it returns when taken. */
   choice?: { label: string; loses: string };
+  /** What is lost in any case; the name has to be typed then. */
+  loses?: string;
   /** What has to be typed where something is lost. */
   name: string;
   serious?: boolean;
   run: (chosen: boolean) => Promise<unknown>;
   /** What is told once the server has taken it. */
   done: string;
+  /** Where to go then, if not to stay. */
+  leadsTo?: string;
 }
 
 type TablePath = { params: { path: { name: string; table_id: string } } };
@@ -153,7 +158,7 @@ function remove(table: Table, path: TablePath): Action {
 /** What can be done to a subscription in the state it is in. */
 export function subscriptionActions(subscription: Subscription): Action[] {
   const { name, state, desired_state } = subscription;
-  if (subscription.deleting) return [];
+  if (subscription.deleting) return [deleteAtOnce(subscription)];
   const set = (wanted: "running" | "paused") => (): Promise<unknown> =>
     answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path: { name } }, body: { desired_state: wanted } }));
   const found: Action[] = [];
@@ -171,7 +176,40 @@ export function subscriptionActions(subscription: Subscription): Action[] {
     found.push({ verb: "Pause", title: `Pause ${name}?`, does, name, run: set("paused"), done: `${name}: a pause was asked for.` });
   }
   if (state === "failed" || state === "running") found.push(reloadAll(subscription));
+  found.push(deletion(subscription));
   return found;
+}
+
+function deletion({ name, source, target, slot }: Subscription): Action {
+  return {
+    verb: "Delete",
+    title: `Delete ${name}?`,
+    does: [
+      `Replication ends. The engine drops the slot and the publications ${slot} on ${source}.`,
+      `The tables on ${target} stay with the rows that they have then, and nothing keeps them fresh any more.`,
+      "The connections stay.",
+    ],
+    loses: "Its place in the source's log is lost, and what is known of its tables, batches and tickets. A new subscription copies everything anew.",
+    name,
+    serious: true,
+    run: () => answer(client.DELETE("/api/v1/subscriptions/{name}", { params: { path: { name } } })),
+    done: `${name}: deleting was asked for.`,
+    leadsTo: FLEET,
+  };
+}
+
+function deleteAtOnce({ name, source, slot }: Subscription): Action {
+  return {
+    verb: "Delete at once",
+    title: `Delete ${name} without waiting for the engine?`,
+    does: ["It is being deleted already, but the engine has not said that slot and publications are gone.", "An event names what may be left on the source."],
+    loses: `The slot ${slot} may stay on ${source}. There it holds the source's log, until its disk is full or somebody drops it by hand.`,
+    name,
+    serious: true,
+    run: () => answer(client.DELETE("/api/v1/subscriptions/{name}", { params: { path: { name }, query: { force: true } } })),
+    done: `${name}: it was deleted.`,
+    leadsTo: FLEET,
+  };
 }
 
 function reloadAll({ name }: Subscription): Action {

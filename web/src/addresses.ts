@@ -3,6 +3,9 @@ export const FLEET = "/";
 export const FRESHNESS = "/freshness";
 export const TICKETS = "/tickets";
 export const CONNECTIONS = "/connections";
+export const NEW_CONNECTION = "/new-connection";
+export const NEW_SUBSCRIPTION = "/new-subscription";
+export const connectionAddress = (name: string): string => `/connections/${encodeURIComponent(name)}`;
 export const subscriptionAddress = (name: string): string => `/subscriptions/${encodeURIComponent(name)}`;
 export const tableAddress = (subscription: string, id: string): string =>
   `${subscriptionAddress(subscription)}/tables/${encodeURIComponent(id)}`;

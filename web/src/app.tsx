@@ -1,6 +1,6 @@
 import { useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
-import { CONNECTIONS, FLEET, FRESHNESS, TICKETS } from "./addresses";
+import { CONNECTIONS, FLEET, FRESHNESS, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS } from "./addresses";
 import { queryClient } from "./live/queryClient";
 import { useNews } from "./live/news";
 import { ConnectionsPage } from "./pages/connections";
@@ -11,6 +11,8 @@ import { SignInPage } from "./pages/signIn";
 import { SubscriptionPage } from "./pages/subscription/page";
 import { TablePage } from "./pages/table";
 import { TicketsPage } from "./pages/tickets/page";
+import { ConnectionPage, NewConnectionPage } from "./pages/wizard/connectionPages";
+import { NewSubscriptionPage } from "./pages/wizard/newSubscription";
 import { Announcements } from "./parts/announcements";
 import { CrashGuard } from "./parts/crash";
 import { LiveMark } from "./parts/liveMark";
@@ -23,7 +25,7 @@ const WAYS = [
   { address: FLEET, label: "Fleet", within: "/subscriptions/" },
   { address: FRESHNESS, label: "Freshness", within: null },
   { address: TICKETS, label: "Tickets", within: null },
-  { address: CONNECTIONS, label: "Connections", within: null },
+  { address: CONNECTIONS, label: "Connections", within: "/connections/" },
 ];
 
 export function App() {
@@ -95,6 +97,13 @@ function Pages() {
       </Route>
       <Route path={CONNECTIONS}>
         <ConnectionsPage />
+      </Route>
+      <Route path={NEW_CONNECTION}>
+        <NewConnectionPage />
+      </Route>
+      <Route path="/connections/:name">{({ name }) => <ConnectionPage key={name} name={name} />}</Route>
+      <Route path={NEW_SUBSCRIPTION}>
+        <NewSubscriptionPage />
       </Route>
       <Route>
         <NothingHerePage />

@@ -9,6 +9,7 @@ import "./styles/parts.css";
 import "./styles/pages.css";
 import "./styles/freshness.css";
 import "./styles/subscription.css";
+import "./styles/wizard.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html has no #root");

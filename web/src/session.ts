@@ -11,8 +11,23 @@ export interface Session {
   wrong: boolean;
 }
 
+/** The token of a link that signs in. It leaves the address, and with it the browser's history, before anything else is done. */
+function tokenOfLink(): string | null {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token === null) return null;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  keep("session", KEY, token);
+  return token;
+}
+
 /** The token lives in this tab and is forgotten with it. */
-export const session = new Store<Session>({ token: recall("session", KEY), refused: false, wrong: false });
+export const session = new Store<Session>({ token: tokenOfLink() ?? recall("session", KEY), refused: false, wrong: false });
+
+// Such a link was followed in a tab where the console is open already.
+addEventListener("hashchange", () => {
+  const token = tokenOfLink();
+  if (token !== null) signIn(token);
+});
 
 export function signIn(token: string): void {
   keep("session", KEY, token);

@@ -12,6 +12,11 @@ export type VersionColumn = Schemas["VersionColumn"];
 export type Reload = Schemas["ReloadView"];
 export type Event = Schemas["EventView"];
 export type Connection = Schemas["ConnectionView"];
+export type ConnectionPut = Schemas["ConnectionPut"];
+export type SampleSource = Schemas["SampleSourceView"];
+export type SourceTable = Schemas["SourceTableView"];
+export type SubscriptionPut = Schemas["SubscriptionPut"];
+export type TableBody = Schemas["TableBody"];
 export type Finding = Schemas["FindingView"];
 export type Checks = Schemas["ChecksView"];
 

@@ -1,48 +1,62 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
-import { subscriptionAddress } from "../addresses";
-import { answer, client, type Checks, type Connection, type Subscription } from "../api/client";
+import type { Action } from "../actions";
+import { connectionAddress, NEW_CONNECTION, subscriptionAddress } from "../addresses";
+import { answer, client, type Checks, type Connection, type SampleSource, type Subscription } from "../api/client";
 import { connectionsQuery, subscriptionsQuery } from "../api/queries";
 import { matches, useFilters } from "../filters";
+import { ActionButtons } from "../parts/actions";
 import { Findings } from "../parts/findings";
 import { Loaded } from "../parts/loaded";
 import { Mark } from "../parts/mark";
-import { Page } from "../parts/page";
+import { Page, Section } from "../parts/page";
 import { ProblemNote } from "../parts/problemNote";
 import { SearchField } from "../parts/searchField";
+import { kindLabel, placeOf } from "../words/kinds";
 import { count, some } from "../words/numbers";
+import { sampleQuery } from "./wizard/queries";
+import { SampleSourcePart } from "./wizard/sampleSource";
 
 /** How databases are reached, what uses them, and whether they are fit for it. */
 export function ConnectionsPage() {
   const connections = useQuery(connectionsQuery());
   const subscriptions = useQuery(subscriptionsQuery());
   return (
-    <Page title="Connections">
+    <Page
+      title="Connections"
+      actions={
+        <Link href={NEW_CONNECTION} className="button">
+          New connection
+        </Link>
+      }
+    >
       <Loaded query={connections}>
         {(items) =>
           items.length === 0 ? (
-            <p className="prose">
-              There is no connection yet. <code>penstock apply FILE</code> declares some, and so does{" "}
-              <code>PUT /api/v1/connections/NAME</code>.
-            </p>
+            <p className="prose">There is no connection yet. A subscription needs two: one to its source, one to its target.</p>
           ) : (
             <List items={items} subscriptions={subscriptions.data ?? []} />
           )
         }
       </Loaded>
+      <Section title="Sample database" aside="On the server's machine">
+        <p className="prose soft">A small shop under a light load, as a source to try things with. It comes back with the server until it is removed.</p>
+        <SampleSourcePart removable />
+      </Section>
     </Page>
   );
 }
 
 function List({ items, subscriptions }: { items: Connection[]; subscriptions: Subscription[] }) {
   const filters = useFilters();
-  const shown = items.filter((item) => matches(filters.get("q"), item.name, place(item)));
+  const sample = useQuery(sampleQuery());
+  const shown = items.filter((item) => matches(filters.get("q"), item.name, placeOf(item)));
   return (
     <>
       <SearchField label="Find by name or place" filters={filters} result={`${count(shown.length)} of ${some(items.length, "connection")}`} />
       <ul className="connections">
         {shown.map((item) => (
-          <Entry key={item.name} item={item} subscriptions={subscriptions} />
+          <Entry key={item.name} item={item} subscriptions={subscriptions} ofSample={isSample(item, sample.data)} />
         ))}
       </ul>
     </>
@@ -51,7 +65,8 @@ function List({ items, subscriptions }: { items: Connection[]; subscriptions: Su
 
 type Role = "source" | "target";
 
-function Entry({ item, subscriptions }: { item: Connection; subscriptions: Subscription[] }) {
+/** `ofSample`: it comes and goes with the sample database. */
+function Entry({ item, subscriptions, ofSample }: { item: Connection; subscriptions: Subscription[]; ofSample: boolean }) {
   const uses: [Role, Subscription[]][] = [
     ["source", subscriptions.filter(({ source }) => source === item.name)],
     ["target", subscriptions.filter(({ target }) => target === item.name)],
@@ -63,9 +78,17 @@ function Entry({ item, subscriptions }: { item: Connection; subscriptions: Subsc
       <div className="connection-head">
         <h2>{item.name}</h2>
         <p>
-          <span className="soft">{item.kind}</span> <code>{place(item)}</code>
+          <span className="soft">{kindLabel(item.kind)}</span> <code>{placeOf(item)}</code>
         </p>
         <p className="soft">{item.secrets_set.length > 0 ? `${item.secrets_set.join(", ")} set` : "no secret set"}</p>
+        {!ofSample && (
+          <div className="row-actions">
+            <Link href={connectionAddress(item.name)} aria-label={`Change ${item.name}`}>
+              Change
+            </Link>
+            {used.length === 0 && <ActionButtons actions={[deletion(item)]} />}
+          </div>
+        )}
       </div>
       {used.length === 0 ? (
         <p className="soft">No subscription uses it.</p>
@@ -84,6 +107,20 @@ function Entry({ item, subscriptions }: { item: Connection; subscriptions: Subsc
     </li>
   );
 }
+
+const isSample = ({ name }: Connection, sample: SampleSource | undefined): boolean =>
+  sample !== undefined && name === sample.connection && sample.state !== "absent" && sample.state !== "unavailable";
+
+const deletion = ({ name }: Connection): Action => ({
+  verb: "Delete",
+  title: `Delete the connection ${name}?`,
+  does: ["No subscription uses it. The database itself is not touched."],
+  loses: "How it is reached is forgotten, with the password, which nobody can read back.",
+  name,
+  serious: true,
+  run: () => answer(client.DELETE("/api/v1/connections/{name}", { params: { path: { name } } })),
+  done: `${name}: the connection was deleted.`,
+});
 
 const Names = ({ subscriptions }: { subscriptions: Subscription[] }) => (
   <>
@@ -128,12 +165,4 @@ function Outcome({ checks }: { checks: Checks }) {
       <Findings findings={findings} />
     </>
   );
-}
-
-/** Where a connection leads, from the settings that say so. */
-function place({ settings }: Connection): string {
-  if (settings.path !== undefined) return String(settings.path);
-  const { host, port, database, user } = settings;
-  if (host === undefined) return Object.values(settings).join(" ");
-  return `${user === undefined ? "" : `${user}@`}${host}${port === undefined ? "" : `:${port}`}${database === undefined ? "" : `/${database}`}`;
 }

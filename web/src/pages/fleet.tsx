@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
-import { subscriptionAddress } from "../addresses";
+import { NEW_SUBSCRIPTION, subscriptionAddress } from "../addresses";
 import type { Event, Subscription } from "../api/client";
 import { EVENTS_AT_ONCE, eventsQuery, readinessQuery, subscriptionsQuery } from "../api/queries";
 import { atServer } from "../clock";
@@ -15,6 +15,7 @@ import { Ago } from "../parts/time";
 import { GROUP_WORDS, HEALTH_GROUPS, healthOf, slotShare, warnShare, worstFirst, type Health } from "../words/health";
 import { bytes, count, seconds } from "../words/numbers";
 import { statesByNeed, tableStateWords } from "../words/tables";
+import { FirstStart } from "./wizard/firstStart";
 
 interface Judged {
   item: Subscription;
@@ -25,9 +26,19 @@ interface Judged {
 export function FleetPage() {
   const subscriptions = useQuery(subscriptionsQuery());
   return (
-    <Page title="Fleet">
+    <Page
+      title="Fleet"
+      actions={
+        subscriptions.data !== undefined &&
+        subscriptions.data.length > 0 && (
+          <Link href={NEW_SUBSCRIPTION} className="button">
+            New subscription
+          </Link>
+        )
+      }
+    >
       <Readiness />
-      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <NoneYet /> : <Fleet items={items} readMs={atServer(subscriptions.dataUpdatedAt)} />)}</Loaded>
+      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} readMs={atServer(subscriptions.dataUpdatedAt)} />)}</Loaded>
     </Page>
   );
 }
@@ -44,17 +55,6 @@ function Readiness() {
         </li>
       ))}
     </ul>
-  );
-}
-
-function NoneYet() {
-  return (
-    <div className="prose">
-      <p>There is no subscription yet. One is a source, a target, and the tables that are kept fresh on it.</p>
-      <p>
-        <code>penstock apply FILE</code> declares connections and subscriptions, and so does <code>PUT /api/v1/subscriptions/NAME</code>.
-      </p>
-    </div>
   );
 }
 

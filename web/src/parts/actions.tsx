@@ -1,5 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { useId, useState, type FormEvent } from "react";
+import { useLocation } from "wouter";
 import type { Action } from "../actions";
 import { queryClient } from "../live/queryClient";
 import { announce } from "./announcements";
@@ -31,15 +32,19 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
   const [chosen, setChosen] = useState(false);
   const [typed, setTyped] = useState("");
   const id = useId();
+  const [, navigate] = useLocation();
   const work = useMutation({
     mutationFn: () => action.run(chosen),
     onSuccess: async () => {
-      announce(action.done);
       onClose();
+      if (action.leadsTo !== undefined) navigate(action.leadsTo);
+      // Another page puts away what was told before.
+      setTimeout(() => announce(action.done));
       await queryClient.invalidateQueries();
     },
   });
-  const ready = !chosen || typed === action.name;
+  const loses = action.loses ?? (chosen ? action.choice?.loses : undefined);
+  const ready = loses === undefined || typed === action.name;
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     if (ready && !work.isPending) work.mutate();
@@ -53,20 +58,18 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
           ))}
         </ul>
         {action.choice !== undefined && (
+          <label className="check choice">
+            <input type="checkbox" checked={chosen} onChange={(event) => setChosen(event.target.checked)} />
+            {action.choice.label}
+          </label>
+        )}
+        {loses !== undefined && (
           <div className="choice">
-            <label className="check">
-              <input type="checkbox" checked={chosen} onChange={(event) => setChosen(event.target.checked)} />
-              {action.choice.label}
+            <p className="tone-bad">{loses}</p>
+            <label htmlFor={id}>
+              Type <strong>{action.name}</strong> to confirm
             </label>
-            {chosen && (
-              <>
-                <p className="tone-bad">{action.choice.loses}</p>
-                <label htmlFor={id}>
-                  Type <strong>{action.name}</strong> to confirm
-                </label>
-                <input id={id} value={typed} autoComplete="off" spellCheck={false} onChange={(event) => setTyped(event.target.value)} />
-              </>
-            )}
+            <input id={id} value={typed} autoComplete="off" spellCheck={false} onChange={(event) => setTyped(event.target.value)} />
           </div>
         )}
         {work.error !== null && <ProblemNote error={work.error} />}

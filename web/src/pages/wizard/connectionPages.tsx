@@ -1,0 +1,110 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useLocation } from "wouter";
+import { CONNECTIONS } from "../../addresses";
+import type { Action } from "../../actions";
+import { answer, client, type Connection } from "../../api/client";
+import { connectionsQuery } from "../../api/queries";
+import { ActionButtons } from "../../parts/actions";
+import { announce } from "../../parts/announcements";
+import { Loaded } from "../../parts/loaded";
+import { Mark } from "../../parts/mark";
+import { Page, Section } from "../../parts/page";
+import { ProblemNote } from "../../parts/problemNote";
+import { Statements } from "../../parts/statements";
+import { kindLabel, rolesOf } from "../../words/kinds";
+import { ConnectionForm } from "./connectionForm";
+import { connectionQuery, ddlCaptureQuery } from "./queries";
+
+const above = <Link href={CONNECTIONS}>Connections</Link>;
+
+/** Leads back to the list, and tells what was done once it is there. */
+function useSaved(done: (name: string) => string): (name: string) => void {
+  const [, navigate] = useLocation();
+  return (name) => {
+    navigate(CONNECTIONS);
+    setTimeout(() => announce(done(name)));
+  };
+}
+
+export function NewConnectionPage() {
+  const connections = useQuery(connectionsQuery());
+  const saved = useSaved((name) => `${name}: the connection was created.`);
+  return (
+    <Page title="New connection" above={above}>
+      <Loaded query={connections}>
+        {(items) => <ConnectionForm present={null} role={null} taken={items.map(({ name }) => name)} onSaved={saved} />}
+      </Loaded>
+    </Page>
+  );
+}
+
+/** One connection: how it is reached, and what its source tells of changes of structure. */
+export function ConnectionPage({ name }: { name: string }) {
+  const found = useQuery({ ...connectionQuery(name), refetchInterval: false });
+  const saved = useSaved(() => `${name}: the connection was changed; running subscriptions take it over.`);
+  return (
+    <Page title={name} above={above}>
+      <Loaded query={found}>
+        {(present) => (
+          <>
+            <Section title="Settings" aside={kindLabel(present.connection.kind)}>
+              <ConnectionForm present={present} role={null} taken={[]} onSaved={saved} />
+            </Section>
+            {rolesOf(present.connection).includes("source") && (
+              <Section title="Changes of structure" aside="As a source">
+                <DdlCapture connection={present.connection} />
+              </Section>
+            )}
+          </>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+/** The triggers that tell changes of structure in the log: whether they are there, what installing them would run, and the button for it. */
+function DdlCapture({ connection: { name } }: { connection: Connection }) {
+  const capture = useQuery(ddlCaptureQuery(name));
+  if (capture.error !== null) return <ProblemNote error={capture.error} />;
+  if (capture.data === undefined) return <p className="soft">Asking the source …</p>;
+  const { installed, current, install_sql, remove_sql } = capture.data;
+  const params = { path: { name } };
+  const actions: Action[] = [];
+  if (!current) {
+    actions.push({
+      verb: "Install",
+      title: `Install triggers in the source of ${name}?`,
+      does: ["The statements shown on the page run in one transaction, as the connection's user, who has to be a superuser.", "Subscriptions go on."],
+      name,
+      run: () => answer(client.PUT("/api/v1/connections/{name}/ddl-capture", { params })),
+      done: `${name}: the source tells its changes of structure.`,
+    });
+  }
+  if (installed) {
+    actions.push({
+      verb: "Remove",
+      title: `Remove the triggers from the source of ${name}?`,
+      does: ["Changes of structure are learnt from the log and the catalog then.", "Subscriptions go on."],
+      name,
+      run: () => answer(client.DELETE("/api/v1/connections/{name}/ddl-capture", { params })),
+      done: `${name}: the triggers were removed.`,
+    });
+  }
+  return (
+    <>
+      <p className="prose">
+        <Mark tone={current ? "good" : installed ? "warn" : "idle"}>
+          {current ? "Triggers tell them in the log." : installed ? "There are triggers, but not whole, or of another version." : "They are learnt from the log and the catalog; nothing has to be done."}
+        </Mark>{" "}
+        <span className="soft">Triggers tell them inside the transactions that make them; they need a superuser once.</span>
+      </p>
+      <div className="actions">
+        <ActionButtons actions={actions} />
+      </div>
+      <details className="more">
+        <summary>{current ? "What removing them runs" : "What installing them runs"}</summary>
+        <Statements name={current ? "Removing the triggers" : "Installing the triggers"} sql={current ? remove_sql : install_sql} />
+      </details>
+    </>
+  );
+}

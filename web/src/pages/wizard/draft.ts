@@ -1,0 +1,125 @@
+import type { SourceTable, SubscriptionPut, TableBody } from "../../api/client";
+
+/** Tables of a schema by a pattern of names, also those that appear later. */
+export interface Pattern {
+  schema: string;
+  /** With `*` for any characters. */
+  name: string;
+  exclude: string[];
+  /** Of tables without a key only inserts are followed. */
+  insertOnly: boolean;
+}
+
+export interface Options {
+  start: boolean;
+  policy: "apply" | "ask" | "ignore";
+  refusedRows: "park" | "set_aside";
+  origin: "any" | "none";
+  /** Empty: as on the source. */
+  targetSchema: string;
+  /** Empty: no limit. */
+  rowsPerSecond: string;
+  /** Empty: the server's default. */
+  slotBudgetGib: string;
+}
+
+/** A subscription that is being put together. Tables are kept by their keys. */
+export interface Draft {
+  name: string;
+  source: string;
+  target: string;
+  tables: ReadonlySet<string>;
+  /** Those of them of which only inserts are followed. */
+  insertOnly: ReadonlySet<string>;
+  patterns: readonly Pattern[];
+  options: Options;
+}
+
+export const DEFAULTS: Options = {
+  start: true,
+  policy: "apply",
+  refusedRows: "park",
+  origin: "any",
+  targetSchema: "",
+  rowsPerSecond: "",
+  slotBudgetGib: "",
+};
+
+type Named = Pick<SourceTable, "schema" | "name">;
+
+export const keyOf = ({ schema, name }: Named): string => JSON.stringify([schema, name]);
+export const nameOf = ({ schema, name }: Named): string => `${schema}.${name}`;
+
+const NO_IDENTITY = "table_no_identity";
+
+/** Updates and deletes of it cannot be followed, inserts can. */
+export const lacksIdentity = (table: SourceTable): boolean =>
+  table.problems.some(({ severity, code }) => severity === "error" && code === NO_IDENTITY);
+
+/** It cannot be replicated as it is, whatever is consented to. */
+export const isBlocked = (table: SourceTable): boolean =>
+  table.problems.some(({ severity, code }) => severity === "error" && code !== NO_IDENTITY);
+
+const matches = (pattern: string, name: string): boolean => {
+  const parts = pattern.split("*").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${parts.join("[^]*")}$`).test(name);
+};
+
+export const takes = (pattern: Pattern, table: Named): boolean =>
+  table.schema === pattern.schema && matches(pattern.name, table.name) && !pattern.exclude.some((each) => matches(each, table.name));
+
+export const patternOf = (draft: Draft, table: Named): Pattern | undefined => draft.patterns.find((pattern) => takes(pattern, table));
+
+/** The tables that would be replicated now: by name, or by a pattern. */
+export const chosenOf = (draft: Draft, tables: SourceTable[]): SourceTable[] =>
+  tables.filter((table) => draft.tables.has(keyOf(table)) || patternOf(draft, table) !== undefined);
+
+function declared(draft: Draft, table: Named, insertOnly: boolean): TableBody {
+  const { targetSchema, refusedRows } = draft.options;
+  return {
+    schema: table.schema,
+    name: table.name,
+    ...(insertOnly ? { insert_only: true } : {}),
+    ...(targetSchema === "" ? {} : { target: { schema: targetSchema } }),
+    ...(refusedRows === "park" ? {} : { refused_rows: refusedRows }),
+  };
+}
+
+const byName = (draft: Draft, table: SourceTable): TableBody => ({
+  ...declared(draft, table, draft.insertOnly.has(keyOf(table))),
+  ...(table.name.includes("*") ? { exact: true } : {}),
+});
+
+/** Each table that would be replicated now, as the checks take it: they know no patterns. */
+export function tablesToCheck(draft: Draft, tables: SourceTable[]): TableBody[] {
+  return chosenOf(draft, tables).map((table) => {
+    const pattern = patternOf(draft, table);
+    if (draft.tables.has(keyOf(table)) || pattern === undefined) return byName(draft, table);
+    return { ...declared(draft, table, pattern.insertOnly && lacksIdentity(table)), ...(table.name.includes("*") ? { exact: true } : {}) };
+  });
+}
+
+const GIB = 1024 ** 3;
+
+/** The subscription as it is declared. What is at its default is left out, and follows the default. */
+export function bodyOf(draft: Draft, tables: SourceTable[]): SubscriptionPut {
+  const { start, policy, origin, rowsPerSecond, slotBudgetGib } = draft.options;
+  const named = tables.filter((table) => draft.tables.has(keyOf(table))).map((table) => byName(draft, table));
+  const patterns = draft.patterns.map((pattern) => ({
+    ...declared(draft, pattern, pattern.insertOnly),
+    ...(pattern.exclude.length > 0 ? { exclude: pattern.exclude } : {}),
+  }));
+  const capture = {
+    ...(origin === "any" ? {} : { origin }),
+    ...(slotBudgetGib === "" ? {} : { slot_budget_bytes: Math.round(Number(slotBudgetGib) * GIB) }),
+  };
+  return {
+    source: draft.source,
+    target: draft.target,
+    tables: [...named, ...patterns],
+    desired_state: start ? "running" : "stopped",
+    ...(Object.keys(capture).length > 0 ? { capture } : {}),
+    ...(policy === "apply" ? {} : { schema_changes: { policy } }),
+    ...(rowsPerSecond === "" ? {} : { copies: { max_rows_per_second: Number(rowsPerSecond) } }),
+  } as SubscriptionPut;
+}

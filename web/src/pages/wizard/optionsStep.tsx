@@ -1,0 +1,102 @@
+import type { Connection } from "../../api/client";
+import { Radios, TextField } from "../../parts/field";
+import type { Options } from "./draft";
+import type { StepProps } from "./newSubscription";
+
+/** What people decide; everything else has a default that fits, and can be changed later. */
+export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { target: Connection }) {
+  const { options } = draft;
+  const set = (changes: Partial<Options>): void => onChange({ options: { ...options, ...changes } });
+  const wrong = { rows: wrongRows(options.rowsPerSecond), budget: wrongBudget(options.slotBudgetGib) };
+  return (
+    <form
+      className="options"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (wrong.rows === null && wrong.budget === null) onNext();
+      }}
+    >
+      <p className="prose soft">The defaults are right for most. All of them can be changed later, but for the schema on the target.</p>
+      <Radios
+        legend="When it is created"
+        value={options.start ? "now" : "later"}
+        choices={[
+          { value: "now", label: "Begin at once", hint: "The tables are copied, then follow the source." },
+          { value: "later", label: "Leave it stopped", hint: "Nothing is replicated before you resume it." },
+        ]}
+        onChange={(value) => set({ start: value === "now" })}
+      />
+      <Radios
+        legend="When the structure of a table changes on the source"
+        value={options.policy}
+        choices={[
+          { value: "apply", label: "Follow", hint: "The target changes with it; where rows may have changed unseen, the table is copied anew, its old rows readable until then." },
+          { value: "ask", label: "Ask first", hint: "The table waits, with the exact statements, until somebody approves them." },
+          { value: "ignore", label: "Leave the target as it is", hint: "New columns are left out; what cannot be left out parks the table." },
+        ]}
+        onChange={(policy) => set({ policy })}
+      />
+      <Radios
+        legend="When the target does not take a row"
+        value={options.refusedRows}
+        choices={[
+          { value: "park", label: "Park the table", hint: "It stands still with the row at hand; the other tables go on." },
+          { value: "set_aside", label: "Set the row aside", hint: "It is kept beside the table, which goes on without it." },
+        ]}
+        onChange={(refusedRows) => set({ refusedRows })}
+      />
+      <div className="fields">
+        <TextField
+          label="Schema on the target"
+          hint={`Empty: as on the source. All chosen tables go into this one else${target.kind === "duckdb" ? "." : ", which is made where it is missing."}`}
+          value={options.targetSchema}
+          maxLength={63}
+          onChange={(targetSchema) => set({ targetSchema })}
+        />
+        <TextField
+          label="Rows a second while copying"
+          hint="Empty: no limit. Copies give way by themselves where commits take longer to arrive because of them."
+          wrong={wrong.rows}
+          inputMode="numeric"
+          value={options.rowsPerSecond}
+          onChange={(rowsPerSecond) => set({ rowsPerSecond })}
+        />
+        <TextField
+          label="Log the source may hold back, GiB"
+          hint="Empty: 16. While nobody reads it, the source keeps its log; towards this limit you are warned, then copies stop, at last the slot is dropped."
+          wrong={wrong.budget}
+          inputMode="decimal"
+          value={options.slotBudgetGib}
+          onChange={(slotBudgetGib) => set({ slotBudgetGib })}
+        />
+      </div>
+      <details className="more">
+        <summary>Where databases replicate to each other</summary>
+        <Radios
+          legend="Changes that came to the source by replication"
+          value={options.origin}
+          choices={[
+            { value: "any", label: "Follow them, too" },
+            { value: "none", label: "Leave them out", hint: "So that they do not go round in a circle. Needs PostgreSQL 16 or newer as the source." },
+          ]}
+          onChange={(origin) => set({ origin })}
+        />
+      </details>
+      <div className="form-foot">
+        <button type="submit" className="primary">
+          Next: check
+        </button>
+      </div>
+    </form>
+  );
+}
+
+const LEAST_ROWS = 1000;
+
+const wrongRows = (typed: string): string | null =>
+  typed === "" || (/^[0-9]+$/.test(typed) && Number(typed) >= LEAST_ROWS) ? null : `A number, ${LEAST_ROWS} or more.`;
+
+const LEAST_GIB = 1 / 1024;
+
+const wrongBudget = (typed: string): string | null =>
+  typed === "" || (/^[0-9]+(\.[0-9]+)?$/.test(typed) && Number(typed) >= LEAST_GIB) ? null : "A number of GiB, such as 16 or 0.5.";

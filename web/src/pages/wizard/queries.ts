@@ -1,0 +1,84 @@
+import { queryOptions } from "@tanstack/react-query";
+import { answer, client, everyItem, LARGEST_PAGE, type TableBody } from "../../api/client";
+import { Problem } from "../../api/problem";
+import { keys } from "../../api/queries";
+import type { Role } from "../../words/kinds";
+
+/** The engine asks the database for these; they are read when somebody wants them, not by the clock. */
+const ON_REQUEST = { refetchInterval: false, staleTime: Infinity, retry: false, refetchOnWindowFocus: false } as const;
+
+export const sampleKey = ["sample-source"] as const;
+const WHILE_STARTING_MS = 1_000;
+
+export const sampleQuery = () =>
+  queryOptions({
+    queryKey: sampleKey,
+    queryFn: ({ signal }) => answer(client.GET("/api/v1/sample-source", { signal })),
+    refetchInterval: (query) => (query.state.data?.state === "starting" ? WHILE_STARTING_MS : 10_000),
+  });
+
+/** A connection with the tag that tells whether somebody changed it meanwhile. */
+export const connectionQuery = (name: string) =>
+  queryOptions({
+    queryKey: [...keys.connections, name],
+    queryFn: async ({ signal }) => {
+      const call = client.GET("/api/v1/connections/{name}", { params: { path: { name } }, signal });
+      const connection = await answer(call);
+      return { connection, etag: (await call).response.headers.get("ETag") };
+    },
+  });
+
+/** What the source has, with what would keep each table from being replicated. */
+export const sourceTablesQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["source-tables", name],
+    queryFn: ({ signal }) =>
+      everyItem((page_token) =>
+        answer(
+          client.GET("/api/v1/connections/{name}/tables", {
+            params: { path: { name }, query: { page_size: LARGEST_PAGE, page_token } },
+            signal,
+          }),
+        ),
+      ),
+    ...ON_REQUEST,
+  });
+
+interface ToCheck {
+  connection: string;
+  role: Role;
+  tables: TableBody[];
+  origin: "any" | "none";
+}
+
+/** What stands in the way of these tables at one end. */
+export const checksQuery = ({ connection, role, tables, origin }: ToCheck) =>
+  queryOptions({
+    queryKey: ["checks", connection, role, origin, tables],
+    queryFn: ({ signal }) =>
+      answer(
+        client.POST("/api/v1/connections/{name}/checks", {
+          params: { path: { name: connection } },
+          body: { role, tables, ...(role === "source" ? { origin } : {}) },
+          signal,
+        }),
+      ),
+    ...ON_REQUEST,
+    staleTime: 0,
+    gcTime: 0,
+  });
+
+export const ddlCaptureQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["ddl-capture", name],
+    queryFn: ({ signal }) => answer(client.GET("/api/v1/connections/{name}/ddl-capture", { params: { path: { name } }, signal })),
+    ...ON_REQUEST,
+  });
+
+/** A refusal because of another's change or name, in words for people. */
+export function collided(error: unknown, detail: string, remedy: string): Problem {
+  const problem = Problem.from(error);
+  if (problem.status !== 412) return problem;
+  const { status, code, title, traceId } = problem;
+  return new Problem({ status, code, title, detail, remedy, ...(traceId === undefined ? {} : { traceId }) });
+}

@@ -1,0 +1,167 @@
+import { useMutation, useQuery, type UseQueryResult } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { useLocation } from "wouter";
+import { subscriptionAddress } from "../../addresses";
+import { answer, client, type Checks, type Connection, type SourceTable, type SubscriptionPut } from "../../api/client";
+import { keys } from "../../api/queries";
+import { queryClient } from "../../live/queryClient";
+import { announce } from "../../parts/announcements";
+import { Findings } from "../../parts/findings";
+import { Loaded } from "../../parts/loaded";
+import { Mark } from "../../parts/mark";
+import { Section } from "../../parts/page";
+import { ProblemNote } from "../../parts/problemNote";
+import { kindLabel, placeOf } from "../../words/kinds";
+import { bytes, some } from "../../words/numbers";
+import { bodyOf, chosenOf, nameOf, tablesToCheck, type Draft } from "./draft";
+import type { StepProps } from "./newSubscription";
+import { checksQuery, collided, sourceTablesQuery } from "./queries";
+
+interface SummaryStepProps extends StepProps {
+  source: Connection;
+  target: Connection;
+}
+
+/** What will be made where, what stands in the way of it, and the button that makes it. */
+export function SummaryStep(props: SummaryStepProps) {
+  const tables = useQuery(sourceTablesQuery(props.draft.source));
+  return <Loaded query={tables}>{(found) => <Summary {...props} found={found} />}</Loaded>;
+}
+
+function Summary({ draft, source, target, found }: SummaryStepProps & { found: SourceTable[] }) {
+  const [, navigate] = useLocation();
+  const tables = tablesToCheck(draft, found);
+  const { origin } = draft.options;
+  const atSource = useQuery(checksQuery({ connection: source.name, role: "source", tables, origin }));
+  const atTarget = useQuery(checksQuery({ connection: target.name, role: "target", tables, origin }));
+  const create = useMutation({
+    mutationFn: () => store(draft.name, bodyOf(draft, found)),
+    onSuccess: async () => {
+      await queryClient.invalidateQueries({ queryKey: keys.subscriptions });
+      navigate(subscriptionAddress(draft.name));
+      setTimeout(() => announce(`${draft.name}: the subscription was created${draft.options.start ? "; its tables are being copied" : ""}.`));
+    },
+  });
+  const checking = atSource.isFetching || atTarget.isFetching;
+  const good = atSource.data?.ok === true && atTarget.data?.ok === true;
+  return (
+    <>
+      <Section title="On the source" aside={<>{source.name}</>}>
+        <AtSource draft={draft} source={source} found={found} />
+        <CheckResult query={atSource} />
+      </Section>
+      <Section title="On the target" aside={<>{target.name}</>}>
+        <AtTarget draft={draft} target={target} found={found} />
+        <CheckResult query={atTarget} />
+      </Section>
+      {create.error !== null && <ProblemNote error={create.error} />}
+      <div className="form-foot">
+        <button type="button" className={good ? "primary" : undefined} disabled={checking || create.isPending} onClick={() => create.mutate()}>
+          {create.isPending ? "Creating …" : good || checking ? `Create ${draft.name}` : `Create ${draft.name} nevertheless`}
+        </button>
+        <button
+          type="button"
+          disabled={checking}
+          onClick={() => {
+            void atSource.refetch();
+            void atTarget.refetch();
+          }}
+        >
+          {checking ? "Checking …" : "Check again"}
+        </button>
+        {!good && !checking && <span className="soft">What has errors will not start, or park, until it is mended.</span>}
+      </div>
+    </>
+  );
+}
+
+function AtSource({ draft, source, found }: { draft: Draft; source: Connection; found: SourceTable[] }) {
+  const chosen = chosenOf(draft, found);
+  const rows = chosen.reduce((sum, { rows_estimate }) => sum + rows_estimate, 0);
+  const size = chosen.reduce((sum, table) => sum + table.bytes, 0);
+  return (
+    <ul className="does">
+      <li>
+        A replication slot and publications are made, named <code>penstock_</code>, the subscription's name and eight hexadecimal digits. Tables and rows of{" "}
+        {kindLabel(source.kind)} at <code>{placeOf(source)}</code> stay as they are.
+      </li>
+      <li>
+        {some(chosen.length, "table")} {chosen.length === 1 ? "is" : "are"} read once, about {some(rows, "row")} and {bytes(size)}; from then on its log.
+      </li>
+      {draft.patterns.length > 0 && (
+        <li>
+          Tables that appear later and fit <code>{draft.patterns.map(({ schema, name }) => `${schema}.${name}`).join(", ")}</code> are taken, too.
+        </li>
+      )}
+    </ul>
+  );
+}
+
+function AtTarget({ draft, target, found }: { draft: Draft; target: Connection; found: SourceTable[] }) {
+  const { targetSchema } = draft.options;
+  const names = chosenOf(draft, found).map((table) => nameOf({ schema: targetSchema === "" ? table.schema : targetSchema, name: table.name }));
+  return (
+    <ul className="does">
+      <li>
+        {target.kind === "duckdb" ? (
+          <>
+            The file <code>{placeOf(target)}</code> is made where it is missing. While the engine has it open, other programs ask it through Penstock.
+          </>
+        ) : (
+          <>
+            Schemas and tables are made in {kindLabel(target.kind)} at <code>{placeOf(target)}</code>.
+          </>
+        )}
+      </li>
+      <li>
+        <Many number={names.length} names={names} />
+      </li>
+      <li>
+        A schema <code>penstock</code> holds how far they are.
+      </li>
+    </ul>
+  );
+}
+
+function Many({ number, names }: { number: number; names: string[] }) {
+  const list: ReactNode = <code>{names.join(", ")}</code>;
+  if (number <= 12) return <>{some(number, "table")}: {list}</>;
+  return (
+    <details>
+      <summary>{some(number, "table")}</summary>
+      {list}
+    </details>
+  );
+}
+
+function CheckResult({ query }: { query: UseQueryResult<Checks> }) {
+  if (query.isFetching || query.isPending) {
+    return (
+      <p role="status">
+        <Mark tone="busy">Checking …</Mark>
+      </p>
+    );
+  }
+  if (query.error !== null) return <ProblemNote error={query.error} />;
+  const { ok, findings } = query.data;
+  return (
+    <div role="status">
+      <p>
+        {ok ? (
+          <Mark tone="good">{findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}</Mark>
+        ) : (
+          <Mark tone="bad">This stands in the way:</Mark>
+        )}
+      </p>
+      <Findings findings={findings} />
+    </div>
+  );
+}
+
+async function store(name: string, body: SubscriptionPut): Promise<void> {
+  try {
+    await answer(client.PUT("/api/v1/subscriptions/{name}", { params: { path: { name }, header: { "if-none-match": "*" } }, body }));
+  } catch (error) {
+    throw collided(error, `There is a subscription named ${name} already.`, "Go back to the first step, and take another name.");
+  }
+}

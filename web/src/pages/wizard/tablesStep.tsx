@@ -1,0 +1,188 @@
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import type { SourceTable } from "../../api/client";
+import { matches } from "../../filters";
+import { Findings } from "../../parts/findings";
+import { Loaded } from "../../parts/loaded";
+import { Pager } from "../../parts/pager";
+import { bytes, count, some } from "../../words/numbers";
+import { chosenOf, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type Draft } from "./draft";
+import type { StepProps } from "./newSubscription";
+import { Patterns } from "./patterns";
+import { sourceTablesQuery } from "./queries";
+
+const PAGE = 50;
+
+/** Which tables of the source; `all`: all that can be are chosen to begin with. */
+export function TablesStep(props: StepProps & { all: boolean }) {
+  const tables = useQuery(sourceTablesQuery(props.draft.source));
+  return (
+    <>
+      {tables.data === undefined && tables.error === null && <p className="soft">The engine asks the source what it has.</p>}
+      <Loaded query={tables}>{(found) => <Choice {...props} found={found} />}</Loaded>
+      {(tables.data !== undefined || tables.error !== null) && (
+        <div className="form-foot">
+          <Next {...props} found={tables.data ?? []} />
+          <button type="button" disabled={tables.isFetching} onClick={() => void tables.refetch()}>
+            {tables.isFetching ? "Looking …" : "Look at the source again"}
+          </button>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Next({ draft, onNext, found }: StepProps & { found: SourceTable[] }) {
+  const none = draft.tables.size === 0 && draft.patterns.length === 0;
+  const chosen = chosenOf(draft, found);
+  const rows = chosen.reduce((sum, { rows_estimate }) => sum + rows_estimate, 0);
+  const size = chosen.reduce((sum, table) => sum + table.bytes, 0);
+  return (
+    <>
+      <button type="button" className="primary" disabled={none} onClick={onNext}>
+        Next: options
+      </button>
+      <span className="soft" role="status">
+        {none ? "Choose at least one table." : `${some(chosen.length, "table")} chosen, about ${some(rows, "row")}, ${bytes(size)}`}
+      </span>
+    </>
+  );
+}
+
+function Choice({ draft, onChange, found, all }: StepProps & { all: boolean; found: SourceTable[] }) {
+  const [typed, setTyped] = useState("");
+  const [page, setPage] = useState(0);
+  const begun = useRef(false);
+  useEffect(() => {
+    if (begun.current) return;
+    begun.current = true;
+    if (all && draft.tables.size === 0 && draft.patterns.length === 0) onChange(withAll(draft, found));
+  }, [all, draft, found, onChange]);
+  const shown = found.filter((table) => matches(typed, nameOf(table)));
+  const here = shown.slice(page * PAGE, (page + 1) * PAGE);
+  const choosable = shown.filter((table) => !isBlocked(table) && patternOf(draft, table) === undefined);
+  if (found.length === 0) return <p className="prose">The source has no table outside its system's schemas that its user can see.</p>;
+  return (
+    <>
+      <div className="search" role="search">
+        <label>
+          <span>Find by schema or name</span>
+          <input
+            type="search"
+            value={typed}
+            autoComplete="off"
+            spellCheck={false}
+            onChange={(event) => {
+              setTyped(event.target.value);
+              setPage(0);
+            }}
+          />
+        </label>
+        <span className="soft" role="status">
+          {count(shown.length)} of {some(found.length, "table")}
+        </span>
+        <button type="button" onClick={() => onChange(withAll(draft, choosable))}>
+          Choose {typed === "" ? "all" : "those shown"}
+        </button>
+        <button type="button" onClick={() => onChange(without(draft, shown))}>
+          Choose none{typed === "" ? "" : " of those"}
+        </button>
+      </div>
+      <table className="ledger tables-to-choose">
+        <caption className="unseen">Tables of the source</caption>
+        <thead>
+          <tr>
+            <th scope="col">Table</th>
+            <th scope="col" className="number">
+              Rows, about
+            </th>
+            <th scope="col" className="number">
+              Size
+            </th>
+            <th scope="col">Key</th>
+            <th scope="col">To be known</th>
+          </tr>
+        </thead>
+        <tbody>
+          {here.map((table) => (
+            <Row key={keyOf(table)} table={table} draft={draft} onChange={onChange} />
+          ))}
+        </tbody>
+      </table>
+      <Pager page={page} size={PAGE} total={shown.length} noun="tables" onPage={setPage} />
+      <Patterns draft={draft} onChange={onChange} tables={found} />
+    </>
+  );
+}
+
+function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> & { table: SourceTable }) {
+  const key = keyOf(table);
+  const pattern = patternOf(draft, table);
+  const blocked = isBlocked(table);
+  const named = draft.tables.has(key);
+  const consented = draft.insertOnly.has(key) || pattern?.insertOnly === true;
+  const problems = consented ? table.problems.filter(({ code }) => code !== "table_no_identity") : table.problems;
+  return (
+    <tr>
+      <th scope="row" data-column="Table">
+        <label className="check">
+          <input
+            type="checkbox"
+            checked={named || pattern !== undefined}
+            disabled={(blocked && !named) || (pattern !== undefined && !named)}
+            onChange={(event) => onChange(event.target.checked ? withAll(draft, [table]) : without(draft, [table]))}
+          />
+          {nameOf(table)}
+        </label>
+        {pattern !== undefined && <small>{named ? "by name, and by" : "by"} the pattern {`${pattern.schema}.${pattern.name}`}</small>}
+      </th>
+      <td data-column="Rows, about" className="number">
+        {count(table.rows_estimate)}
+      </td>
+      <td data-column="Size" className="number">
+        {bytes(table.bytes)}
+      </td>
+      <td data-column="Key">
+        {table.key.length > 0 ? <code>{table.key.join(", ")}</code> : <span className="soft">none</span>}
+        {table.partitioned && <small>partitioned</small>}
+      </td>
+      <td data-column="To be known" className="telling">
+        {problems.length > 0 ? <Findings findings={problems} /> : !lacksIdentity(table) && <span className="soft">nothing</span>}
+        {lacksIdentity(table) && pattern?.insertOnly === true && <span className="soft">only its inserts are followed</span>}
+        {lacksIdentity(table) && pattern === undefined && (
+          <label className="check">
+            <input
+              type="checkbox"
+              checked={draft.insertOnly.has(key)}
+              aria-label={`Follow only inserts of ${nameOf(table)}`}
+              onChange={(event) => onChange(consent(draft, table, event.target.checked))}
+            />
+            Follow only its inserts
+          </label>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** Tables without a key are taken with the consent that they need. */
+function withAll(draft: Draft, tables: SourceTable[]): Partial<Draft> {
+  const able = tables.filter((table) => !isBlocked(table));
+  return {
+    tables: new Set([...draft.tables, ...able.map(keyOf)]),
+    insertOnly: new Set([...draft.insertOnly, ...able.filter(lacksIdentity).map(keyOf)]),
+  };
+}
+
+function without(draft: Draft, tables: SourceTable[]): Partial<Draft> {
+  const gone = new Set(tables.map(keyOf));
+  return { tables: new Set([...draft.tables].filter((key) => !gone.has(key))) };
+}
+
+function consent(draft: Draft, table: SourceTable, given: boolean): Partial<Draft> {
+  const insertOnly = new Set(draft.insertOnly);
+  if (given) insertOnly.add(keyOf(table));
+  else insertOnly.delete(keyOf(table));
+  return { insertOnly };
+}
+
