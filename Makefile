@@ -17,6 +17,7 @@ help:
 	@echo "make demo     an embedded PostgreSQL with a running shop, its live copy, and what it lags (ARGS='--seconds 60')"
 	@echo "make up       server and engine on this machine, with embedded defaults"
 	@echo "make web      build the console that the server shows, where its sources are newer (up and demo do it by themselves)"
+	@echo "              ($(BIN)/python -m tests.browser.screens FOLDER: pictures of all its pages, to be looked at)"
 	@echo "make test     all tests but the long ones"
 	@echo "make check    style, types, import rules"
 	@echo "make chaos    kill everything at random under load (ARGS='--seconds 900 --seed 1'), change structures at random"

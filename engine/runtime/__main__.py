@@ -13,6 +13,7 @@ import structlog
 from engine.runtime.clock import SystemClock
 from engine.runtime.engine import Engine
 from engine.runtime.failpoints import arm_from_environment
+from engine.runtime.reader_process import prepare
 from engine.runtime.settings import EngineSettingsError, load_settings
 from engine.runtime.worker import settle
 from engine.spark.session import SparkRunner
@@ -43,6 +44,7 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    prepare()
     runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", prepare=settle)
     engine = Engine(settings, runner, SystemClock())
     engine.start()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
+import threading
+from multiprocessing.connection import Connection
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 
 
 def die_with_parent() -> None:
@@ -16,3 +20,21 @@ def die_with_parent() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() == 1:
         raise SystemExit(1)
+
+
+def die_with_peer(connection: Connection) -> None:
+    """Called first thing in a child of another process than the engine's: it is killed as soon as the engine's end of the connection is
+    closed, which the kernel does when the engine ends, however that happens."""
+    watched = select.poll()
+    watched.register(connection.fileno(), 0)  # What is asked for makes no event, only that nobody is there any more.
+
+    def wait() -> None:
+        watched.poll()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="engine-gone", daemon=True).start()
+
+
+def name_process(name: str) -> None:
+    """How this process is called where processes are listed; up to 15 letters."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)

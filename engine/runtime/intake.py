@@ -222,6 +222,8 @@ class Intake:
         self._demanded_ms = 0.0
         self._asked_ms = 0.0
         self._reader: ReaderProcess | None = None
+        self.waiting_since_us: int | None = None
+        """When the oldest of the transactions was committed that were read and are not on the target yet; None where there are none."""
         self.durable = after
         """Everything up to here is durable in the queue; means nothing while the queue is kept in memory."""
 
@@ -269,6 +271,11 @@ class Intake:
             self._take(BUSY_WAIT_S if busy else IDLE_WAIT_S)
             self._seal()
             self._ask()
+            self.waiting_since_us = self._waiting_since_us()
+
+    def _waiting_since_us(self) -> int | None:
+        sent = next((batch.first_commit_us for batch in self._in_flight if batch.transactions), None)
+        return self._batcher.oldest_commit_us if sent is None else sent
 
     def _now(self) -> int:
         return int(self._clock.monotonic_ms())

@@ -1,13 +1,15 @@
-"""The log reader process: lands raw records of one source log in segments. `python -m engine.runtime.reader_main FD`.
+"""The log reader process: lands raw records of one source log in segments.
 
-It is told what to do over the inherited socket, and reports there what it landed; it never outlives the engine.
+It is told what to do over the connection that it is given, and reports there what it landed; it never outlives the engine.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +22,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
 from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.queue import Backlog, SegmentWriter, mark_durable, unmark_durable
-from engine.runtime.children import die_with_parent
+from engine.runtime.children import die_with_parent, die_with_peer, name_process
 from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
 from engine.runtime.queue_switch import KeepDurable
 
@@ -235,12 +237,15 @@ class _Reader:
         return True
 
 
-def main(fd: int) -> None:
-    """Run until told to stop, the engine is gone, or a fault that is reported first."""
+def main(engine: Connection, environment: Mapping[str, str]) -> None:
+    """Run until told to stop, the engine is gone, or a fault that is reported first. `environment`: the engine's, as it is now."""
     die_with_parent()
+    die_with_peer(engine)
+    name_process("penstock-reader")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.clear()
+    os.environ.update(environment)
     arm_from_environment()
-    engine = Connection(fd)
     config: ReaderConfig = engine.recv()
     try:
         _Reader(config, engine).run()

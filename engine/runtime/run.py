@@ -74,6 +74,9 @@ class ReplicationRun:
         self._reader: ReaderProcess | None = None
         self._confirming = threading.Lock()
         """What may be confirmed is decided and sent in one piece, so that no confirmation overtakes an order to the log reader."""
+        self._telling = threading.Lock()
+        """Read and told in one piece, so that what is told never goes back."""
+        self._told_ms = parts.clock.monotonic_ms()
         self._reader_deaths = 0
         folder = parts.settings.queue_folder / parts.spec.slot
         slot = parts.source.slot_status(parts.spec.slot)
@@ -192,7 +195,7 @@ class ReplicationRun:
         return Guard(
             self._parts,
             lambda: self._intake.captured,
-            self._confirm,
+            self._looked,
             self._intake.truncated_by,
             self._note_marks,
             self._care,
@@ -498,20 +501,33 @@ class ReplicationRun:
         self._report(planned.batch.first_commit_us if planned.batch.transactions else None, times)
         self._confirm()
 
-    def _report(self, first_commit_us: int | None, times: BatchTimes | None) -> None:
+    def _report(self, first_commit_us: int | None, times: BatchTimes) -> None:
         hit(Failpoint.REPORT_BEFORE)
-        lag = None
         if first_commit_us is not None:
-            lag = max(0.0, (self._parts.clock.wall_us() - first_commit_us) / 1e6)
-            self.copies.took(lag * 1000)
-        self._parts.reporter.progress(
-            applied=self._commits.applied.visible,
-            captured=self._intake.captured,
-            source=self._guard.source_end,
-            lag_seconds=lag if lag is not None else 0.0,
-            retained=self._guard.retained_bytes,
-            times=times,
-        )
+            self.copies.took(self._age_s(first_commit_us) * 1000)
+        self._tell(first_commit_us, times)
+
+    def _looked(self) -> None:
+        """The guard has looked: where no batch told of late how things stand, it is told now. Silence means that something is wrong."""
+        if self._parts.clock.monotonic_ms() - self._told_ms >= self._parts.settings.guard_interval_s * 1000:
+            self._tell(self._intake.waiting_since_us)
+        self._confirm()
+
+    def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
+        """`since_us`: when the oldest transaction was committed that is told as lag; None where there is none."""
+        with self._telling:
+            self._told_ms = self._parts.clock.monotonic_ms()
+            self._parts.reporter.progress(
+                applied=self._commits.applied.visible,
+                captured=self._intake.captured,
+                source=self._guard.source_end,
+                lag_seconds=0.0 if since_us is None else self._age_s(since_us),
+                retained=self._guard.retained_bytes,
+                times=times,
+            )
+
+    def _age_s(self, since_us: int) -> float:
+        return max(0.0, (self._parts.clock.wall_us() - since_us) / 1e6)
 
     def _confirm(self) -> None:
         """Release the source's log up to what is durable on our side, and only where the publications were checked."""

@@ -70,6 +70,11 @@ class Batcher:
     def pending_transactions(self) -> int:
         return self._count
 
+    @property
+    def oldest_commit_us(self) -> int | None:
+        """When the first transaction was committed that is not sealed yet, by the source's clock; None where there is none."""
+        return self._pending[0].closed.first_time_us if self._pending else None
+
     def oldest_unsealed_ordinal(self) -> Ordinal | None:
         """The lowest ordinal that transactions not yet sealed still need."""
         firsts = [first for pending in self._pending if (first := pending.closed.first_ordinal) is not None]

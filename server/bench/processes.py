@@ -35,11 +35,12 @@ def our_role(command: Sequence[str]) -> str:
     words = list(command)
     if words and Path(words[0]).name == "java":
         return "jvm"
+    if any("multiprocessing.forkserver" in word for word in words):
+        return "log reader"
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
     known = {
         "server.cli.main": "server",
         "engine.runtime": "engine",
-        "engine.runtime.reader_main": "log reader",
         "engine.runtime.alone.capture": "intake",
         "pyspark.daemon": "spark workers",
     }

@@ -34,12 +34,12 @@ from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
 from server.db.session import WriteSession
 from server.engines import assignments
-from server.engines.work import UNENDED, may_follow
+from server.engines.work import UNENDED, WorkState, may_follow
 from server.events.service import record_event
 from server.logs import get_logger
 from server.schema_versions.service import record_structure
 from server.subscriptions import reports as subscriptions
-from server.tables import appearing
+from server.tables import appearing, requests
 from server.tables import reports as tables
 from server.tables.renaming import SourceName, rename
 from server.tickets import reports as tickets
@@ -126,7 +126,7 @@ def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionRepor
         case BatchReport():
             _batch(session, row, report)
         case EventReport():
-            _event(session, report)
+            _event(session, row, report)
         case Verification():
             _verification(session, row, report)
         case ReloadReport():
@@ -227,13 +227,14 @@ def _forget_old_batches(session: WriteSession, row: SubscriptionRow) -> None:
         session.exec(delete(BatchRow).where(col(BatchRow.subscription_id) == row.id, col(BatchRow.id) <= oldest))
 
 
-def _event(session: WriteSession, report: EventReport) -> None:
+def _event(session: WriteSession, subscription: SubscriptionRow, report: EventReport) -> None:
+    table = session.get(TableRow, report.subject) if _has_table(session, subscription, report.subject) else None
     record_event(
         session,
         kind=report.code,
         severity=report.severity,
         subscription=report.subscription,
-        subject=report.subject,
+        subject=report.subject if table is None else f"{table.schema_name}.{table.name}",
         detail=report.detail,
         remedy=report.remedy,
     )
@@ -287,5 +288,16 @@ def _reload(session: WriteSession, subscription: SubscriptionRow, report: Reload
     if report.state not in UNENDED:
         row.ended_at = session.now()
         row.eta_seconds = None
+        _reloaded(session, subscription.name, row)
     session.add(row)
     session.touch(subscription.name)
+
+
+def _reloaded(session: WriteSession, subscription: str, row: ReloadRow) -> None:
+    """Partitions are reloaded while their table stays live, so no state of it tells that it is done."""
+    table = None if row.asked is None or row.table_id is None else session.get(TableRow, row.table_id)
+    if table is not None and row.state == WorkState.SUCCEEDED:
+        parts = len(row.partitions or ())
+        requests.tell(
+            session, subscription, table, "table_partitions_reloaded", f"has {parts} of its partitions reloaded"
+        )

@@ -34,6 +34,9 @@ def list_events(
     subscription: Annotated[str | None, Query(description="Only those of this subscription.")] = None,
     kind: Annotated[str | None, Query(description="Only those of this kind.")] = None,
     severity: Annotated[Severity | None, Query(description="Only those of this severity.")] = None,
+    subject: Annotated[
+        str | None, Query(description="Only those about this table, slot or file; a table as schema.name.")
+    ] = None,
 ) -> Page[EventView]:
     """What happened, newest first."""
     behind = paging.behind(int)
@@ -44,6 +47,7 @@ def list_events(
         subscription=subscription,
         kind=kind,
         severity=severity,
+        subject=subject,
     )
     shown, more = paging.split(rows)
     return Page(items=[view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None)

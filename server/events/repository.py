@@ -18,6 +18,7 @@ def page(
     subscription: str | None,
     kind: str | None,
     severity: str | None,
+    subject: str | None,
 ) -> list[EventRow]:
     """Events older than id `before`, newest first."""
     query = select(EventRow).order_by(desc(col(EventRow.id))).limit(limit)
@@ -29,6 +30,8 @@ def page(
         query = query.where(EventRow.kind == kind)
     if severity is not None:
         query = query.where(EventRow.severity == severity)
+    if subject is not None:
+        query = query.where(EventRow.subject == subject)
     return list(session.exec(query))
 
 

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.model.table_state import TableState
+
 
 class Severity(StrEnum):
     """How much an event matters."""
@@ -29,6 +31,7 @@ class EventView(BaseModel):
                     "kind": "table_structure_changed",
                     "subscription": "shop",
                     "subject": "public.orders",
+                    "table_state": "parked",
                     "detail": "The type of a column changed; the table is parked.",
                     "remedy": "Reload the table.",
                 }
@@ -42,6 +45,9 @@ class EventView(BaseModel):
     kind: str
     subscription: str | None = None
     subject: str | None = Field(default=None, description="The table, slot or file it is about.")
+    table_state: TableState | None = Field(
+        default=None, description="The state that the table came into, where the event tells of that."
+    )
     detail: str
     remedy: str | None = None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from server.db.models.event import EventRow
+from engine.model.table_state import TableState
+from server.db.models.event import SUBJECT_LONGEST, EventRow
 from server.db.session import WriteSession
 from server.events.schemas import EventView, Severity
 
@@ -16,10 +17,12 @@ def record_event(
     subscription: str | None = None,
     subject: str | None = None,
     remedy: str | None = None,
+    table_state: TableState | None = None,
 ) -> None:
     """Note that something happened. No row values, no secrets.
 
-    `kind` is a stable name; `severity` one of info, warning, error; `subject` the table, slot or file it is about.
+    `kind` is a stable name; `severity` one of info, warning, error; `subject` the table, slot or file it is about;
+    `table_state` the state that this table came into, where that is what happened.
     """
     session.add_event(
         EventRow(
@@ -27,7 +30,8 @@ def record_event(
             severity=Severity(severity).value,
             kind=kind,
             subscription=subscription,
-            subject=subject,
+            subject=None if subject is None else subject[:SUBJECT_LONGEST],
+            table_state=None if table_state is None else table_state.value,
             detail=detail,
             remedy=remedy,
         )
@@ -42,6 +46,7 @@ def view(row: EventRow) -> EventView:
         kind=row.kind,
         subscription=row.subscription,
         subject=row.subject,
+        table_state=None if row.table_state is None else TableState(row.table_state),
         detail=row.detail,
         remedy=row.remedy,
     )

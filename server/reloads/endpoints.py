@@ -107,7 +107,7 @@ def _begin(
     table_id: str | None,
     partitions: list[str] | Literal["changed"] | None = None,
 ) -> ReloadView:
-    row = service.begin(session, name, table_id, partitions)
+    row = service.ask(session, name, table_id, partitions)
     view = service.view(row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
     response.headers.update(headers)

@@ -13,14 +13,17 @@ from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.engines.work import UNENDED, WorkState
 from server.errors import Conflict, NotFound
+from server.events.service import record_event
 from server.freshness.picture import STANDING_STILL
 from server.partitions.schemas import LoadedPartitionView
 from server.reloads.schemas import ReloadProgress, ReloadView
 from server.subscriptions import lookup
+from server.tables import requests
 from server.tables import service as tables
 from server.verifications.service import SubscriptionNotRunning
 
@@ -41,6 +44,20 @@ class ReloadHasEnded(Conflict):
     code = "reload_has_ended"
     title = "The reload has ended"
     default_remedy = "Begin a new one."
+
+
+def ask(
+    session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
+) -> ReloadRow:
+    """Begin a reload as `begin` does, and record that it was asked for."""
+    row = begin(session, name, table_id, partitions)
+    if table_id is not None:
+        requests.reload(session, name, tables.get(session, name, table_id), partitions)
+    else:
+        state = lookup.get(session, name).state
+        detail = f"All tables of '{name}' shall be reloaded; it is {state}."
+        record_event(session, kind="reload_asked", subscription=name, detail=detail)
+    return row
 
 
 def begin(
@@ -116,6 +133,14 @@ def cancel(session: WriteSession, name: str, reload_id: str, table_id: str | Non
     row.eta_seconds = None
     session.add(row)
     enqueue(session, name, "cancel", {"id": row.id})
+    table = None if row.table_id is None else session.get(TableRow, row.table_id)
+    if table is not None:
+        requests.tell(
+            session, name, table, "table_reload_cancelled", f"shall not be reloaded after all; it is {table.state}"
+        )
+    else:
+        detail = f"The reload of all tables of '{name}' was cancelled."
+        record_event(session, kind="reload_cancelled", subscription=name, detail=detail)
 
 
 def asked(row: ReloadRow) -> list[str] | Literal["changed"] | None:

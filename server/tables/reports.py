@@ -125,4 +125,5 @@ def _tell(session: WriteSession, row: TableRow, state: TableState) -> None:
         if parked or unasked
         else f"The table '{subject}' is {state.value}.",
         remedy=row.remedy,
+        table_state=state,
     )

@@ -19,10 +19,9 @@ from server.db.session import ReadSession, WriteSession
 from server.error_handlers import field_errors
 from server.errors import Conflict, InvalidRequest, NotFound
 from server.etags import check_if_match, new_stamp
-from server.events.service import record_event
 from server.schema_versions import service as versions
 from server.subscriptions import lookup
-from server.tables import repository
+from server.tables import repository, requests
 from server.tables.body import (
     ColumnOptions,
     Operation,
@@ -225,7 +224,7 @@ def reconcile(
             _insert(session, subscription, table)
             changed = True
         else:
-            changed |= _redeclare(session, found, table)
+            changed |= _redeclare(session, subscription.name, found, table)
     return changed
 
 
@@ -246,10 +245,11 @@ def patch(
     if row.shared_into is not None and body.into_existing:
         detail = "A table that a shared table shows cannot go into one of its owner's."
         raise InvalidRequest.at("/into_existing", detail, "Remove it and add it again without shared_into.")
-    changed = _apply_options(row, options)
+    changed = _apply_options(session, name, row, options)
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
         _check_transition(row, body.desired_state)
         row.desired_state = body.desired_state.value
+        requests.desired_state(session, name, row)
         changed = True
     if changed:
         _changed(session, row)
@@ -327,7 +327,7 @@ def _insert(
     session.add(row)
     session.flush()
     versions.record_state(session, row.id, TableState.REGISTERED)
-    _event(session, subscription, row, "table_added", what)
+    requests.tell(session, subscription.name, row, "table_added", what, table_state=TableState.REGISTERED)
     return row
 
 
@@ -341,7 +341,8 @@ def _remove(
     row.code = row.reason = row.remedy = None
     _changed(session, row)
     versions.record_state(session, row.id, TableState.REMOVED)
-    _event(session, subscription, row, "table_removed", _REMOVED[on_target] + _still_shown(row, on_target))
+    what = _REMOVED[on_target] + _still_shown(row, on_target)
+    requests.tell(session, subscription.name, row, "table_removed", what, table_state=TableState.REMOVED)
 
 
 def _still_shown(row: TableRow, on_target: OnRemoval) -> str:
@@ -357,20 +358,12 @@ _REMOVED = {
 }
 
 
-def _event(session: WriteSession, subscription: SubscriptionRow, row: TableRow, kind: str, what: str) -> None:
-    subject = f"{row.schema_name}.{row.name}"
-    record_event(
-        session, kind=kind, subscription=subscription.name, subject=subject, detail=f"The table '{subject}' {what}."
-    )
-    session.touch(subscription.name)
-
-
 def _changed(session: WriteSession, row: TableRow) -> None:
     row.revision += 1
     session.add(row)
 
 
-def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool:
+def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: Declaration) -> bool:
     # What a pattern found of a table's identity when it brought it in stays: it decided how its changes are followed.
     keep = table.from_pattern and row.from_pattern
     # So does its place on the target, where the source gave it another name since.
@@ -395,7 +388,7 @@ def _redeclare(session: WriteSession, row: TableRow, table: Declaration) -> bool
         table.priority,
         table.refused_rows,
     )
-    changed = _apply_options(row, options)
+    changed = _apply_options(session, subscription, row, options)
     if row.from_pattern != table.from_pattern:
         row.from_pattern = table.from_pattern
         changed = True
@@ -408,12 +401,13 @@ Options = tuple[list[str], list[str], str | None, bool, dict[str, str], bool, in
 _OPTIONS = ("key", "operations", "where", "insert_only", "map_as", "into_existing", "priority", "refused_rows")
 
 
-def _apply_options(row: TableRow, options: Options) -> bool:
-    if options == tuple(getattr(row, name) for name in _OPTIONS):
-        return False
+def _apply_options(session: WriteSession, subscription: str, row: TableRow, options: Options) -> bool:
+    changed = [name for name, value in zip(_OPTIONS, options, strict=True) if getattr(row, name) != value]
     for name, value in zip(_OPTIONS, options, strict=True):
         setattr(row, name, value)
-    return True
+    if changed:
+        requests.settings(session, subscription, row, ["columns" if name == "map_as" else name for name in changed])
+    return bool(changed)
 
 
 def _merged_options(row: TableRow, body: TablePatch) -> Options:

@@ -37,7 +37,7 @@ _MODES: tuple[Document, ...] = (
 )
 _RECOVERY_S = 120.0
 _PAUSED_S = 60.0
-_READER_MODULE = "engine.runtime.reader_main"
+_READER = "penstock-reader"
 
 
 class Killer:
@@ -166,7 +166,7 @@ class Killer:
         return True
 
     def _readers(self) -> list[psutil.Process]:
-        return [process for process in self._family() if _READER_MODULE in _command(process)]
+        return [process for process in self._family() if process.name() == _READER]
 
     def _family(self) -> list[psutil.Process]:
         pid = self._rig.running.supervisor.pid("engine")

@@ -114,7 +114,7 @@ def check(pipeline: Pipeline, table: TableId, schema: TableSchema, rows: list[Ro
     assert verdict == (len(rows), len(rows), [])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(history=batches)
 def test_keyed_histories(pipeline: Pipeline, history: list[Any]) -> None:
     pipeline.load(K, keyed, [])
@@ -128,7 +128,7 @@ def test_keyed_histories(pipeline: Pipeline, history: list[Any]) -> None:
 image_counts = st.dictionaries(st.tuples(texts, floats), st.integers(1, 3), max_size=5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(history=st.lists(st.tuples(image_counts, image_counts), min_size=1, max_size=5))
 def test_histories_of_equal_rows(pipeline: Pipeline, history: list[Any]) -> None:
     pipeline.load(B, bag, [])

@@ -15,7 +15,7 @@ from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.process.image_material import environment, exit_code, process, until
 
-pytestmark = [pytest.mark.pg, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.pg, pytest.mark.spark, pytest.mark.chaos]
 
 ADMIN = "serve-admin-token-0123"
 ENGINE = "serve-engine-token-0123"

@@ -36,15 +36,16 @@ def _refused(ended: subprocess.CompletedProcess[str], said: str) -> None:
     ("name", "value", "said"),
     [
         ("PENSTOCK_PORT", "99999", "port: "),
-        ("PENSTOCK_LOG_LEVEL", "loud", "log_level: "),
-        ("PENSTOCK_SECRET_KEYS", "abc", "32 bytes in URL-safe base64"),
+        pytest.param("PENSTOCK_LOG_LEVEL", "loud", "log_level: ", marks=pytest.mark.chaos),
+        pytest.param("PENSTOCK_SECRET_KEYS", "abc", "32 bytes in URL-safe base64", marks=pytest.mark.chaos),
         ("PENSTOCK_HOME", "/dev/null/home", "name another with --home or PENSTOCK_HOME"),
         ("PENSTOCK_DATABASE_URL", "postgresql://u:pw@127.0.0.1:hunter2/x", "PENSTOCK_DATABASE_URL cannot be read"),
-        ("PENSTOCK_DATABASE_URL", "sqlite:///", "names no file"),
-        (
+        pytest.param("PENSTOCK_DATABASE_URL", "sqlite:///", "names no file", marks=pytest.mark.chaos),
+        pytest.param(
             "PENSTOCK_DATABASE_URL",
             "postgresql://u@127.0.0.1/x?sslrootcert=/missing/root.pem",
             "/missing/root.pem, sslrootcert of PENSTOCK_DATABASE_URL",
+            marks=pytest.mark.chaos,
         ),
     ],
 )
@@ -62,7 +63,11 @@ def test_a_setting_that_does_not_exist(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "mode", "said"),
-    [("nonsense", 0o600, "32 bytes"), ("", 0o600, "is empty"), ("x", 0o644, "chmod 600")],
+    [
+        pytest.param("nonsense", 0o600, "32 bytes", marks=pytest.mark.chaos),
+        pytest.param("", 0o600, "is empty", marks=pytest.mark.chaos),
+        ("x", 0o644, "chmod 600"),
+    ],
 )
 def test_a_bad_key_file(tmp_path: Path, content: str, mode: int, said: str) -> None:
     file = tmp_path / "secret.key"

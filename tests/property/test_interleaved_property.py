@@ -13,6 +13,8 @@ from tests.unit.net.history_strategies import PARTS
 pytestmark = pytest.mark.property
 
 SHARDS = 21
+QUICK_SHARDS = 7
+"""So many run with every test run, all of them with the long ones."""
 CASES_PER_SHARD = 500
 _FATES = st.sampled_from(["commit"] * 7 + ["abort"] * 2 + ["open"])
 CASES = st.builds(
@@ -24,7 +26,9 @@ CASES = st.builds(
 )
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize(
+    "shard", [pytest.param(n, marks=[pytest.mark.chaos] if n >= QUICK_SHARDS else []) for n in range(SHARDS)]
+)
 def test_target_follows_the_source(shard: int) -> None:
     """Each shard's cases are drawn from its own seed and are the same every time."""
     ran = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from server.app import create_app
+from server.db.migrate import upgrade
 from server.demo.binaries import PostgresMissingError
 from server.demo.sample import Address, SampleState, Standing
 from server.security import tokens
@@ -69,11 +71,22 @@ class PlayedSample:
         self.state = SampleState.ABSENT
 
 
+@pytest.fixture(scope="session")
+def control_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty control database of the newest structure, to be copied: making one takes longer than most tests."""
+    made = load_settings(home=tmp_path_factory.mktemp("control"))
+    upgrade(made.control_database)
+    return made.home / "penstock.db"
+
+
 @pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control_database: Path) -> Settings:
     for name in ("ADMIN_TOKEN", "ENGINE_TOKEN", "DATABASE_URL", "SECRET_KEYS", "HOME", "HOST", "PORT"):
         monkeypatch.delenv(f"PENSTOCK_{name}", raising=False)
-    return load_settings(home=tmp_path / "home", admin_token=ADMIN, log_level="error")
+    made = load_settings(home=tmp_path / "home", admin_token=ADMIN, log_level="error")
+    made.make_home()
+    shutil.copy(control_database, made.home)
+    return made
 
 
 @pytest.fixture

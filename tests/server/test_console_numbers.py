@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
-import pytest
+from tests.fixtures.console import run_module
 
-from deploy.console import environment, npm
-from tests.tidy.source_tree import ROOT
-
-WEB = ROOT / "web"
 MODULE = "src/api/exactNumbers.ts"
-# Compiled as it stands: the oldest Node that is supported runs no TypeScript.
-RUN = """
-const ts = require("typescript"), fs = require("fs"), found = {};
-const { outputText } = ts.transpileModule(fs.readFileSync(process.env.MODULE, "utf8"), {
-  compilerOptions: { module: ts.ModuleKind.CommonJS, target: ts.ScriptTarget.ES2022 },
-});
-new Function("exports", outputText)(found);
-const given = JSON.parse(fs.readFileSync(0, "utf8"));
-const read = given.map(found.parseExactly);
-console.log(JSON.stringify({ written: read.map(found.writeExactly), wide: read.map((value) => typeof value === "bigint") }));
-"""
+READ = """(() => {
+  const read = given.map(found.parseExactly);
+  return { written: read.map(found.writeExactly), wide: read.map((value) => typeof value === "bigint") };
+})()"""
 
 
 def _read(*texts: str) -> tuple[list[str], list[bool]]:
     """How the console writes each JSON text after reading it, and whether it is an integer too wide for a number there."""
-    found = npm()
-    if not (WEB / "node_modules").is_dir() or found is None:
-        pytest.skip("the console's packages are not installed; make web does")
-    ran = subprocess.run(
-        ["node", "-e", RUN],
-        cwd=WEB,
-        env=environment(found[1]) | {"MODULE": MODULE},
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    told = json.loads(ran.stdout)
+    told = json.loads(run_module(MODULE, READ, list(texts)))
     return told["written"], told["wide"]
 
 

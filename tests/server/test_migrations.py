@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 from sqlmodel import select
 
 from engine.model.position import Lsn
 from server.db import migrate
 from server.db.database import Database
 from server.db.models.batch import BatchRow
-from server.db.models.connection import ConnectionRow
+from server.db.models.event import SUBJECT_LONGEST, EventRow
 from server.db.models.schema_version import SchemaVersionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
-from server.db.session import WriteSession
+from server.events.service import record_event
 from server.settings import SettingsError
+from tests.fixtures.control_rows import subscription_row
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def check_batches_stay(url: str) -> None:
     try:
         with database.write() as session:
             now = session.now()
-            subscription = _subscription(session)
+            subscription = subscription_row(session)
             batch = BatchRow(
                 subscription_id=subscription.id,
                 epoch=1,
@@ -86,7 +87,7 @@ def check_tables_and_their_history_stay(url: str) -> None:
     try:
         with database.write() as session:
             now = session.now()
-            subscription = _subscription(session)
+            subscription = subscription_row(session)
             subscription.schema_changes = {"policy": "ask"}
             table = TableRow(
                 id="t1",
@@ -117,26 +118,33 @@ def check_tables_and_their_history_stay(url: str) -> None:
         database.close()
 
 
-def _subscription(session: WriteSession) -> SubscriptionRow:
-    now = session.now()
-    ends = [ConnectionRow(name=n, kind="k", stamp="s", created_at=now, updated_at=now) for n in ("a", "b")]
-    session.add_all(ends)
-    session.flush()
-    subscription = SubscriptionRow(
-        name="s",
-        source_id=ends[0].id,
-        target_id=ends[1].id,
-        slot="s",
-        desired_state="running",
-        state="running",
-        state_at=now,
-        stamp="s",
-        created_at=now,
-        updated_at=now,
-    )
-    session.add(subscription)
-    session.flush()
-    return subscription
+def check_events_tell_states(url: str) -> None:
+    """Also those from before there was a column for it, which said it in words."""
+    migrate.upgrade(url)
+    database = Database(url)
+    told = {
+        "table_added": ("The table 'public.a' was added.", "registered"),
+        "table_catching_up": ("The table 'public.a' is catching_up.", "catching_up"),
+        "table_unfit": ("The table 'public.a' is parked: no partition takes the row", "parked"),
+        "table_removed": ("The table 'public.a' was removed; its rows stay on the target.", "removed"),
+        "table_copied": ("3 rows as of 0/50", None),
+    }
+    try:
+        with database.write() as session:
+            for kind, (detail, _) in told.items():
+                severity = "error" if kind == "table_unfit" else "info"
+                record_event(session, kind=kind, severity=severity, subject="public.a", detail=detail)
+        migrate.downgrade(url, "0013_history")
+        with database.engine.begin() as connection:
+            connection.execute(text("UPDATE events SET subject = :longer"), {"longer": "a" * 600})
+        migrate.upgrade(url)
+        with database.read() as session:
+            found = {row.kind: row.table_state for row in session.exec(select(EventRow))}
+            subjects = {row.subject for row in session.exec(select(EventRow))}
+        assert found == {kind: state for kind, (_, state) in told.items()}
+        assert subjects == {"a" * SUBJECT_LONGEST}
+    finally:
+        database.close()
 
 
 def test_sqlite(sqlite_url: str) -> None:
@@ -145,6 +153,10 @@ def test_sqlite(sqlite_url: str) -> None:
 
 def test_tables_and_their_history_stay(sqlite_url: str) -> None:
     check_tables_and_their_history_stay(sqlite_url)
+
+
+def test_events_of_before_tell_states(sqlite_url: str) -> None:
+    check_events_tell_states(sqlite_url)
 
 
 def test_batches_stay_and_their_ids_are_never_used_again(sqlite_url: str) -> None:

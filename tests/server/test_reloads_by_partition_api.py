@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.link.messages import Assign, Cancel, Reload, ReloadReport
+from engine.link.messages import Assign, Cancel, EventReport, Reload, ReloadReport
 from engine.link.partition_parts import LoadedPartitionPart, Partitions
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
@@ -92,12 +92,43 @@ def test_named_partitions_are_reloaded_and_shown(rig: Rig) -> None:
     ended = client.get(answer.headers["Location"].removeprefix("/api/v1")).json()
     assert (ended["state"], ended["position"]) == ("succeeded", "0/60")
     assert ended["partitions"] == [asked | {"generation": 4}]
+    assert _told(client, assign) == [
+        ("table_partitions_reloaded", "has 1 of its partitions reloaded."),
+        ("table_reload_asked", "shall be reloaded by partition (public.orders_1); it is live."),
+    ]
+
+
+def _told(client: httpx.Client, assign: Assign) -> list[tuple[str, str]]:
+    """The newest two events of the table: kind, and detail behind its name."""
+    name = assign.tables[0].source
+    subject = f"{name.schema_name}.{name.name}"
+    items = client.get("/events", params={"subject": subject, "page_size": 2}).json()["items"]
+    return [(item["kind"], item["detail"].removeprefix(f"The table '{subject}' ")) for item in items]
+
+
+def test_an_event_that_the_engine_tells_of_a_table_goes_by_its_name(rig: Rig) -> None:
+    client, engine, assign, _ = rig
+    told = {"severity": "info", "code": "table_copied", "detail": "3 rows as of 0/50"}
+    report = EventReport(subscription="orders", epoch=assign.epoch, subject=assign.tables[0].table, **told)
+    engine.link.report(report)
+    assert engine.link.flush(DEADLINE_S)
+    assert _told(client, assign)[0] == ("table_copied", "3 rows as of 0/50")
+
+
+def test_many_partitions_are_counted(rig: Rig) -> None:
+    client, engine, assign, path = rig
+    names = [f"public.orders_{number}" for number in range(5)]
+    engine.answers = {"partitions": [part(name) for name in names]}
+    assert client.post(f"{path}/reloads", json={"partitions": names}).status_code == 202
+    several = "public.orders_0, public.orders_1, public.orders_2 and 2 more"
+    assert _told(client, assign)[0][1] == f"shall be reloaded by partition ({several}); it is live."
 
 
 def test_those_that_differ_are_asked_for_and_a_new_stream_asks_again(rig: Rig) -> None:
-    client, engine, _, path = rig
+    client, engine, assign, path = rig
     answer = client.post(f"{path}/reloads", json={"partitions": "changed"})
     assert (answer.json()["asked"], answer.json()["partitions"]) == ("changed", [])
+    assert _told(client, assign)[0][1] == "shall be reloaded by partition (those that differ); it is live."
     assert engine.seen(Reload).partitions == "changed"
     engine.close()
     second = FakeEngine(str(client.base_url).removesuffix("/api/v1/"))

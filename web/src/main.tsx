@@ -6,6 +6,7 @@ import { queryClient } from "./live/queryClient";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/parts.css";
+import "./styles/dialogs.css";
 import "./styles/pages.css";
 import "./styles/freshness.css";
 import "./styles/subscription.css";

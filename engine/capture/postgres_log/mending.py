@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from psycopg import sql
+
 from engine.model.identity import TableName
 
 Statements = tuple[str, ...]
 
 
 def _name(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+    return sql.Identifier(text).as_string()
 
 
 def set_for_good(setting: str, value: str) -> Statements:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from sqlalchemy import Index
 from sqlmodel import Field, SQLModel
 
 from server.db.base import moment
+
+SUBJECT_LONGEST = 500
+"""Characters: what an index of PostgreSQL takes is bounded."""
 
 
 class EventRow(SQLModel, table=True):
     """One event. `subscription` is its name, not a reference: events outlive what they tell of."""
 
     __tablename__ = "events"
-    __table_args__ = {"sqlite_autoincrement": True}
+    __table_args__ = (Index(None, "subject", "id"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = moment(index=True)
@@ -21,5 +25,8 @@ class EventRow(SQLModel, table=True):
     kind: str = Field(max_length=64, index=True)
     subscription: str | None = Field(default=None, max_length=63, index=True)
     subject: str | None = None
+    """At most SUBJECT_LONGEST characters."""
+    table_state: str | None = Field(default=None, max_length=16)
+    """Of an event that tells of it: the state that the table, its subject, came into (TableState)."""
     detail: str
     remedy: str | None = None

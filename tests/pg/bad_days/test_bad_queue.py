@@ -21,7 +21,9 @@ from tests.pg.bad_days.small_disk import SmallDisk
 
 pytestmark = pytest.mark.pg
 
-BOTH_MODES = pytest.mark.parametrize("mode", list(QueueMode))
+ALL_MODES = pytest.mark.parametrize(
+    "mode", [QueueMode.AUTO, QueueMode.PERSIST, pytest.param(QueueMode.MEMORY, marks=pytest.mark.chaos)]
+)
 UNHURRIED = BatchPolicy(max_age_ms=600_000)
 """Records stay in the queue until somebody waits for them."""
 BIG = "UPDATE orders SET note = md5(random()::text) || repeat(md5(id::text), 300)"
@@ -59,7 +61,7 @@ def flip_bits(path: Path) -> None:
 DAMAGES = pytest.mark.parametrize("damage", [cut_off, flip_bits, pytest.param(Path.unlink, marks=pytest.mark.chaos)])
 
 
-@BOTH_MODES
+@ALL_MODES
 def test_queue_disk_full(
     shop: Database, bad_day: BadDays, small_disk: Callable[[int], SmallDisk], tmp_path: Path, mode: QueueMode
 ) -> None:
@@ -73,7 +75,7 @@ def test_queue_disk_full(
     replica.assert_nothing_lost()
 
 
-@BOTH_MODES
+@ALL_MODES
 def test_queue_write_fails_at_a_file_size_limit(shop: Database, bad_day: BadDays, mode: QueueMode) -> None:
     """The same without a disk of its own, by the operating system's limit on the log reader."""
     replica = bad_day(shop, queue_mode=mode)
@@ -83,7 +85,7 @@ def test_queue_write_fails_at_a_file_size_limit(shop: Database, bad_day: BadDays
     replica.assert_nothing_lost()
 
 
-@BOTH_MODES
+@ALL_MODES
 def test_queue_folder_deleted_while_running(shop: Database, bad_day: BadDays, mode: QueueMode) -> None:
     replica = bad_day(shop, queue_mode=mode)
     replica.touch("before")
@@ -100,7 +102,7 @@ def test_queue_folder_deleted_while_running(shop: Database, bad_day: BadDays, mo
     replica.assert_nothing_lost()
 
 
-@BOTH_MODES
+@ALL_MODES
 def test_queue_folder_deleted_while_stopped(shop: Database, bad_day: BadDays, mode: QueueMode) -> None:
     replica = bad_day(shop, queue_mode=mode)
     replica.touch("before")
@@ -116,7 +118,7 @@ def test_queue_folder_deleted_while_stopped(shop: Database, bad_day: BadDays, mo
 
 
 @DAMAGES
-@BOTH_MODES
+@ALL_MODES
 def test_segment_damaged_while_the_source_still_has_it(
     shop: Database, bad_day: BadDays, mode: QueueMode, damage: Callable[[Path], None]
 ) -> None:

@@ -19,7 +19,9 @@ from tests.pg.bad_days.conftest import BadDay, BadDays
 pytestmark = pytest.mark.pg
 
 PrivateShop = Callable[..., Database]
-BOTH_MODES = pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
+BOTH_MODES = pytest.mark.parametrize(
+    "mode", [QueueMode.PERSIST, pytest.param(QueueMode.MEMORY, marks=pytest.mark.chaos)]
+)
 
 
 @pytest.mark.parametrize(

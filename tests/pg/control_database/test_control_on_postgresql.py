@@ -16,7 +16,7 @@ from server.events.service import record_event
 from server.settings import load_settings
 from tests.fixtures.postgres import Database
 from tests.server.conftest import ADMIN, TestClient
-from tests.server.test_migrations import check_batches_stay, check_migrations
+from tests.server.test_migrations import check_batches_stay, check_events_tell_states, check_migrations
 
 pytestmark = pytest.mark.pg
 
@@ -41,6 +41,10 @@ def test_migrations(control_url: str) -> None:
 
 def test_batches_stay_over_migrations(control_url: str) -> None:
     check_batches_stay(control_url)
+
+
+def test_events_of_before_tell_states(control_url: str) -> None:
+    check_events_tell_states(control_url)
 
 
 def test_api(control: ControlDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,10 @@ def killed_at(replica: Replica, point: Failpoint, work: Callable[[], None], last
 
 @pytest.mark.parametrize(
     "point",
-    [Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT, pytest.param(Failpoint.COMMIT_AFTER, marks=pytest.mark.chaos)],
+    [
+        Failpoint.EARLY_COMMIT,
+        *(pytest.param(point, marks=pytest.mark.chaos) for point in (Failpoint.EARLY_INSERTED, Failpoint.COMMIT_AFTER)),
+    ],
 )
 def test_killed_at_any_point_nothing_is_lost_and_nothing_comes_twice(
     replica: Replica, session: Session, point: Failpoint

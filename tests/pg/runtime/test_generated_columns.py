@@ -123,7 +123,7 @@ CHANGED = (
 )
 
 
-@pytest.mark.parametrize("mode", [ApplyMode.AUTO, ApplyMode.TRANSACTIONAL])
+@pytest.mark.parametrize("mode", [ApplyMode.AUTO, pytest.param(ApplyMode.TRANSACTIONAL, marks=pytest.mark.chaos)])
 def test_an_older_source_is_asked_for_what_its_log_leaves_out(
     pg16: EmbeddedPostgres,
     database_on: Callable[..., Database],

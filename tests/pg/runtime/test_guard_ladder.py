@@ -225,6 +225,7 @@ def test_the_slot_of_a_subscription_that_rests_is_dropped_before_it_fills_the_so
     reload(replica)
 
 
+@pytest.mark.chaos
 def test_a_dropped_slot_is_remembered_over_restarts_until_it_is_reloaded(shop: Database, guarded: Guard) -> None:
     replica = guarded(shop)
     replica.desire(DesiredState.PAUSED)
@@ -285,6 +286,7 @@ def test_with_the_last_rung_off_the_slot_stays(shop: Database, guarded: Guard) -
     replica.assert_nothing_lost()
 
 
+@pytest.mark.chaos
 def test_a_subscription_that_waits_for_its_target_is_guarded_too(shop: Database, guarded: Guard) -> None:
     """It is neither running nor paused: it tries again and again."""
     replica = guarded(shop)
@@ -305,6 +307,7 @@ def test_a_subscription_that_waits_for_its_target_is_guarded_too(shop: Database,
     replica.assert_nothing_lost()
 
 
+@pytest.mark.chaos
 def test_copies_that_were_stopped_begin_again_when_there_is_room(
     shop: Database, guarded: Guard, gate: type[GatedRunner]
 ) -> None:

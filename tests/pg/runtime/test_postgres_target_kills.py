@@ -30,15 +30,14 @@ from tests.pg.runtime.killed_engines import Load, arm, engine, wait_for
 
 pytestmark = pytest.mark.pg
 
-ON_THE_WAY = [
+AROUND_THE_COMMIT = [Failpoint.COMMIT_AFTER, Failpoint.PARTS_DECIDED]
+BEFORE_AND_BEHIND = [
     Failpoint.BATCH_BEFORE_JOB,
     Failpoint.BATCH_AFTER_JOB,
     Failpoint.COMMIT_BEFORE,
-    Failpoint.COMMIT_AFTER,
     Failpoint.CONFIRM_BEFORE,
     Failpoint.REPORT_BEFORE,
     Failpoint.PARTS_PREPARED,
-    Failpoint.PARTS_DECIDED,
 ]
 IN_PARTS = ApplyPolicy(ApplyMode.BATCH, lanes=3, visibility=Visibility.RELAXED)
 IN_A_COPY = [Failpoint.SLOT_CREATED, Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER]
@@ -89,14 +88,17 @@ def left_behind(mart: Database) -> list[tuple[str]]:
     )
 
 
+@pytest.mark.parametrize(
+    "points", [AROUND_THE_COMMIT, pytest.param(BEFORE_AND_BEHIND, marks=pytest.mark.chaos)], ids=["around", "elsewhere"]
+)
 def test_an_engine_that_dies_on_the_way_of_a_batch_takes_nothing_along(
-    replica: BadDay, mart: Database, armed: Path
+    replica: BadDay, mart: Database, armed: Path, points: list[Failpoint]
 ) -> None:
     rng = random.Random(1)
     replica.wait_live()
     replica.close()
     with Load(replica.database, 1):
-        for point, way in zip(ON_THE_WAY, cycle(WAYS[::-1])):
+        for point, way in zip(points, cycle(WAYS[::-1])):
             replica.spec = replace(replica.spec, apply=IN_PARTS if point.value.startswith("parts.") else way)
             with engine(replica, rng.choice(list(QueueMode)), armed) as process:
                 wait_for(process, "lines live")
@@ -125,7 +127,15 @@ def test_an_engine_that_dies_in_the_first_copy_begins_it_again(replica: BadDay, 
     assert left_behind(mart) == []
 
 
-@pytest.mark.parametrize(("how", "way"), list(zip(["fast", "immediate", "kill -9", "sessions"], WAYS[1:], strict=True)))
+@pytest.mark.parametrize(
+    ("how", "way"),
+    [
+        pytest.param("fast", WAYS[1], marks=pytest.mark.chaos),
+        pytest.param("immediate", WAYS[2], marks=pytest.mark.chaos),
+        ("kill -9", WAYS[3]),
+        ("sessions", WAYS[4]),
+    ],
+)
 def test_a_target_that_dies_is_taken_up_where_it_was(
     replica: BadDay, mart: Database, how: str, way: ApplyPolicy
 ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.process import BaseProcess
 
 import pytest
 
@@ -116,14 +116,14 @@ def test_a_log_reader_ends_by_itself_when_told_to_while_nothing_comes(
     replica.catch_up()
     assert replica.pipeline.run is not None
     pid = replica.pipeline.run.reader_pid()
-    killed: list[int] = []
-    kill = subprocess.Popen.kill
+    killed: list[int | None] = []
+    kill = BaseProcess.kill
 
-    def seen(process: subprocess.Popen[bytes]) -> None:
+    def seen(process: BaseProcess) -> None:
         killed.append(process.pid)
         kill(process)
 
-    monkeypatch.setattr(subprocess.Popen, "kill", seen)
+    monkeypatch.setattr(BaseProcess, "kill", seen)
     replica.pipeline.close()
     assert pid is not None
     assert pid not in killed
@@ -140,6 +140,7 @@ def test_a_killed_log_reader_is_replaced(shop: Database, replicate: Replicate) -
         replica.assert_equal()
     died = [r for r in replica.reports.all() if isinstance(r, EventReport) and r.code == "log_reader_died"]
     assert len(died) == 3
+    assert all("signal 9" in report.detail for report in died)
 
 
 def _has_read(run: ReplicationRun, end: Lsn) -> bool:

@@ -60,7 +60,7 @@ def test_no_time_is_lost_or_shortened_by_more_than_its_digits(values: list[float
     [
         (["/x/python", "-m", "server.cli.main", "serve"], "server"),
         (["/x/python", "-m", "engine.runtime"], "engine"),
-        (["/x/python", "-m", "engine.runtime.reader_main", "16"], "log reader"),
+        (["/x/python", "-c", "from multiprocessing.forkserver import main; main(7, 9)"], "log reader"),
         (["/usr/bin/java", "-cp", "jars", "-m", "x"], "jvm"),
         (["/x/python", "-m", "pyspark.daemon", "pyspark.worker"], "spark workers"),
         (["/x/python", "-m"], "other"),

@@ -17,7 +17,7 @@ from server.freshness.picture import Picture, TableView
 from server.freshness.waiting import Ask
 from server.freshness.waits import WaitBook
 
-_TABLES, _WAITS = 1000, 1100
+_TABLES, _WAITS, _LINES = 1000, 110, 100_000
 
 
 class _Service:
@@ -48,16 +48,17 @@ def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypat
     nowhere = cast("Any", _Nowhere())
     waits = Waits(cast("Any", None), SystemClock(), cast("Any", service), nowhere, nowhere)
     monkeypatch.setattr(waits, "_find", lambda *_: None)
+    monkeypatch.setattr("server.freshness.kept._MOST_LINES", _LINES)
     tracemalloc.start()
     try:
         ids = asyncio.run(_answered(waits, service))
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken < 20e6
+    assert taken < 20 * _LINES
     kept = asyncio.run(waits.get("orders", ids[-1]))
     assert kept.receipt is not None
     assert len(kept.receipt.tables) == _TABLES
-    assert asyncio.run(waits.get("orders", ids[-1000])).id == ids[-1000]
+    assert asyncio.run(waits.get("orders", ids[-_LINES // _TABLES])).id == ids[-_LINES // _TABLES]
     with pytest.raises(NotFound):
         asyncio.run(waits.get("orders", ids[0]))

@@ -34,12 +34,12 @@ export const batchesQuery = (name: string, page: string) =>
 export const SEVERITIES = ["error", "warning", "info"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
-/** A page of a subscription's events, the newest first; of one severity, or of all. */
-export const eventPageQuery = (subscription: string, severity: Severity | undefined, page: string) =>
+/** A page of a subscription's events, the newest first; `only` those of one severity, or about one table (`schema.name`). */
+export const eventPageQuery = (subscription: string, only: { severity?: Severity; subject?: string }, page: string) =>
   queryOptions({
-    queryKey: ["events", "of", subscription, severity ?? "all", page],
+    queryKey: ["events", "of", subscription, only, page],
     queryFn: ({ signal }) => {
-      const query = { subscription, page_size: EVENTS_AT_ONCE, ...(severity === undefined ? {} : { severity }), ...(page === "" ? {} : { page_token: page }) };
+      const query = { subscription, ...only, page_size: EVENTS_AT_ONCE, ...(page === "" ? {} : { page_token: page }) };
       return answer(client.GET("/api/v1/events", { params: { query }, signal }));
     },
     placeholderData: keepPreviousData,

@@ -101,14 +101,14 @@ export const connectionsQuery = () =>
       ),
   });
 
-/** What keeps the server from doing its work; empty when it is ready. */
+/** What keeps the server from doing its work, and which part of it that is; empty when it is ready. */
 export const readinessQuery = () =>
   queryOptions({
     queryKey: keys.readiness,
-    queryFn: async ({ signal }): Promise<string[]> => {
+    queryFn: async ({ signal }): Promise<{ pointer: string; detail: string }[]> => {
       const { error, response } = await client.GET("/readyz", { signal });
       if (response.ok) return [];
-      const found = (error?.errors ?? []).map((part) => part.detail);
-      return found.length > 0 ? found : [error?.detail ?? "The server is not ready."];
+      const found = error?.errors ?? [];
+      return found.length > 0 ? found : [{ pointer: "", detail: error?.detail ?? "The server is not ready." }];
     },
   });

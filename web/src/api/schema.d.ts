@@ -1631,7 +1631,8 @@ export interface components {
          *       "remedy": "Reload the table.",
          *       "severity": "warning",
          *       "subject": "public.orders",
-         *       "subscription": "shop"
+         *       "subscription": "shop",
+         *       "table_state": "parked"
          *     }
          */
         EventView: {
@@ -1659,6 +1660,8 @@ export interface components {
             subject?: string | null;
             /** Subscription */
             subscription?: string | null;
+            /** @description The state that the table came into, where the event tells of that. */
+            table_state?: components["schemas"]["TableState"] | null;
         };
         /**
          * FieldError
@@ -5354,6 +5357,8 @@ export interface operations {
                 kind?: string | null;
                 /** @description Only those of this severity. */
                 severity?: components["schemas"]["Severity"] | null;
+                /** @description Only those about this table, slot or file; a table as schema.name. */
+                subject?: string | null;
                 /** @description Items per page; more than 1000 counts as 1000. */
                 page_size?: number;
                 /** @description next_page_token of the page before. */

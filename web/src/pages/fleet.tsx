@@ -4,7 +4,9 @@ import { NEW_SUBSCRIPTION, subscriptionAddress } from "../addresses";
 import type { Event, Subscription } from "../api/client";
 import { EVENTS_AT_ONCE, eventsQuery, readinessQuery, subscriptionsQuery } from "../api/queries";
 import { atServer } from "../clock";
+import { useEngineAway } from "../engine";
 import { matches, useFilters, type Filters } from "../filters";
+import { Behind } from "../parts/behind";
 import { Loaded } from "../parts/loaded";
 import { Mark } from "../parts/mark";
 import { Page } from "../parts/page";
@@ -13,7 +15,8 @@ import { Share } from "../parts/share";
 import { Tally } from "../parts/tally";
 import { Ago } from "../parts/time";
 import { GROUP_WORDS, HEALTH_GROUPS, healthOf, slotShare, warnShare, worstFirst, type Health } from "../words/health";
-import { bytes, count, seconds } from "../words/numbers";
+import { bytes, count, ofBytes } from "../words/numbers";
+import { plainRemedy } from "../words/remedies";
 import { statesByNeed, tableStateWords } from "../words/tables";
 import { FirstStart } from "./wizard/firstStart";
 
@@ -48,13 +51,15 @@ function Readiness() {
   const readiness = useQuery(readinessQuery());
   if (readiness.data === undefined || readiness.data.length === 0) return null;
   return (
-    <ul className="note tone-warn" role="status">
-      {readiness.data.map((what) => (
-        <li key={what}>
-          <Mark tone="warn">{what}</Mark>
-        </li>
-      ))}
-    </ul>
+    <div className="note tone-warn" role="status">
+      <ul>
+        {readiness.data.map(({ detail }) => (
+          <li key={detail}>
+            <Mark tone="warn">{detail}</Mark>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }
 
@@ -62,7 +67,9 @@ function Readiness() {
 function Fleet({ items, readMs }: { items: Subscription[]; readMs: number }) {
   const filters = useFilters();
   const faults = useQuery(eventsQuery({ severity: "error" }));
-  const judged = items.map((item): Judged => ({ item, health: healthOf(item, readMs, faults.data) })).sort(worstFirst);
+  const engineAway = useEngineAway();
+  const known = { readMs, faults: faults.data, engineAway };
+  const judged = items.map((item): Judged => ({ item, health: healthOf(item, known) })).sort(worstFirst);
   const shown = judged.filter(
     ({ item, health }) =>
       (filters.get("health") === "" || health.group === filters.get("health")) &&
@@ -95,7 +102,7 @@ function Fleet({ items, readMs }: { items: Subscription[]; readMs: number }) {
           </thead>
           <tbody>
             {shown.map(({ item, health }) => (
-              <Row key={item.name} item={item} health={health} fault={latestOf(faults.data, item.name)} />
+              <Row key={item.name} item={item} health={health} fault={latestOf(faults.data, item.name)} engineAway={engineAway} />
             ))}
           </tbody>
         </table>
@@ -120,7 +127,7 @@ function latestOf(events: Event[] | undefined, subscription: string): Event | st
   return found ?? (events.length < EVENTS_AT_ONCE ? "none" : "none of late");
 }
 
-function Row({ item, health, fault }: Judged & { fault: Event | string }) {
+function Row({ item, health, fault, engineAway }: Judged & { fault: Event | string; engineAway: boolean }) {
   const share = slotShare(item);
   return (
     <tr>
@@ -133,22 +140,21 @@ function Row({ item, health, fault }: Judged & { fault: Event | string }) {
       <td data-column="Health" className="telling">
         <Mark tone={health.tone}>{health.word}</Mark>
         <small>{health.why}</small>
-        {health.remedy !== null && <small>{health.remedy}</small>}
+        {health.remedy !== null && <small>{plainRemedy(health.remedy).words}</small>}
       </td>
       <td data-column="Behind the source" className="number">
-        {seconds(item.lag.seconds)}
-        {item.lag.bytes != null && <small>{bytes(item.lag.bytes)}</small>}
+        <Behind lag={item.lag} />
       </td>
       <td data-column="Log held back there" className="number">
         {bytes(item.retained_bytes)}
         {share !== null && (
           <small>
-            <Share share={share} warnAt={warnShare(item)} /> of {bytes(item.capture.slot_budget_bytes)}
+            <Share share={share} warnAt={warnShare(item)} /> {ofBytes(item.capture.slot_budget_bytes)}
           </small>
         )}
       </td>
       <td data-column="Tables">
-        <TableStates states={item.table_states} />
+        <TableStates states={item.table_states} engineAway={engineAway} />
       </td>
       <td data-column="Last fault" className="telling">
         <Fault fault={fault} told={health.why} />
@@ -158,13 +164,13 @@ function Row({ item, health, fault }: Judged & { fault: Event | string }) {
 }
 
 /** "2 parked", "298 live". */
-function TableStates({ states }: { states: Record<string, number> }) {
+function TableStates({ states, engineAway }: { states: Record<string, number>; engineAway: boolean }) {
   const found = Object.keys(states).sort(statesByNeed);
   if (found.length === 0) return <span className="soft">none</span>;
   return (
     <ul className="states">
       {found.map((state) => {
-        const { tone, word } = tableStateWords(state);
+        const { tone, word } = tableStateWords(state, engineAway);
         return (
           <li key={state}>
             <Mark tone={tone}>

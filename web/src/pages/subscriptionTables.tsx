@@ -4,6 +4,7 @@ import { tableActions } from "../actions";
 import { tableAddress } from "../addresses";
 import type { Subscription, Table } from "../api/client";
 import { tablesQuery } from "../api/queries";
+import { useEngineAway } from "../engine";
 import { matches, useFilters, type Filters } from "../filters";
 import { ActionButtons } from "../parts/actions";
 import { Loaded } from "../parts/loaded";
@@ -19,15 +20,22 @@ const AT_ONCE = 50;
 /** The API lists removed tables only when they are asked for. */
 const REMOVED = "removed";
 
+/** What keeps the tables. */
+interface Kept {
+  subscription: string;
+  engineAway: boolean;
+}
+
 /** The tables of a subscription, those that need somebody first; filter, search and page stand in the address. */
 export function Tables({ subscription }: { subscription: Subscription }) {
   const filters = useFilters();
   const removed = filters.get("state") === REMOVED;
   const tables = useQuery(tablesQuery(subscription.name, removed));
+  const engineAway = useEngineAway();
   return (
     <>
-      <TablesTally states={subscription.table_states} filters={filters} />
-      <Loaded query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</Loaded>
+      <TablesTally states={subscription.table_states} filters={filters} engineAway={engineAway} />
+      <Loaded query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} engineAway={engineAway} />}</Loaded>
       <p className="below">
         {removed ? (
           <Link href={filters.address({ state: null, page: null })} replace>
@@ -43,15 +51,20 @@ export function Tables({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function TablesTally({ states, filters }: { states: Record<string, number>; filters: Filters }) {
+function TablesTally({ states, filters, engineAway }: { states: Record<string, number>; filters: Filters; engineAway: boolean }) {
   const items = Object.entries(states)
-    .map(([value, number]) => ({ value, number, ...tableStateWords(value) }))
+    .map(([value, number]) => ({ value, number, ...tableStateWords(value, engineAway) }))
     .sort((a, b) => statesByNeed(a.value, b.value));
   const total = items.reduce((sum, { number }) => sum + number, 0);
   return <Tally noun="tables" filter="state" filters={filters} items={items} total={total} />;
 }
 
-function Found({ all, filters, subscription }: { all: Table[]; filters: Filters; subscription: string }) {
+interface FoundProps extends Kept {
+  all: Table[];
+  filters: Filters;
+}
+
+function Found({ all, filters, ...kept }: FoundProps) {
   const state = filters.get("state");
   const found = all
     .filter((table) => (state === "" || table.state === state) && matches(filters.get("q"), tableName(table), qualified(table.target)))
@@ -61,7 +74,7 @@ function Found({ all, filters, subscription }: { all: Table[]; filters: Filters;
   return (
     <>
       <SearchField label="Find by name" filters={filters} result={`${count(found.length)} of ${some(all.length, "table")}`} />
-      {found.length > 0 && <Ledger tables={found.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} subscription={subscription} />}
+      {found.length > 0 && <Ledger tables={found.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} {...kept} />}
       <Pager
         page={page}
         size={AT_ONCE}
@@ -73,9 +86,9 @@ function Found({ all, filters, subscription }: { all: Table[]; filters: Filters;
   );
 }
 
-function Ledger({ tables, subscription }: { tables: Table[]; subscription: string }) {
+function Ledger({ tables, ...kept }: Kept & { tables: Table[] }) {
   return (
-    <table className="ledger">
+    <table className="ledger tables">
       <caption className="unseen">Tables, those that need somebody first</caption>
       <thead>
         <tr>
@@ -92,19 +105,19 @@ function Ledger({ tables, subscription }: { tables: Table[]; subscription: strin
       </thead>
       <tbody>
         {tables.map((table) => (
-          <Row key={table.id} table={table} subscription={subscription} />
+          <Row key={table.id} table={table} {...kept} />
         ))}
       </tbody>
     </table>
   );
 }
 
-function Row({ table, subscription }: { table: Table; subscription: string }) {
-  const { tone, word } = tableStateWords(table.state);
+function Row({ table, subscription, engineAway }: Kept & { table: Table }) {
+  const { tone, word } = tableStateWords(table.state, engineAway);
   const name = tableName(table);
   const elsewhere = qualified(table.target) !== name;
   const hint = asked(table);
-  const copied = isCopied(table) ? copyWords(table.copied) : null;
+  const copied = isCopied(table) ? copyWords(table.copied, engineAway) : null;
   return (
     <tr>
       <th scope="row" data-column="Table">

@@ -4,16 +4,19 @@ import { FLEET, subscriptionAddress } from "../addresses";
 import { tableActions, type Action } from "../actions";
 import type { Reload, Table } from "../api/client";
 import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
+import { useEngineAway } from "../engine";
 import { ActionButtons } from "../parts/actions";
 import { Facts } from "../parts/facts";
 import { Lead } from "../parts/lead";
 import { Loaded } from "../parts/loaded";
 import { Mark } from "../parts/mark";
 import { Page, Section } from "../parts/page";
+import { Remedy } from "../parts/remedy";
 import { Ago, Moment } from "../parts/time";
 import { bytes, count } from "../words/numbers";
 import { asked, copyWords, isCopied, qualified, tableName, tableStateWords } from "../words/tables";
 import type { Tone } from "../words/tone";
+import { TimeLine } from "./tableTimeLine";
 import { Versions } from "./tableVersions";
 
 /** One table: how it is and what it needs, how far its copy is, and its history. */
@@ -41,6 +44,9 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
             <Section title="Declaration">
               <Declaration table={present} />
             </Section>
+            <Section title="Time line" aside="What was asked, and when it was in effect; newest first">
+              <TimeLine subscription={subscription} table={present} />
+            </Section>
           </>
         )}
       </Loaded>
@@ -56,7 +62,8 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
 
 /** `remedy`: the action that its state asks for. */
 function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
-  const { tone, word, means } = tableStateWords(table.state);
+  const engineAway = useEngineAway();
+  const { tone, word, means } = tableStateWords(table.state, engineAway);
   const hint = asked(table);
   return (
     <Lead
@@ -64,6 +71,7 @@ function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
       word={word}
       why={table.reason ?? means}
       remedy={table.remedy}
+      here="table"
       since={
         <>
           since <Ago at={table.state_since} />
@@ -77,16 +85,16 @@ function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
           <ActionButtons actions={remedy} first />
         </div>
       )}
-      {isCopied(table) && <CopyProgress table={table} />}
+      {isCopied(table) && <CopyProgress table={table} engineAway={engineAway} />}
     </Lead>
   );
 }
 
-function CopyProgress({ table: { copied } }: { table: Table }) {
+function CopyProgress({ table: { copied }, engineAway }: { table: Table; engineAway: boolean }) {
   return (
     <div className="copy">
       <progress aria-label="Copied" max={100} {...(copied.percent == null ? {} : { value: copied.percent })} />
-      <span>{copyWords(copied) ?? "how far is not known yet"}</span>
+      <span>{copyWords(copied, engineAway) ?? "how far is not known yet"}</span>
       <span className="soft">
         {count(copied.rows)} rows, {bytes(copied.bytes)}
       </span>
@@ -147,7 +155,7 @@ function Reloads({ reloads }: { reloads: Reload[] }) {
             )}
             {reload.partitions !== null && <p className="soft">{count(reload.partitions.length)} of its partitions</p>}
             {typeof reload.problem?.detail === "string" && <p>{reload.problem.detail}</p>}
-            {typeof reload.problem?.remedy === "string" && <p className="soft">{reload.problem.remedy}</p>}
+            {typeof reload.problem?.remedy === "string" && <Remedy text={reload.problem.remedy} here="table" className="soft" />}
           </div>
         </li>
       ))}

@@ -1,12 +1,14 @@
 import type { Event } from "../api/client";
+import type { Place } from "../words/remedies";
 import type { Tone } from "../words/tone";
 import { Mark } from "./mark";
+import { Remedy } from "./remedy";
 import { Moment } from "./time";
 
-const TONES: Record<string, Tone> = { error: "bad", warning: "warn", info: "note" };
+export const SEVERITY_TONES: Record<string, Tone> = { error: "bad", warning: "warn", info: "note" };
 
-/** Events, newest first. */
-export function EventList({ events }: { events: Event[] }) {
+/** Events, newest first. `here`: the page that they stand on. */
+export function EventList({ events, here }: { events: Event[]; here: Place }) {
   if (events.length === 0) return <p className="soft">Nothing has happened yet.</p>;
   return (
     <ol className="events">
@@ -15,10 +17,13 @@ export function EventList({ events }: { events: Event[] }) {
           <span className="when">
             <Moment at={event.at} />
           </span>
-          <Mark tone={TONES[event.severity] ?? "unknown"}>{event.severity}</Mark>
+          <Mark tone={SEVERITY_TONES[event.severity] ?? "unknown"}>{event.severity}</Mark>
           <div>
-            <p>{event.detail}</p>
-            {event.remedy != null && <p className="soft">{event.remedy}</p>}
+            <p>
+              {event.subject != null && !event.detail.includes(event.subject) && `${event.subject}: `}
+              {event.detail}
+            </p>
+            {event.remedy != null && <Remedy text={event.remedy} here={here} className="soft" />}
           </div>
         </li>
       ))}

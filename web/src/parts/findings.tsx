@@ -1,6 +1,7 @@
 import type { Finding } from "../api/client";
 import type { Tone } from "../words/tone";
 import { Mark } from "./mark";
+import { Remedy } from "./remedy";
 import { Statements } from "./statements";
 
 const TONES: Record<string, Tone> = { error: "bad", warning: "warn", info: "note" };
@@ -18,7 +19,7 @@ export function Findings({ findings }: { findings: Finding[] }) {
             <p>
               {finding.what} <code className="soft">{finding.code}</code>
             </p>
-            {finding.remedy !== "" && <p className="soft">{finding.remedy}</p>}
+            {finding.remedy !== "" && <Remedy text={finding.remedy} className="soft" />}
             {finding.sql !== undefined && finding.sql.length > 0 && <Statements name={`For ${finding.code}`} sql={finding.sql} />}
           </div>
         </li>

@@ -1,6 +1,8 @@
 import type { ReactNode } from "react";
+import type { Place } from "../words/remedies";
 import type { Tone } from "../words/tone";
 import { Mark } from "./mark";
+import { Remedy } from "./remedy";
 
 interface LeadProps {
   tone: Tone;
@@ -8,11 +10,13 @@ interface LeadProps {
   since?: ReactNode;
   why: string;
   remedy?: string | null;
+  /** The page that it stands on. */
+  here?: Place;
   children?: ReactNode;
 }
 
 /** How the thing of a page is, in one word, with its reason and what can be done about it. */
-export function Lead({ tone, word, since, why, remedy, children }: LeadProps) {
+export function Lead({ tone, word, since, why, remedy, here, children }: LeadProps) {
   return (
     <div className={`lead tone-${tone}`}>
       <p className="lead-word">
@@ -20,7 +24,7 @@ export function Lead({ tone, word, since, why, remedy, children }: LeadProps) {
         {since !== undefined && <span className="soft">{since}</span>}
       </p>
       <p className="prose">{why}</p>
-      {remedy != null && <p className="prose soft">{remedy}</p>}
+      {remedy != null && <Remedy text={remedy} here={here} className="prose soft" />}
       {children}
     </div>
   );

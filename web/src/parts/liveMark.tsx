@@ -13,10 +13,11 @@ const LINKS: Record<Link, { tone: Tone; word: string }> = {
 
 /** Whether news arrive by themselves, and when something was read last. Only a change of the first is announced. */
 export function LiveMark() {
-  const { tone, word } = LINKS[useStore(link)];
+  const now = useStore(link);
+  const { tone, word } = LINKS[now];
   const last = useStore(readAt);
   return (
-    <div className="live">
+    <div className="live" data-link={now}>
       <span role="status">
         <Mark tone={tone}>{word}</Mark>
       </span>

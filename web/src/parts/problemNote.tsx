@@ -1,6 +1,7 @@
 import { Problem } from "../api/problem";
 import { Findings } from "./findings";
 import { Mark } from "./mark";
+import { Remedy } from "./remedy";
 
 /** Why something was not done, and what can be done about it. */
 export function ProblemNote({ error }: { error: unknown }) {
@@ -11,7 +12,7 @@ export function ProblemNote({ error }: { error: unknown }) {
         <Mark tone="bad">{problem.title}</Mark>
       </p>
       <p>{problem.detail}</p>
-      {problem.remedy !== "" && <p>{problem.remedy}</p>}
+      {problem.remedy !== "" && <Remedy text={problem.remedy} />}
       {problem.findings.length > 0 && <Findings findings={problem.findings} />}
       {problem.traceId !== undefined && (
         <p className="soft">

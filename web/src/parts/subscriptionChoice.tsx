@@ -5,6 +5,7 @@ import { FLEET, subscriptionAddress } from "../addresses";
 import type { Subscription } from "../api/client";
 import { subscriptionsQuery } from "../api/queries";
 import { atServer } from "../clock";
+import { useEngineAway } from "../engine";
 import { useFilters } from "../filters";
 import { healthOf } from "../words/health";
 import { Loaded } from "./loaded";
@@ -62,7 +63,7 @@ function Choice({ items, readMs, children }: ChoiceProps) {
 }
 
 function Health({ subscription, readMs }: { subscription: Subscription; readMs: number }) {
-  const { tone, word, why } = healthOf(subscription, readMs);
+  const { tone, word, why } = healthOf(subscription, { readMs, engineAway: useEngineAway() });
   return (
     <p>
       <Link href={subscriptionAddress(subscription.name)}>

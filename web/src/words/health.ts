@@ -30,6 +30,12 @@ const GOAL_S = 60;
 /** So long a fault counts that nothing shows any more. */
 const FAULT_COUNTS_S = 900;
 
+const LOOK_AT_PARKED = "Look at the parked tables: each says what it needs.";
+/** States of a subscription that only an engine can keep up. */
+const UNDER_WAY = new Set(["starting", "running", "pausing", "stopping"]);
+/** States of tables to which nothing is applied. */
+const AT_REST = new Set(["parked", "paused", "removed"]);
+
 /** One of the things that health is judged by. */
 export interface Aspect {
   name: string;
@@ -39,23 +45,30 @@ export interface Aspect {
   health: Health | null;
 }
 
-/**
- * All that health is judged by. `readMs`: when the subscription was read, by the server's clock; `faults`: events that are errors, the
- * newest first, of this subscription or of all.
- */
-export function aspectsOf(subscription: Subscription, readMs: number, faults: Event[] | undefined): Aspect[] {
-  const applying = fault(subscription) ?? retried(subscription) ?? silence(subscription, readMs) ?? parked(subscription) ?? course(subscription);
+/** What a subscription is judged by besides itself. */
+export interface Known {
+  /** When it was read, by the server's clock. */
+  readMs: number;
+  /** Events that are errors, the newest first, of this subscription or of all. */
+  faults?: Event[];
+  /** No engine is connected. */
+  engineAway: boolean;
+}
+
+/** All that health is judged by. */
+export function aspectsOf(subscription: Subscription, known: Known): Aspect[] {
+  const applying = fault(subscription) ?? (known.engineAway ? unheard(subscription) : heard(subscription, known.readMs)) ?? course(subscription);
   return [
     { name: "Applying", tone: applying.tone, says: applying.why, health: applying },
-    freshness(subscription),
-    slotRisk(subscription),
-    lastFault(subscription, readMs, faults),
+    freshness(subscription, known.engineAway),
+    slotRisk(subscription, known.engineAway),
+    lastFault(subscription, known),
   ];
 }
 
 /** The worst of all aspects; among equals, the first. */
-export function healthOf(subscription: Subscription, readMs: number, faults?: Event[]): Health {
-  const found = aspectsOf(subscription, readMs, faults).flatMap(({ health: one }) => (one === null ? [] : [one]));
+export function healthOf(subscription: Subscription, known: Known): Health {
+  const found = aspectsOf(subscription, known).flatMap(({ health: one }) => (one === null ? [] : [one]));
   return found.reduce((worst, one) => (HEALTH_GROUPS.indexOf(one.group) < HEALTH_GROUPS.indexOf(worst.group) ? one : worst));
 }
 
@@ -72,6 +85,18 @@ function fault(subscription: Subscription): Health | null {
   return health("failed", "failed", subscription.reason ?? "No reason was given.", subscription.remedy ?? null);
 }
 
+const heard = (subscription: Subscription, readMs: number): Health | null => retried(subscription) ?? silence(subscription, readMs) ?? parked(subscription);
+
+/** No engine says how it is; tables that were parked are so still. */
+function unheard(subscription: Subscription): Health | null {
+  const { state, deleting } = subscription;
+  if (deleting === true || !UNDER_WAY.has(state)) return null;
+  const why = `No engine is connected: whether anything is applied is not known. It was ${state} when it was last heard of.`;
+  const number = subscription.table_states.parked ?? 0;
+  if (number > 0) return health("attention", "parked tables", `${standStill(number)} ${why}`, LOOK_AT_PARKED);
+  return health("unknown", "not known", why, "Look whether the engine runs and reaches the server.");
+}
+
 /** What is under way and gives a reason is being tried again. */
 function retried({ state, reason, remedy, deleting }: Subscription): Health | null {
   if (reason == null || deleting === true || (state !== "starting" && state !== "running")) return null;
@@ -79,7 +104,7 @@ function retried({ state, reason, remedy, deleting }: Subscription): Health | nu
 }
 
 function silence(subscription: Subscription, readMs: number): Health | null {
-  if (subscription.state !== "running" || subscription.positions.as_of == null || subscription.lag.bytes === 0) return null;
+  if (subscription.state !== "running" || subscription.positions.as_of == null) return null;
   const age = (readMs - Date.parse(subscription.positions.as_of)) / 1000;
   if (age <= SILENT_AFTER_S) return null;
   return health("attention", "silent", `The engine has not reported for ${seconds(age)}.`, "Look whether the engine runs and reaches the server.");
@@ -88,9 +113,11 @@ function silence(subscription: Subscription, readMs: number): Health | null {
 function parked(subscription: Subscription): Health | null {
   const number = subscription.table_states.parked ?? 0;
   if (number === 0 || subscription.state !== "running") return null;
-  const stand = number === 1 ? "stands" : "stand";
-  return health("attention", "parked tables", `${some(number, "table")} ${stand} still because of a fault; the others go on.`, "Look at the parked tables: each says what it needs.");
+  const othersGoOn = Object.keys(subscription.table_states).some((state) => !AT_REST.has(state));
+  return health("attention", "parked tables", `${standStill(number)}${othersGoOn ? " The others go on." : ""}`, LOOK_AT_PARKED);
 }
+
+const standStill = (number: number): string => `${some(number, "table")} ${number === 1 ? "stands" : "stand"} still because of a fault.`;
 
 /** Log held back on the source as a share of what may be; null where it is not known. */
 export function slotShare(subscription: Subscription): number | null {
@@ -105,37 +132,46 @@ export const warnShare = (subscription: Subscription): number => subscription.ca
 /** The most that the target should be behind, in seconds. */
 export const goalOf = (subscription: Subscription): number => subscription.freshness.goal_seconds ?? GOAL_S;
 
-function freshness(subscription: Subscription): Aspect {
+function freshness(subscription: Subscription, engineAway: boolean): Aspect {
   const name = "Freshness";
   const goal = goalOf(subscription);
   const behind = subscription.lag.seconds;
   if (subscription.state !== "running") return { name, tone: "idle", says: "It is judged while the subscription runs.", health: null };
-  if (subscription.lag.bytes === 0) return { name, tone: "good", says: `Nothing was left to apply when it reported last; the goal is ${seconds(goal)}.`, health: null };
+  if (engineAway) return { name, tone: "unknown", says: "It is not known while no engine is connected.", health: null };
   if (behind == null) return { name, tone: "unknown", says: "How far it is behind the source is not known yet.", health: null };
   if (behind <= goal) return { name, tone: "good", says: `${seconds(behind)} behind the source; the goal is ${seconds(goal)}.`, health: null };
   const says = `${seconds(behind)} behind the source; the goal is ${seconds(goal)}.`;
   return { name, tone: "warn", says, health: health("attention", "late", `It is ${says}`, "Look at its stages for the one that the others wait for.") };
 }
 
-function slotRisk(subscription: Subscription): Aspect {
+function slotRisk(subscription: Subscription, engineAway: boolean): Aspect {
   const name = "Source's log";
   const share = slotShare(subscription);
   if (share === null) return { name, tone: "unknown", says: "How much log the source holds back is not known.", health: null };
-  const says = `The source holds back ${bytes(subscription.retained_bytes)} of log, ${percent(share)} of its budget.`;
-  if (share < warnShare(subscription)) return { name, tone: "good", says, health: null };
+  const holds = engineAway ? "When it was last heard of, the source held back" : "The source holds back";
+  const says = `${holds} ${bytes(subscription.retained_bytes)} of log, ${percent(share)} of its budget.`;
+  if (share < warnShare(subscription)) return { name, tone: engineAway ? "unknown" : "good", says, health: null };
   return { name, tone: "warn", says, health: health("attention", "at risk", says, "Let the subscription run and catch up, or raise its slot budget.") };
 }
 
-function lastFault(subscription: Subscription, readMs: number, faults: Event[] | undefined): Aspect {
+function lastFault(subscription: Subscription, { readMs, faults }: Known): Aspect {
   const name = "Last fault";
   if (faults === undefined) return { name, tone: "unknown", says: "It is not known yet.", health: null };
   const found = faults.find((event) => event.subscription === subscription.name);
   if (found === undefined) return { name, tone: "good", says: "None of late.", health: null };
   const age = Math.max(0, (readMs - Date.parse(found.at)) / 1000);
-  const says = `${seconds(age)} ago: ${found.detail}`;
-  if (age > FAULT_COUNTS_S) return { name, tone: "note", says, health: null };
+  const over = isOver(found, subscription);
+  const says = `${seconds(age)} ago${over ? ", and over" : ""}: ${found.detail}`;
+  if (over || age > FAULT_COUNTS_S) return { name, tone: "note", says, health: null };
   return { name, tone: "warn", says, health: health("attention", "had a fault", found.detail, found.remedy ?? null) };
 }
+
+/** Named by schema and name; no slot and no file is. */
+const TABLE_NAME = /^[^/]+\.[^/]+$/;
+
+/** A fault of a table is over once none is parked: what such a fault stops stays so until it is mended. */
+const isOver = (fault: Event, { state, table_states }: Subscription): boolean =>
+  state === "running" && (table_states.parked ?? 0) === 0 && TABLE_NAME.test(fault.subject ?? "");
 
 function course(subscription: Subscription): Health {
   const { state } = subscription;
@@ -172,8 +208,7 @@ function running(subscription: Subscription): Health {
 }
 
 function behindWords(subscription: Subscription): string {
-  const { seconds: age, bytes: left } = subscription.lag;
-  if (left === 0) return "nothing was left to apply when it reported last";
+  const { seconds: age } = subscription.lag;
   return age == null ? "how far behind the source is not known yet" : `${seconds(age)} behind the source`;
 }
 

@@ -55,7 +55,7 @@ export function courseOf(subscription: Subscription, points: HistoryPoint[], now
     {
       name: "Sort and seal",
       means: "Changes are put in order and gathered, until a batch is full, old enough or asked for.",
-      rate: many(sums.transactions, "transaction"),
+      rate: many(sums.transactions, "commit"),
       backlog: inEngine == null ? null : `${bytes(inEngine)} from here to apply`,
       time: sums.mean("capture_age"),
       timeMeans: "from its oldest commit",
@@ -127,7 +127,7 @@ function bottleneckOf(subscription: Subscription, sums: Sums, last: HistoryPoint
   if (sums.batches === 0) return { bottleneck: null, why: "Nothing was applied in the last minute." };
   const stage = sums.busy("commit") >= sums.busy("job") ? "commit" : "job";
   const busy = sums.busy(stage);
-  if (busy < BUSY_SHARE) return { bottleneck: null, why: `No bottleneck: no stage had a batch for more than ${percent(busy)} of the last minute.` };
+  if (busy < BUSY_SHARE) return { bottleneck: null, why: `No bottleneck: the busiest stage had a batch for ${percent(busy)} of the last minute.` };
   const share = busy >= 1 ? "at any time" : `for ${percent(busy)} of the time`;
   return { bottleneck: stage === "commit" ? APPLY : NET, why: `In the last minute a batch was in it ${share}, ${sums.mean(stage) ?? ""} each.` };
 }

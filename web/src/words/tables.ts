@@ -16,13 +16,20 @@ const STATES: Record<string, StateWords> = {
   live: { tone: "good", word: "live", means: "It follows the source." },
   paused: { tone: "idle", word: "paused", means: "It stands still by request; its rows stay readable as they were." },
   reloading: { tone: "busy", word: "reloading", means: "It is copied anew; its old rows stay readable until the new ones take their place." },
-  parked: { tone: "bad", word: "parked", means: "It stands still because of a fault; its rows stay readable as they were, the other tables go on." },
+  parked: { tone: "bad", word: "parked", means: "It stands still because of a fault; its rows stay readable as they were. Other tables do not wait for it." },
   removed: { tone: "idle", word: "removed", means: "It is no longer replicated; its history stays." },
 };
 
-/** Every state, also one that this console does not know, in plain words. */
-export function tableStateWords(state: string): StateWords {
-  return STATES[state] ?? { tone: "unknown", word: `unknown (${state})`, means: "This console does not know the state; load the page again after an upgrade." };
+/** States that an engine keeps up or leads on. */
+const NEED_ENGINE = new Set(["registered", "copying", "catching_up", "live", "reloading"]);
+
+/** Every state, also one that this console does not know, in plain words. `engineAway`: no engine is connected. */
+export function tableStateWords(state: string, engineAway = false): StateWords {
+  const words = STATES[state];
+  if (words !== undefined && engineAway && NEED_ENGINE.has(state)) {
+    return { tone: "unknown", word: `${words.word} when last heard of`, means: "No engine is connected: how it is now is not known." };
+  }
+  return words ?? { tone: "unknown", word: `unknown (${state})`, means: "This console does not know the state; load the page again after an upgrade." };
 }
 
 const ORDER = ["parked", "reloading", "copying", "catching_up", "registered", "paused", "live", "removed"];
@@ -45,10 +52,10 @@ export function asked(table: Table): string | null {
 
 export const isCopied = (table: Table): boolean => table.state === "copying" || table.state === "reloading";
 
-/** "41 %, about 12 s left", as far as it is known; null where nothing is. */
-export function copyWords(copied: Table["copied"]): string | null {
+/** "41 %, about 12 s left", as far as it is known; null where nothing is. `engineAway`: nobody knows how long it takes. */
+export function copyWords(copied: Table["copied"], engineAway = false): string | null {
   const share = copied.percent == null ? null : `${Math.floor(copied.percent)} %`;
-  const left = copied.eta_seconds == null ? null : `about ${seconds(Math.round(copied.eta_seconds))} left`;
+  const left = copied.eta_seconds == null || engineAway ? null : `about ${seconds(Math.round(copied.eta_seconds))} left`;
   return [share, left].filter((part) => part !== null).join(", ") || null;
 }
 

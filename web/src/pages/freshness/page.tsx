@@ -2,12 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import type { Subscription } from "../../api/client";
 import { freshnessQuery } from "../../api/freshness";
+import { Behind } from "../../parts/behind";
 import { Facts } from "../../parts/facts";
 import { Loaded } from "../../parts/loaded";
 import { Page, Section } from "../../parts/page";
 import { SubscriptionChoice } from "../../parts/subscriptionChoice";
 import { Ago } from "../../parts/time";
-import { bytes, count, seconds } from "../../words/numbers";
+import { count } from "../../words/numbers";
 import { QuerySection, type FreshnessWish } from "./query";
 import { WaitSection } from "./wait";
 
@@ -49,7 +50,7 @@ function Standing({ name }: { name: string }) {
       {({ positions, lag, waits, at }) => (
         <Facts
           facts={[
-            ["Behind the source", seconds(lag.seconds), lag.bytes === null ? undefined : bytes(lag.bytes)],
+            ["Behind the source", <Behind lag={lag} />],
             ["End of the source's log", <Position at={positions.source} />],
             ["Read up to", <Position at={positions.captured} />],
             ["Visible on the target up to", <Position at={positions.applied} />],

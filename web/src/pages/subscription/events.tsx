@@ -13,7 +13,7 @@ const WORDS: Record<Severity, string> = { error: "errors", warning: "warnings", 
 export function SubscriptionEventsPage({ name }: { name: string }) {
   const filters = useFilters();
   const severity = SEVERITIES.find((one) => one === filters.get("severity"));
-  const events = useQuery(eventPageQuery(name, severity, filters.get("from")));
+  const events = useQuery(eventPageQuery(name, { severity }, filters.get("from")));
   return (
     <SubscriptionFrame name={name} part="events">
       {() => (
@@ -22,7 +22,7 @@ export function SubscriptionEventsPage({ name }: { name: string }) {
           <Loaded query={events}>
             {({ items, next_page_token }) => (
               <>
-                {items.length === 0 && severity !== undefined ? <p className="soft">No {WORDS[severity]}.</p> : <EventList events={items} />}
+                {items.length === 0 && severity !== undefined ? <p className="soft">No {WORDS[severity]}.</p> : <EventList events={items} here="subscription" />}
                 <OlderNewer filters={filters} next={next_page_token} noun="events" />
               </>
             )}

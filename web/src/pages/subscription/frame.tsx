@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import { subscriptionActions } from "../../actions";
-import { FLEET, subscriptionAddress, subscriptionPart } from "../../addresses";
+import { FLEET, freshnessAddress, subscriptionAddress, subscriptionPart, ticketsAddress } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { subscriptionQuery } from "../../api/queries";
 import { atServer } from "../../clock";
@@ -48,6 +48,14 @@ export function SubscriptionFrame({ name, part, children }: FrameProps) {
             {one.label}
           </Link>
         ))}
+        <span className="further">
+          <Link href={freshnessAddress(name)} aria-label={`Freshness of ${name}`}>
+            Freshness
+          </Link>
+          <Link href={ticketsAddress(name)} aria-label={`Tickets of ${name}`}>
+            Tickets
+          </Link>
+        </span>
       </nav>
       <Loaded query={subscription}>{(found) => children(found, atServer(subscription.dataUpdatedAt))}</Loaded>
     </Page>

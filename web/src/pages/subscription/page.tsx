@@ -5,7 +5,9 @@ import { CONNECTIONS, subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { lastFaultQuery } from "../../api/history";
 import { eventsQuery } from "../../api/queries";
+import { useEngineAway } from "../../engine";
 import { EventList } from "../../parts/events";
+import { Behind } from "../../parts/behind";
 import { Facts } from "../../parts/facts";
 import { Lead } from "../../parts/lead";
 import { Loaded } from "../../parts/loaded";
@@ -14,7 +16,7 @@ import { Section } from "../../parts/page";
 import { Share } from "../../parts/share";
 import { Ago } from "../../parts/time";
 import { aspectsOf, healthOf, slotShare, warnShare } from "../../words/health";
-import { bytes, seconds } from "../../words/numbers";
+import { bytes, ofBytes } from "../../words/numbers";
 import { NothingHerePage } from "../nothingHere";
 import { Tables } from "../subscriptionTables";
 import { BatchesPage } from "./batches";
@@ -69,7 +71,7 @@ function Overview({ name }: { name: string }) {
             <Tables subscription={found} />
           </Section>
           <Section title="Events" aside={<Link href={subscriptionPart(name, "events")}>All of them</Link>}>
-            <Loaded query={events}>{(items) => <EventList events={items} />}</Loaded>
+            <Loaded query={events}>{(items) => <EventList events={items} here="subscription" />}</Loaded>
           </Section>
         </>
       )}
@@ -80,14 +82,16 @@ function Overview({ name }: { name: string }) {
 /** Its health in one word, and what that was judged by. */
 function Judged({ subscription, readMs }: { subscription: Subscription; readMs: number }) {
   const faults = useQuery(lastFaultQuery(subscription.name));
-  const health = healthOf(subscription, readMs, faults.data);
-  const aspects = aspectsOf(subscription, readMs, faults.data);
+  const known = { readMs, faults: faults.data, engineAway: useEngineAway() };
+  const health = healthOf(subscription, known);
+  const aspects = aspectsOf(subscription, known);
   return (
     <Lead
       tone={health.tone}
       word={health.word}
       why={health.why}
       remedy={health.remedy}
+      here="subscription"
       since={
         subscription.state_since != null && (
           <>
@@ -115,14 +119,13 @@ function Progress({ subscription }: { subscription: Subscription }) {
     <Facts
       facts={[
         ["Way", <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>],
-        ["Behind the source", seconds(lag.seconds), lag.bytes == null ? undefined : bytes(lag.bytes)],
+        ["Behind the source", <Behind lag={lag} />],
         [
           "Log held back there",
           bytes(subscription.retained_bytes),
           share === null ? undefined : (
             <>
-              <Share share={share} warnAt={warnShare(subscription)} /> of{" "}
-              {bytes(subscription.capture.slot_budget_bytes)}
+              <Share share={share} warnAt={warnShare(subscription)} /> {ofBytes(subscription.capture.slot_budget_bytes)}
             </>
           ),
         ],

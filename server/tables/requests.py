@@ -1,0 +1,76 @@
+"""What is asked of a table, as events: each request with the state that it met; what a report says later tells when it was in effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from engine.model.table_state import TableState
+from server.db.models.table import TableRow
+from server.db.session import WriteSession
+from server.events.service import record_event
+from server.tables.schemas import TableDesiredState
+
+AFTER_RELOAD = frozenset({"key", "where", "columns", "into_existing"})
+"""Settings that a copy has to begin with to hold."""
+
+_NAMED = 3
+
+
+def tell(
+    session: WriteSession,
+    subscription: str,
+    row: TableRow,
+    kind: str,
+    what: str,
+    *,
+    remedy: str | None = None,
+    table_state: TableState | None = None,
+) -> None:
+    """Record an event about the table of `row`; `what` goes on from "The table 'public.orders'"."""
+    subject = f"{row.schema_name}.{row.name}"
+    record_event(
+        session,
+        kind=kind,
+        subscription=subscription,
+        subject=subject,
+        detail=f"The table '{subject}' {what}.",
+        remedy=remedy,
+        table_state=table_state,
+    )
+    session.touch(subscription)
+
+
+def desired_state(session: WriteSession, subscription: str, row: TableRow) -> None:
+    """The table was told to pause, or to go on."""
+    paused = row.desired_state == TableDesiredState.PAUSED
+    kind = "table_pause_asked" if paused else "table_resume_asked"
+    tell(session, subscription, row, kind, f"shall be {row.desired_state}; it is {row.state}")
+
+
+def settings(session: WriteSession, subscription: str, row: TableRow, changed: Sequence[str]) -> None:
+    """These settings of the table were changed. Where some hold only after a reload, the remedy says so."""
+    waiting = [name for name in changed if name in AFTER_RELOAD and row.state != TableState.REGISTERED]
+    what = f"got other settings: {', '.join(changed)}"
+    remedy = None
+    if waiting:
+        what += (
+            f"; from its next copy on: {', '.join(waiting)}" if waiting != list(changed) else "; from its next copy on"
+        )
+        remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads brings that into effect."
+    tell(session, subscription, row, "table_settings_changed", what, remedy=remedy)
+
+
+def reload(
+    session: WriteSession, subscription: str, row: TableRow, asked: list[str] | Literal["changed"] | None
+) -> None:
+    """The table is to be copied anew; `asked`: those of its partitions, None = all of it."""
+    parts = "" if asked is None else f" by partition ({_partitions(asked)})"
+    tell(session, subscription, row, "table_reload_asked", f"shall be reloaded{parts}; it is {row.state}")
+
+
+def _partitions(asked: list[str] | Literal["changed"]) -> str:
+    if asked == "changed":
+        return "those that differ"
+    more = len(asked) - _NAMED
+    return ", ".join(asked[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,110 @@
+"""What the console's buttons do, seen on the page and on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.chromium import Visit
+from tests.browser.looks import expect_accessible
+from tests.browser.reading import ask_for, do, heading, row
+from tests.browser.shop import ROWS, Shop
+
+pytestmark = pytest.mark.xdist_group("browser")
+_SUBSCRIPTION = "/subscriptions/copy"
+
+
+@pytest.fixture
+def keyless(shop: Shop) -> Iterator[str]:
+    """The name of a table that has lost its key, for which it parks."""
+    shop.execute("ALTER TABLE notes DROP CONSTRAINT notes_pkey")
+    shop.execute("INSERT INTO notes SELECT max(id) + 1 FROM notes")
+    yield "notes"
+    if not shop.execute("SELECT 1 FROM pg_constraint WHERE conname = 'notes_pkey'"):
+        shop.execute("ALTER TABLE notes ADD PRIMARY KEY (id)")
+
+
+def test_a_table_is_paused_and_resumed(visit: Visit, shop: Shop) -> None:
+    page = visit(_SUBSCRIPTION)
+    entry = row(page, "public.customers")
+    dialog = ask_for(page, "Pause", "public.customers")
+    expect(dialog.get_by_role("button", name="Leave it")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(entry.get_by_role("button", name="Pause public.customers")).to_be_focused()
+    assert shop.table("customers")["desired_state"] == "running"
+    do(page, "Pause", "public.customers")
+    expect(entry.get_by_role("cell").first).to_have_text("paused")
+    assert shop.table("customers")["state"] == "paused"
+    do(page, "Resume", "public.customers")
+    expect(entry.get_by_role("cell").first).to_have_text("live")
+    assert shop.table("customers")["state"] == "live"
+
+
+def test_a_subscription_is_paused_and_resumed(visit: Visit, shop: Shop) -> None:
+    page = visit(_SUBSCRIPTION)
+    do(page, "Pause", "copy")
+    expect(page.get_by_text("It stands still by request; the source keeps its log for it.")).to_be_visible()
+    assert shop.subscription["state"] == "paused"
+    do(page, "Resume", "copy")
+    expect(page.get_by_text("tables are live")).to_be_visible()
+    assert shop.subscription["state"] == "running"
+
+
+def test_a_table_is_reloaded(visit: Visit, shop: Shop) -> None:
+    shop.execute("INSERT INTO orders SELECT max(id) + 1 FROM orders")
+    rows = shop.execute("SELECT count(*) FROM orders")[0][0]
+    assert rows > ROWS
+    page = visit(f"{_SUBSCRIPTION}/tables/{shop.table('orders')['id']}")
+    reloads = page.get_by_role("region", name="Reloads").get_by_role("listitem")
+    expect(page.get_by_text("It was never reloaded by request.")).to_be_visible()
+    do(page, "Reload", "public.orders")
+    expect(reloads.first).to_contain_text("succeeded")
+    expect(reloads.first).to_contain_text(f"{rows} rows")
+    asked = page.get_by_role("region", name="Time line").get_by_role("listitem").filter(has_text="in effect after")
+    expect(asked.first).to_contain_text("reload")
+    assert shop.rig.query("SELECT count(*) FROM orders") == [[rows]]
+
+
+def test_a_parked_table_goes_on_by_its_button_once_its_key_is_back(visit: Visit, shop: Shop, keyless: str) -> None:
+    page = visit(f"{_SUBSCRIPTION}/tables/{shop.table(keyless)['id']}")
+    name = f"public.{keyless}"
+    lead = page.get_by_role("main")
+    expect(lead).to_contain_text("the table has no primary key and no other replica identity")
+    expect(lead).to_contain_text("Add a primary key or set a REPLICA IDENTITY on the source")
+    expect_accessible(page)
+    dialog = ask_for(page, "Try again", name)
+    dialog.get_by_role("button", name="Try again").click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    dialog.get_by_role("button", name="Leave it").click()
+    assert shop.table(keyless)["state"] == "parked"
+    shop.execute(f"ALTER TABLE {keyless} ADD PRIMARY KEY (id)")
+    do(page, "Try again", name)
+    expect(lead).to_contain_text("It follows the source.")
+    rows = shop.execute(f"SELECT count(*) FROM {keyless}")[0][0]
+    assert shop.rig.query(f"SELECT count(*) FROM {keyless}") == [[rows]]
+
+
+def test_nothing_is_dropped_before_its_name_was_typed(visit: Visit, shop: Shop) -> None:
+    page = visit(_SUBSCRIPTION)
+    dialog = ask_for(page, "Remove", "public.leftovers")
+    button = dialog.get_by_role("button", name="Remove")
+    expect(button).to_be_enabled()
+    dialog.get_by_role("checkbox", name="Drop public.leftovers on the target, too").check()
+    expect(dialog).to_contain_text("All rows of public.leftovers on the target are lost.")
+    expect(button).to_be_disabled()
+    typed = dialog.get_by_label("Type public.leftovers to confirm")
+    typed.fill("public.left")
+    page.keyboard.press("Enter")
+    expect(button).to_be_disabled()
+    expect_accessible(page)
+    assert shop.table("leftovers")["state"] == "live"
+    typed.fill("public.leftovers")
+    button.click()
+    expect(row(page, "public.leftovers")).to_have_count(0)
+    page.get_by_role("link", name="Show removed tables").click()
+    row(page, "public.leftovers").get_by_role("link").click()
+    expect(heading(page, "public.leftovers")).to_be_visible()
+    expect(page.get_by_role("definition").filter(has_text="dropped")).to_be_visible()

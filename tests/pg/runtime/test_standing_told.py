@@ -1,0 +1,51 @@
+"""How things stand is told also where no batch tells it: an idle subscription is not a silent one, and what waits grows older."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.link.messages import Progress
+from engine.model.subscription import BatchPolicy
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
+
+pytestmark = pytest.mark.pg
+
+LATE = BatchPolicy(max_age_ms=600_000)
+"""Batches that nothing but a demand closes."""
+
+
+def told(replica: Replica, what: Callable[[Progress], bool], *, number: int = 1) -> Progress:
+    """The last of so many reports, of those that come from now on, of which this is true."""
+    heard = len(replica.reports.all())
+
+    def found(reports: list[Any]) -> Progress | None:
+        fitting = [r for r in reports[heard:] if isinstance(r, Progress) and what(r)]
+        return fitting[number - 1] if len(fitting) >= number else None
+
+    return replica.reports.wait(found, f"{number} such reports", 30)
+
+
+def test_it_reports_while_nothing_happens_and_what_waits_grows_older(
+    database: Database, replicate: Callable[..., Replica]
+) -> None:
+    database.execute("CREATE TABLE orders (id bigint PRIMARY KEY)")
+    replica = replicate(database, [table("orders")], batch=LATE)
+    replica.wait_live()
+    database.execute("INSERT INTO orders VALUES (0)")
+    replica.catch_up()  # Nobody waits for anything any more.
+    idle = told(replica, lambda r: r.lag_seconds == 0.0, number=3)
+    assert None not in (idle.lag_bytes, idle.retained_bytes)
+    assert idle.committed_at is None
+
+    database.execute("INSERT INTO orders VALUES (1)")
+    young = told(replica, lambda r: (r.lag_seconds or 0.0) > 0.0 and r.committed_at is None)
+    older = told(replica, lambda r: (r.lag_seconds or 0.0) > (young.lag_seconds or 0.0) + 0.4)
+    assert (older.lag_bytes or 0) > 0
+    assert older.applied == young.applied >= idle.applied
+
+    replica.catch_up()
+    assert told(replica, lambda r: r.lag_seconds == 0.0).applied > older.applied

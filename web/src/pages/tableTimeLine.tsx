@@ -1,0 +1,94 @@
+import { useQuery } from "@tanstack/react-query";
+import type { Table } from "../api/client";
+import { eventPageQuery } from "../api/history";
+import { useFilters } from "../filters";
+import { SEVERITY_TONES } from "../parts/events";
+import { Loaded } from "../parts/loaded";
+import { Mark } from "../parts/mark";
+import { OlderNewer } from "../parts/olderNewer";
+import { Remedy } from "../parts/remedy";
+import { Ago, Moment } from "../parts/time";
+import { milliseconds } from "../words/durations";
+import { tableName, tableStateWords } from "../words/tables";
+import { outcomeWords, timeLine, toneOfOutcome, type Entry } from "../words/timeLine";
+import type { Tone } from "../words/tone";
+
+/** What was asked of a table and when it was in effect, and what came by itself. */
+export function TimeLine({ subscription, table }: { subscription: string; table: Table }) {
+  const filters = useFilters();
+  const page = filters.get("from");
+  const events = useQuery(eventPageQuery(subscription, { subject: tableName(table) }, page));
+  return (
+    <Loaded query={events}>
+      {({ items, next_page_token }) => (
+        <>
+          {items.length === 0 ? (
+            <p className="soft">Nothing is known any more: events are kept for a while only.</p>
+          ) : (
+            <ol className="history">
+              {timeLine(items, page === "" ? table.state : null).map((entry) => (
+                <li key={entry.event.id}>
+                  <Line entry={entry} />
+                </li>
+              ))}
+            </ol>
+          )}
+          <OlderNewer filters={filters} next={next_page_token} noun="entries" />
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+function Line({ entry }: { entry: Entry }) {
+  const { event, outcome } = entry;
+  const { tone, word } = headOf(entry);
+  return (
+    <>
+      <span className="when">
+        <Moment at={event.at} />
+      </span>
+      <Mark tone={tone}>{word}</Mark>
+      <div>
+        <p>{event.detail}</p>
+        <Course entry={entry} />
+        {event.remedy != null && (outcome === null || outcome.is === "waiting") && <Remedy text={event.remedy} here="table" className="soft" />}
+      </div>
+    </>
+  );
+}
+
+/** How a request came into effect, step by step. */
+function Course({ entry: { event, steps, outcome } }: { entry: Entry }) {
+  const words = steps.map(({ state, afterMs }) => `${tableStateWords(state).word} after ${milliseconds(afterMs)}`);
+  if (outcome !== null) words.push(outcomeWords(outcome, milliseconds));
+  if (words.length === 0) return null;
+  return (
+    <p className="soft">
+      {words.join(", ")}
+      {outcome?.is === "waiting" && (
+        <>
+          , asked for <Ago at={event.at} />
+        </>
+      )}
+    </p>
+  );
+}
+
+/** What happens to a table without being a state of it, in a word. */
+const WORDS: Record<string, string> = {
+  table_copied: "copied",
+  table_partitions_reloaded: "reloaded",
+  table_renamed: "renamed",
+  table_dropped: "dropped",
+  table_not_dropped: "not dropped",
+  rows_set_aside: "rows aside",
+  refused_rows_retried: "rows aside",
+  refused_rows_skipped: "rows aside",
+};
+
+function headOf({ event, request, outcome }: Entry): { tone: Tone; word: string } {
+  if (request !== null) return { tone: toneOfOutcome(outcome), word: request };
+  if (event.table_state != null) return tableStateWords(event.table_state);
+  return { tone: SEVERITY_TONES[event.severity] ?? "unknown", word: WORDS[event.kind] ?? event.severity };
+}

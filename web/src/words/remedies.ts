@@ -1,0 +1,50 @@
+/** A page with buttons that do what a remedy of the API names as a call. */
+export type Place = "table" | "subscription" | "connection";
+
+interface Way {
+  /** As the API words it. */
+  said: string;
+  /** As it is called here; `{at}` stands for the page, where it is another. */
+  plain: string;
+  place: Place;
+  calls: string[];
+}
+
+const DDL_CAPTURE = "/connections/{name}/ddl-capture";
+
+const button = (call: string, verb: string, place: Place): Way => ({ said: call, plain: `“${verb}”{at}`, place, calls: [call] });
+
+/** What begins with the same words as another stands before it. */
+const WAYS: readonly Way[] = [
+  button("POST /subscriptions/{name}/tables/{table_id}/retries", "Try again", "table"),
+  button("POST /subscriptions/{name}/tables/{table_id}/reloads", "Reload", "table"),
+  button("POST /subscriptions/{name}/tables/{table_id}/approvals", "Approve", "table"),
+  button("POST /subscriptions/{name}/reloads", "Reload all", "subscription"),
+  {
+    said: "set desired_state to running",
+    plain: "use “Try again”{at}",
+    place: "subscription",
+    calls: ['PATCH /subscriptions/{name} {"desired_state": "running"}'],
+  },
+  { said: "with PATCH /connections/{name},", plain: "on the connection's page,", place: "connection", calls: ["PATCH /connections/{name}"] },
+  {
+    said: `PUT ${DDL_CAPTURE}, as a superuser of the source, or DELETE it.`,
+    plain: "Use “Install”{at}, as a superuser of the source, or “Remove”.",
+    place: "connection",
+    calls: [`PUT ${DDL_CAPTURE}`, `DELETE ${DDL_CAPTURE}`],
+  },
+  button(`PUT ${DDL_CAPTURE}`, "Install", "connection"),
+  button(`DELETE ${DDL_CAPTURE}`, "Remove", "connection"),
+];
+
+/** A remedy with buttons in place of the calls that they make; other remedies stay as they are. `here`: the page that it is read on. */
+export function plainRemedy(remedy: string, here?: Place): { words: string; calls: string[] } {
+  let words = remedy;
+  const calls: string[] = [];
+  for (const way of WAYS) {
+    if (!words.includes(way.said)) continue;
+    words = words.replaceAll(way.said, way.plain.replace("{at}", way.place === here ? "" : ` on the ${way.place}'s page`));
+    calls.push(...way.calls);
+  }
+  return { words, calls };
+}
