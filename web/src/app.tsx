@@ -13,6 +13,7 @@ import { TablePage } from "./pages/table";
 import { TicketsPage } from "./pages/tickets/page";
 import { ConnectionPage, NewConnectionPage } from "./pages/wizard/connectionPages";
 import { NewSubscriptionPage } from "./pages/wizard/newSubscription";
+import { AskedAction } from "./parts/actions";
 import { Announcements } from "./parts/announcements";
 import { CrashGuard } from "./parts/crash";
 import { LiveMark } from "./parts/liveMark";
@@ -45,6 +46,7 @@ export function App() {
       <main id="main" tabIndex={-1}>
         <CrashGuard place={path}>{refused ? <SignInPage /> : <Pages />}</CrashGuard>
       </main>
+      <AskedAction place={path} />
       <Announcements place={path} />
     </>
   );

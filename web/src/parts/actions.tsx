@@ -1,31 +1,36 @@
 import { useMutation } from "@tanstack/react-query";
-import { useId, useState, type FormEvent } from "react";
+import { useEffect, useId, useState, type FormEvent } from "react";
 import { useLocation } from "wouter";
 import type { Action } from "../actions";
 import { queryClient } from "../live/queryClient";
+import { Store, useStore } from "../store";
 import { announce } from "./announcements";
 import { Dialog } from "./dialog";
 import { ProblemNote } from "./problemNote";
 
+/** What a person is being asked about. Not of the button's own: news may take that from the page while the question stands. */
+const asked = new Store<Action | null>(null);
+
 /** A button for each action; each asks first, and says what will happen. */
 export function ActionButtons({ actions, first = false }: { actions: Action[]; first?: boolean }) {
-  const [asked, setAsked] = useState<Action | null>(null);
-  return (
-    <>
-      {actions.map((action, number) => (
-        <button
-          key={action.verb}
-          type="button"
-          className={action.serious === true ? "quiet serious" : first && number === 0 ? "primary" : "quiet"}
-          aria-label={`${action.verb} ${action.name}`}
-          onClick={() => setAsked(action)}
-        >
-          {action.verb}
-        </button>
-      ))}
-      {asked !== null && <ActionDialog action={asked} onClose={() => setAsked(null)} />}
-    </>
-  );
+  return actions.map((action, number) => (
+    <button
+      key={action.verb}
+      type="button"
+      className={action.serious === true ? "quiet serious" : first && number === 0 ? "primary" : "quiet"}
+      aria-label={`${action.verb} ${action.name}`}
+      onClick={() => asked.set(action)}
+    >
+      {action.verb}
+    </button>
+  ));
+}
+
+/** Asks about the action whose button was pressed, until that is answered or the page is left. */
+export function AskedAction({ place }: { place: string }) {
+  const action = useStore(asked);
+  useEffect(() => asked.set(null), [place]);
+  return action !== null && <ActionDialog action={action} onClose={() => asked.set(null)} />;
 }
 
 function ActionDialog({ action, onClose }: { action: Action; onClose: () => void }) {

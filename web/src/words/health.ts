@@ -170,8 +170,7 @@ function lastFault(subscription: Subscription, { readMs, faults }: Known): Aspec
 const TABLE_NAME = /^[^/]+\.[^/]+$/;
 
 /** A fault of a table is over once none is parked: what such a fault stops stays so until it is mended. */
-const isOver = (fault: Event, { state, table_states }: Subscription): boolean =>
-  state === "running" && (table_states.parked ?? 0) === 0 && TABLE_NAME.test(fault.subject ?? "");
+const isOver = (fault: Event, { table_states }: Subscription): boolean => (table_states.parked ?? 0) === 0 && TABLE_NAME.test(fault.subject ?? "");
 
 function course(subscription: Subscription): Health {
   const { state } = subscription;
