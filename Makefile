@@ -11,7 +11,7 @@ CHANGES ?= --runs 60
 NO_CONSOLE := echo "without the console; the server shows a plain status page instead" >&2
 CONSOLE := server/static/console/index.html
 
-.PHONY: help setup demo up web test check chaos bench lock
+.PHONY: help setup demo up web test check check-types check-rules chaos bench lock
 
 help:
 	@echo "make demo     an embedded PostgreSQL with a running shop, its live copy, and what it lags (ARGS='--seconds 60')"
@@ -59,10 +59,16 @@ up: $(READY)
 test: $(READY)
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not chaos" $(ARGS)
 
+# Types beside the rest: the two take about as long.
 check: $(READY)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check-types check-rules
+
+check-types:
+	$(BIN)/mypy
+
+check-rules:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/tidy
 

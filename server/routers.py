@@ -25,6 +25,7 @@ from server.retries.endpoints import router as retries
 from server.sample_source import service as sample_source_service
 from server.sample_source.endpoints import router as sample_source
 from server.schema_versions.endpoints import router as schema_versions
+from server.security.endpoints import caller_router as caller
 from server.security.endpoints import router as tokens
 from server.sequences.endpoints import router as sequences
 from server.shared_tables.endpoints import router as shared_tables
@@ -57,6 +58,7 @@ API_ROUTERS: tuple[APIRouter, ...] = (
     events,
     engines,
     tokens,
+    caller,
 )
 PLAIN_ROUTERS: tuple[APIRouter, ...] = (health, metrics)
 

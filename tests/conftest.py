@@ -1,10 +1,15 @@
-"""Registers the fixtures that all test folders share, and lets tests of a group run on one worker."""
+"""Registers the fixtures that all test folders share, sets Hypothesis up, and lets tests of a group run on one worker."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing of what it tests, and other tests run beside it.
+settings.register_profile("penstock", deadline=None)
+settings.load_profile("penstock")
 
 pytest_plugins = ["tests.fixtures.postgres", "tests.fixtures.replication"]
 

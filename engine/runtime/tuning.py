@@ -54,7 +54,9 @@ class LinearCost:
         belief = (self._n * TELLING) ** 2
         spread = self._n * self._xx - self._x * self._x
         together = self._n * self._xy - self._x * self._y
-        return max(0.0, (together + belief * self._believed) / (spread + belief))
+        slope = (together + belief * self._believed) / (spread + belief)
+        # What jobs took in all is the most that their records can have taken.
+        return max(0.0, min(slope, self._y / self._x))
 
     def _add(self, records: int, took_ms: float) -> None:
         self._n += 1

@@ -1,4 +1,4 @@
-"""Tokens: make, list, revoke."""
+"""Tokens: make, list, revoke; and what one's own may do."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from server.errors import NotFound, responses
 from server.paging import Page
 from server.security import tokens
 from server.security.principal import Role
-from server.security.require import needs
-from server.security.schemas import TokenCreate, TokenCreated, TokenView
+from server.security.require import Caller, needs
+from server.security.schemas import CallerView, TokenCreate, TokenCreated, TokenView
 from server.security.tokens import LastAdminToken, TokenNameTaken
 
 router = APIRouter(prefix="/tokens", tags=["tokens"], dependencies=[needs(Role.ADMIN)])
+caller_router = APIRouter(prefix="/caller", tags=["tokens"])
 
 
 def _view(row: TokenRow) -> TokenView:
@@ -46,3 +47,9 @@ def create_token(session: Writing, body: TokenCreate) -> TokenCreated:
 def revoke_token(session: Writing, token_id: str) -> None:
     """It is refused from the next request on."""
     tokens.revoke(session, token_id)
+
+
+@caller_router.get("", operation_id="caller_get", summary="Who the request is from")
+def get_caller(caller: Caller) -> CallerView:
+    """What the request's own token is called and which role it has, so that programs offer only what they may do."""
+    return CallerView(name=caller.name, role=caller.role)

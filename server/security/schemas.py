@@ -27,6 +27,15 @@ class TokenView(BaseModel):
     created_at: datetime
 
 
+class CallerView(BaseModel):
+    """Whose token a request carries."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "grafana", "role": "viewer"}]})
+
+    name: str = Field(description="The token's name; `anybody` where the server asks for none.")
+    role: Role
+
+
 class TokenCreated(TokenView):
     """A new token; `token` is shown this once."""
 

@@ -18,7 +18,7 @@ HEIGHTS = {DESKTOP: 800, PHONE: 844}
 _TIMEOUT_MS = 30_000
 
 Visit = Callable[..., Page]
-"""Opens an address in a new tab: `visit("/", width=390, signed_in=False, url="http://…")`; None: none yet."""
+"""Opens an address in a new tab: `visit("/", width=390, signed_in=False, token="…", url="http://…")`; None: none yet."""
 
 
 def find(playwright: Playwright) -> str | None:

@@ -75,8 +75,15 @@ def visit(browser: Browser, shop: Shop) -> Iterator[Visit]:
     """No tab of the test may have thrown an error, or have tried what the policy forbids."""
     tabs: list[Tab] = []
 
-    def open_tab(address: str | None, *, width: int = DESKTOP, signed_in: bool = True, url: str | None = None) -> Page:
-        tab = Tab(browser, url or shop.url, shop.token if signed_in else None, width=width)
+    def open_tab(
+        address: str | None,
+        *,
+        width: int = DESKTOP,
+        signed_in: bool = True,
+        token: str | None = None,
+        url: str | None = None,
+    ) -> Page:
+        tab = Tab(browser, url or shop.url, token or shop.token if signed_in else None, width=width)
         tabs.append(tab)
         if address is not None:
             tab.page.goto(address)

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.chromium import DESKTOP, PHONE, Tab, launch
 from tests.browser.looks import SCHEMES, wider_than_screen
 from tests.browser.reading import ask_for, expect_live, expect_loaded
-from tests.browser.shop import Shop, open_shop
+from tests.browser.shop import BEYOND, Shop, open_shop
 
 COUNTS = {"one": 1, "twenty": 20, "many": 300}
 """Subscriptions and how many tables each of them has."""
@@ -39,6 +39,7 @@ class Gallery:
             "dialog-remove": self._removal,
             "display": self._display,
             "table-live": self._table("twenty", "live"),
+            "table-refused": self._refused,
             "freshness": self._freshness,
             "tickets": self._tickets,
             "connection": self._at("/connections/source"),
@@ -77,6 +78,10 @@ class Gallery:
                 paused = self._tables(name)[1]
                 shop.api.patch(f"/subscriptions/{name}/tables/{paused['id']}", {"desired_state": "paused"})
             self._wait(name, {"parked": 1, "paused": 1, "live": count - 2} if count > 1 else {"parked": 1})
+        path = f"/subscriptions/twenty/tables/{self._tables('twenty')[2]['id']}"
+        shop.api.patch(path, {"refused_rows": "set_aside"})
+        shop.execute(f"INSERT INTO twenty.{_LONG}_002 SELECT n, '{BEYOND}', 1 FROM generate_series(200001, 200003) n")
+        shop.rig.until(lambda: shop.api.get(path)["rows_set_aside"] == 3, _FOLLOWED_S, "three rows stood aside")
 
     def _key(self, schema: str) -> str:
         found = "SELECT conname FROM pg_constraint WHERE contype = 'p' AND conrelid = "
@@ -107,6 +112,10 @@ class Gallery:
                 part.click()
 
         return picture
+
+    def _refused(self, page: Page) -> None:
+        self._go(page, f"/subscriptions/twenty/tables/{self._tables('twenty')[2]['id']}")
+        page.get_by_text("Its values").first.click()
 
     def _connections(self, page: Page) -> None:
         self._go(page, "/connections")

@@ -31,6 +31,8 @@ PAGES = {
     "nothing here": "/nothing-here",
 }
 """Every page of the console, by a name, with its address in the shop."""
+BEYOND = "294270-01-01 00:00:00+00"
+"""The source holds it, no column of the target does."""
 _WELL_S = 60.0
 
 

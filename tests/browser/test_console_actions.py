@@ -9,15 +9,14 @@ from playwright.sync_api import expect
 
 from tests.browser.chromium import Visit
 from tests.browser.looks import expect_accessible
-from tests.browser.reading import ask_for, do, heading, row
-from tests.browser.shop import ROWS, Shop
+from tests.browser.reading import ask_for, do, expect_loaded, heading, row
+from tests.browser.shop import BEYOND, ROWS, Shop
 
 pytestmark = pytest.mark.xdist_group("browser")
 _SUBSCRIPTION = "/subscriptions/copy"
 
 
-_BEYOND = "294270-01-01 00:00:00+00"
-"""The source holds it, no column of the target does."""
+_GOAL = "Goal"
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def keyless(shop: Shop) -> Iterator[str]:
 @pytest.fixture
 def refused(shop: Shop) -> Iterator[str]:
     """The name of a table with a value that the target refuses, for which it parks until somebody has it tried again."""
-    shop.execute(f"UPDATE notes SET changed = '{_BEYOND}' WHERE id = 1")
+    shop.execute(f"UPDATE notes SET changed = '{BEYOND}' WHERE id = 1")
     yield "notes"
     shop.execute("UPDATE notes SET changed = now() WHERE id = 1")
 
@@ -106,6 +105,65 @@ def test_a_parked_table_goes_on_by_its_button_once_it_is_mended(visit: Visit, sh
     do(page, "Try again", f"public.{refused}")
     expect(lead).to_contain_text("It follows the source.")
     expect_followed(shop, refused)
+
+
+@pytest.fixture
+def set_aside(shop: Shop) -> Iterator[str]:
+    """The name of a table whose refused rows stand aside; two do."""
+    path = f"{shop.rig.path}/tables/{shop.table('notes')['id']}"
+    shop.api.patch(path, {"refused_rows": "set_aside"})
+    shop.execute(f"UPDATE notes SET changed = '{BEYOND}' WHERE id IN (2, 3)")
+    yield "notes"
+    shop.execute("UPDATE notes SET changed = now() WHERE id IN (2, 3)")
+    shop.api.patch(path, {"refused_rows": "park"})
+
+
+def test_a_refused_row_is_seen_tried_again_and_left_out(visit: Visit, shop: Shop, set_aside: str) -> None:
+    page = visit(f"{_SUBSCRIPTION}/tables/{shop.table(set_aside)['id']}")
+    refused = page.get_by_role("region", name="Refused rows")
+    second = refused.get_by_role("listitem").filter(has_text="2: column changed")
+    expect(second).to_contain_text("stands aside")
+    second.get_by_text("Its values").click()
+    expect(second).to_contain_text(BEYOND[:10])
+    expect_accessible(page)
+    dialog = ask_for(page, "Try again", "row 2 of public.notes")
+    dialog.get_by_role("button", name="Try again").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("The target refused it again")
+    dialog.get_by_role("button", name="Leave it").click()
+    do(page, "Leave out", "row 2 of public.notes")
+    expect(second).to_contain_text("left out by")
+    assert shop.table(set_aside)["rows_set_aside"] == 2
+    shop.execute("UPDATE notes SET changed = now() WHERE id IN (2, 3)")
+    expect(refused).to_have_count(0)
+    expect_followed(shop, set_aside)
+
+
+def test_a_setting_that_somebody_else_changed_is_not_written_over(visit: Visit, shop: Shop) -> None:
+    page = visit(f"{_SUBSCRIPTION}/settings")
+    page.get_by_label(_GOAL).fill("30")
+    dialog = ask_for(page, "Save", "copy")
+    shop.api.patch(shop.rig.path, {"freshness": {"goal_seconds": 45}})
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog.get_by_role("alert")).to_contain_text(f"{_GOAL} is 45 s by now")
+    dialog.get_by_role("button", name="Leave it").click()
+    assert shop.subscription["freshness"]["goal_seconds"] == 45
+    do(page, "Save", "copy")
+    assert shop.subscription["freshness"]["goal_seconds"] == 30
+
+
+def test_who_may_only_look_is_offered_nothing_else(visit: Visit, shop: Shop) -> None:
+    token = shop.api.post("/tokens", {"name": "reader", "role": "viewer"})["token"]
+    page = visit("/", token=token)
+    expect(row(page, "copy")).to_contain_text("live")
+    expect(page.get_by_role("banner")).to_contain_text("to look only")
+    for name in ("fleet", "subscription", "settings", "table", "tickets", "connections"):
+        page.goto(shop.address(name))
+        expect_loaded(page)
+        expect(page.get_by_role("banner")).to_contain_text("to look only")
+        expect(page.get_by_role("main").get_by_role("button")).to_have_count(0)
+    page.goto(shop.address("settings"))
+    expect(page.get_by_label(_GOAL)).to_be_disabled()
+    expect(page.get_by_text("To be changed with a token of an operator")).not_to_have_count(0)
 
 
 def expect_followed(shop: Shop, name: str) -> None:

@@ -73,6 +73,15 @@ def test_who_may_what() -> None:
     assert all(ANYBODY.may(role) for role in Role)
 
 
+@pytest.mark.parametrize("role", Role)
+def test_whoever_asks_learns_what_their_token_may(
+    client: TestClient, as_role: Callable[[Role], dict[str, str]], role: Role
+) -> None:
+    answer = client.get("/api/v1/caller", headers=as_role(role))
+    assert (answer.status_code, answer.json()["role"]) == (200, role.value)
+    assert client.get("/api/v1/caller", headers={"Authorization": "Bearer pst_unknown"}).status_code == 401
+
+
 def test_tokens_are_made_shown_once_and_revoked(client: TestClient) -> None:
     made = client.post("/api/v1/tokens", json={"name": "grafana", "role": "viewer"})
     assert made.status_code == 201

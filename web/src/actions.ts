@@ -1,5 +1,6 @@
 import { FLEET } from "./addresses";
 import { answer, client, type Subscription, type Table } from "./api/client";
+import type { Role } from "./caller";
 import { qualified, tableName } from "./words/tables";
 
 /** Something that a person can have done, and what is said before it is. */
@@ -15,6 +16,8 @@ export interface Action {
   /** What has to be typed where something is lost. */
   name: string;
   serious?: boolean;
+  /** Who may do it; operators, where it is not said. */
+  role?: Role;
   run: (chosen: boolean) => Promise<unknown>;
   /** What is told once the server has taken it. */
   done: string;

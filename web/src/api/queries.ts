@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { answer, client, everyItem, LARGEST_PAGE } from "./client";
-import type { Event } from "./client";
+import type { Event, Table } from "./client";
 
 /** What is kept lies under these keys. All of one subscription begins with `ofSubscription`, so that news of it renew it as a whole. */
 export const keys = {
@@ -9,6 +9,7 @@ export const keys = {
   connections: ["connections"] as const,
   events: ["events"] as const,
   readiness: ["readiness"] as const,
+  caller: ["caller"] as const,
 };
 
 /** As many of the newest events as are looked at across subscriptions. */
@@ -82,6 +83,22 @@ export const tableReloadsQuery = (name: string, table_id: string) =>
     },
   });
 
+export const REFUSED_AT_ONCE = 100;
+
+/** The engine reads them from the target: again when the table tells that they are others, not with all news of its subscription. */
+export const refusedRowsQuery = (name: string, { id, state_since, rows_set_aside }: Table) =>
+  queryOptions({
+    queryKey: ["refused rows", name, id, state_since, rows_set_aside],
+    queryFn: ({ signal }) =>
+      answer(
+        client.GET("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows", {
+          params: { path: { name, table_id: id }, query: { page_size: REFUSED_AT_ONCE } },
+          signal,
+        }),
+      ),
+    refetchInterval: false,
+  });
+
 /** The newest events: of one subscription, or of all of one severity. */
 export const eventsQuery = (only: { subscription?: string; severity?: Event["severity"] }) =>
   queryOptions({
@@ -111,4 +128,12 @@ export const readinessQuery = () =>
       const found = error?.errors ?? [];
       return found.length > 0 ? found : [{ pointer: "", detail: error?.detail ?? "The server is not ready." }];
     },
+  });
+
+/** Whose token the requests carry; another token opens another stream, which has all read again. */
+export const callerQuery = () =>
+  queryOptions({
+    queryKey: keys.caller,
+    queryFn: ({ signal }) => answer(client.GET("/api/v1/caller", { signal })),
+    refetchInterval: false,
   });

@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/api/v1/caller": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who the request is from
+         * @description What the request's own token is called and which role it has, so that programs offer only what they may do.
+         */
+        get: operations["caller_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connections": {
         parameters: {
             query?: never;
@@ -1259,6 +1279,22 @@ export interface components {
             }[];
             /** Sequence */
             sequence: number;
+        };
+        /**
+         * CallerView
+         * @description Whose token a request carries.
+         * @example {
+         *       "name": "grafana",
+         *       "role": "viewer"
+         *     }
+         */
+        CallerView: {
+            /**
+             * Name
+             * @description The token's name; `anybody` where the server asks for none.
+             */
+            name: string;
+            role: components["schemas"]["Role"];
         };
         /**
          * CapturePolicy
@@ -4134,6 +4170,44 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    caller_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallerView"];
+                };
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     connections_list: {
         parameters: {
             query?: {

@@ -4,6 +4,7 @@ import type { Action } from "../actions";
 import { connectionAddress, NEW_CONNECTION, subscriptionAddress } from "../addresses";
 import { answer, client, type Checks, type Connection, type SampleSource, type Subscription } from "../api/client";
 import { connectionsQuery, subscriptionsQuery } from "../api/queries";
+import { useMay } from "../caller";
 import { matches, useFilters } from "../filters";
 import { ActionButtons } from "../parts/actions";
 import { Findings } from "../parts/findings";
@@ -21,13 +22,16 @@ import { SampleSourcePart } from "./wizard/sampleSource";
 export function ConnectionsPage() {
   const connections = useQuery(connectionsQuery());
   const subscriptions = useQuery(subscriptionsQuery());
+  const may = useMay();
   return (
     <Page
       title="Connections"
       actions={
-        <Link href={NEW_CONNECTION} className="button">
-          New connection
-        </Link>
+        may("operator") && (
+          <Link href={NEW_CONNECTION} className="button">
+            New connection
+          </Link>
+        )
       }
     >
       <Loaded query={connections}>
@@ -73,6 +77,7 @@ function Entry({ item, subscriptions, ofSample }: { item: Connection; subscripti
   ];
   const used = uses.filter(([, found]) => found.length > 0);
   const checked = used.map(([role]) => role);
+  const mayChange = useMay()("operator");
   return (
     <li>
       <div className="connection-head">
@@ -81,7 +86,7 @@ function Entry({ item, subscriptions, ofSample }: { item: Connection; subscripti
           <span className="soft">{kindLabel(item.kind)}</span> <code>{placeOf(item)}</code>
         </p>
         <p className="soft">{item.secrets_set.length > 0 ? `${item.secrets_set.join(", ")} set` : "no secret set"}</p>
-        {!ofSample && (
+        {!ofSample && mayChange && (
           <div className="row-actions">
             <Link href={connectionAddress(item.name)} aria-label={`Change ${item.name}`}>
               Change
@@ -99,11 +104,12 @@ function Entry({ item, subscriptions, ofSample }: { item: Connection; subscripti
           </p>
         ))
       )}
-      {checked.length === 0 ? (
-        <Check connection={item.name} role={null} />
-      ) : (
-        checked.map((role) => <Check key={role} connection={item.name} role={role} />)
-      )}
+      {mayChange &&
+        (checked.length === 0 ? (
+          <Check connection={item.name} role={null} />
+        ) : (
+          checked.map((role) => <Check key={role} connection={item.name} role={role} />)
+        ))}
     </li>
   );
 }

@@ -18,6 +18,7 @@ import { GROUP_WORDS, HEALTH_GROUPS, healthOf, slotShare, warnShare, worstFirst,
 import { bytes, count, ofBytes } from "../words/numbers";
 import { plainRemedy } from "../words/remedies";
 import { statesByNeed, tableStateWords } from "../words/tables";
+import { useMay } from "../caller";
 import { FirstStart } from "./wizard/firstStart";
 
 interface Judged {
@@ -28,10 +29,12 @@ interface Judged {
 /** All subscriptions, the worst first. */
 export function FleetPage() {
   const subscriptions = useQuery(subscriptionsQuery());
+  const may = useMay();
   return (
     <Page
       title="Fleet"
       actions={
+        may("operator") &&
         subscriptions.data !== undefined &&
         subscriptions.data.length > 0 && (
           <Link href={NEW_SUBSCRIPTION} className="button">

@@ -16,6 +16,7 @@ import { Ago, Moment } from "../parts/time";
 import { bytes, count } from "../words/numbers";
 import { asked, copyWords, isCopied, qualified, tableName, tableStateWords } from "../words/tables";
 import type { Tone } from "../words/tone";
+import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
 import { Versions } from "./tableVersions";
 
@@ -41,6 +42,7 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
         {(present) => (
           <>
             <StateLead table={present} remedy={parked ? actions.slice(0, 1) : []} />
+            <RefusedRows subscription={subscription} table={present} />
             <Section title="Declaration">
               <Declaration table={present} />
             </Section>

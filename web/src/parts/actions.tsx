@@ -2,6 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useEffect, useId, useState, type FormEvent } from "react";
 import { useLocation } from "wouter";
 import type { Action } from "../actions";
+import { useMay } from "../caller";
 import { queryClient } from "../live/queryClient";
 import { Store, useStore } from "../store";
 import { announce } from "./announcements";
@@ -11,9 +12,11 @@ import { ProblemNote } from "./problemNote";
 /** What a person is being asked about. Not of the button's own: news may take that from the page while the question stands. */
 const asked = new Store<Action | null>(null);
 
-/** A button for each action; each asks first, and says what will happen. */
+/** A button for each action that one may do; each asks first, and says what will happen. */
 export function ActionButtons({ actions, first = false }: { actions: Action[]; first?: boolean }) {
-  return actions.map((action, number) => (
+  const may = useMay();
+  const offered = actions.filter(({ role }) => may(role ?? "operator"));
+  return offered.map((action, number) => (
     <button
       key={action.verb}
       type="button"

@@ -1,5 +1,6 @@
 import { link, type Link } from "../live/connection";
 import { readAt } from "../live/queryClient";
+import { useMay } from "../caller";
 import { useStore } from "../store";
 import type { Tone } from "../words/tone";
 import { Mark } from "./mark";
@@ -16,6 +17,7 @@ export function LiveMark() {
   const now = useStore(link);
   const { tone, word } = LINKS[now];
   const last = useStore(readAt);
+  const may = useMay();
   return (
     <div className="live" data-link={now}>
       <span role="status">
@@ -26,6 +28,7 @@ export function LiveMark() {
           last updated <Moment at={last} parts="time" />
         </span>
       )}
+      {!may("operator") && <span className="soft">to look only</span>}
     </div>
   );
 }

@@ -4,7 +4,9 @@ import type { Action } from "../../actions";
 import { subscriptionAddress } from "../../addresses";
 import { answer, client, type Subscription } from "../../api/client";
 import type { components } from "../../api/schema";
+import { Problem } from "../../api/problem";
 import { keys } from "../../api/queries";
+import { useMay } from "../../caller";
 import { queryClient } from "../../live/queryClient";
 import { ActionButtons } from "../../parts/actions";
 import { Facts } from "../../parts/facts";
@@ -60,6 +62,7 @@ const keyOf = (setting: Setting): string => setting.path.join(".");
 function Group({ group, subscription }: { group: SettingGroup; subscription: Subscription }) {
   const [draft, setDraft] = useState<Draft>({});
   const place = useRef<HTMLParagraphElement>(null);
+  const mayChange = useMay()("operator");
   const changes = changesOf(group, subscription, draft);
   const wrong = group.settings.some((setting) => setting.kind === "number" && Number.isNaN(parsed(setting, draft[keyOf(setting)])));
   const leave = (): void => {
@@ -68,18 +71,21 @@ function Group({ group, subscription }: { group: SettingGroup; subscription: Sub
   };
   return (
     <Section title={group.title}>
-      {group.settings.map((setting) => (
-        <Entry
-          key={keyOf(setting)}
-          setting={setting}
-          present={valueOf(subscription, setting.path)}
-          entered={draft[keyOf(setting)]}
-          onEnter={(value) => setDraft((before) => ({ ...before, [keyOf(setting)]: value }))}
-        />
-      ))}
+      <fieldset disabled={!mayChange}>
+        <legend className="unseen">{group.title}</legend>
+        {group.settings.map((setting) => (
+          <Entry
+            key={keyOf(setting)}
+            setting={setting}
+            present={valueOf(subscription, setting.path)}
+            entered={draft[keyOf(setting)]}
+            onEnter={(value) => setDraft((before) => ({ ...before, [keyOf(setting)]: value }))}
+          />
+        ))}
+      </fieldset>
       <div className="save">
         <p ref={place} tabIndex={-1} className="soft" role="status">
-          {wrong ? "A number is needed." : changes.length === 0 ? "Nothing is changed." : `${changes.length === 1 ? "One change" : `${changes.length} changes`}, not saved yet.`}
+          {!mayChange ? "To be changed with a token of an operator; yours is to look only." : wrong ? "A number is needed." : changes.length === 0 ? "Nothing is changed." : `${changes.length === 1 ? "One change" : `${changes.length} changes`}, not saved yet.`}
         </p>
         {changes.length > 0 && !wrong && <ActionButtons first actions={[saving(subscription.name, group, changes, leave)]} />}
         {Object.keys(draft).length > 0 && (
@@ -123,15 +129,39 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
     ],
     name,
     run: async () => {
-      const body = patchOf(changes.map(({ setting, value }) => ({ path: setting.path, value }))) as Patch;
-      await answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path: { name } }, body }));
-      // What was entered stays in sight until the server shows it.
-      await queryClient.invalidateQueries({ queryKey: keys.ofSubscription(name) });
+      try {
+        await save(name, changes);
+      } finally {
+        // What was entered stays in sight until the server shows it; what stands in its way is shown, too.
+        await queryClient.invalidateQueries({ queryKey: keys.ofSubscription(name) });
+      }
       leave();
     },
     done: `${name}: ${group.title.toLowerCase()} changed${waiting ? "; pause and resume it to have that take effect." : "."}`,
   };
 }
+
+/** Changes what is still as it was shown: what somebody else set meanwhile is not written over unseen. */
+async function save(name: string, changes: Change[]): Promise<void> {
+  const path = { name };
+  const read = client.GET("/api/v1/subscriptions/{name}", { params: { path } });
+  const present = await answer(read);
+  for (const { setting, before } of changes) {
+    const now = valueOf(present, setting.path);
+    if ((now ?? null) !== (before ?? null)) throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by somebody else.`);
+  }
+  const etag = (await read).response.headers.get("ETag");
+  const header = etag === null ? {} : { "if-match": etag };
+  const body = patchOf(changes.map(({ setting, value }) => ({ path: setting.path, value }))) as Patch;
+  try {
+    await answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path, header }, body }));
+  } catch (error) {
+    throw Problem.from(error).status === 412 ? changedMeanwhile(`Somebody else changed ${name} at the same time.`) : error;
+  }
+}
+
+const changedMeanwhile = (detail: string): Problem =>
+  new Problem({ status: 412, code: "precondition_failed", title: "It was not saved", detail, remedy: "Look at what it is now, and save again if you still want to." });
 
 interface EntryProps<Kind extends Setting> {
   setting: Kind;

@@ -1,6 +1,7 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState, type FormEvent } from "react";
 import { placeTicket, ticketsQuery, type Ticket } from "../../api/tickets";
+import { useMay } from "../../caller";
 import { announce } from "../../parts/announcements";
 import { Loaded } from "../../parts/loaded";
 import { Page, Section } from "../../parts/page";
@@ -23,11 +24,14 @@ export function TicketsPage() {
 
 function Tickets({ subscription }: { subscription: string }) {
   const tickets = useInfiniteQuery(ticketsQuery(subscription));
+  const may = useMay();
   return (
     <>
-      <Section title="New ticket">
-        <PlaceForm subscription={subscription} />
-      </Section>
+      {may("operator") && (
+        <Section title="New ticket">
+          <PlaceForm subscription={subscription} />
+        </Section>
+      )}
       <Loaded query={tickets}>
         {({ pages }) => {
           const items = pages.flatMap((page) => page.items);

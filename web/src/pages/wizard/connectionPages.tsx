@@ -76,6 +76,7 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
       title: `Install triggers in the source of ${name}?`,
       does: ["The statements shown on the page run in one transaction, as the connection's user, who has to be a superuser.", "Subscriptions go on."],
       name,
+      role: "admin",
       run: () => answer(client.PUT("/api/v1/connections/{name}/ddl-capture", { params })),
       done: `${name}: the source tells its changes of structure.`,
     });
@@ -86,6 +87,7 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
       title: `Remove the triggers from the source of ${name}?`,
       does: ["Changes of structure are learnt from the log and the catalog then.", "Subscriptions go on."],
       name,
+      role: "admin",
       run: () => answer(client.DELETE("/api/v1/connections/{name}/ddl-capture", { params })),
       done: `${name}: the triggers were removed.`,
     });

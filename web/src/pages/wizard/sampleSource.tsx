@@ -3,6 +3,7 @@ import { Link } from "wouter";
 import { NEW_SUBSCRIPTION } from "../../addresses";
 import type { Action } from "../../actions";
 import { answer, client, type SampleSource } from "../../api/client";
+import { useMay } from "../../caller";
 import { keys } from "../../api/queries";
 import { queryClient } from "../../live/queryClient";
 import { ActionButtons } from "../../parts/actions";
@@ -24,6 +25,7 @@ const UNKNOWN = { tone: "unknown", word: "This console does not know how it is; 
 /** The sample source: how it is, and what can be done about it. `removable`: also how it is got rid of. */
 export function SampleSourcePart({ removable = false }: { removable?: boolean }) {
   const sample = useQuery(sampleQuery());
+  const may = useMay();
   const start = useMutation({
     mutationFn: () => answer(client.PUT("/api/v1/sample-source")),
     onSuccess: async (found) => {
@@ -50,7 +52,8 @@ export function SampleSourcePart({ removable = false }: { removable?: boolean })
       {reason != null && <pre className="reason">{reason}</pre>}
       {remedy != null && <p className="soft">{remedy}</p>}
       {start.error !== null && <ProblemNote error={start.error} />}
-      <div className="actions">
+      {may("operator") && (
+        <div className="actions">
         {(state === "absent" || state === "failed") && (
           <button type="button" className={removable ? undefined : "primary"} disabled={start.isPending} onClick={() => start.mutate()}>
             {start.isPending ? "Starting …" : state === "failed" ? "Start it again" : "Start the sample database"}
@@ -62,7 +65,8 @@ export function SampleSourcePart({ removable = false }: { removable?: boolean })
           </Link>
         )}
         {removable && state !== "absent" && state !== "unavailable" && <ActionButtons actions={[removal(connection)]} />}
-      </div>
+        </div>
+      )}
     </div>
   );
 }

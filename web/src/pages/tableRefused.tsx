@@ -1,0 +1,145 @@
+import { useQuery } from "@tanstack/react-query";
+import type { Action } from "../actions";
+import { answer, client, type RefusedRow, type RefusedRowsOutcome, type Table } from "../api/client";
+import { Problem } from "../api/problem";
+import { refusedRowsQuery, REFUSED_AT_ONCE } from "../api/queries";
+import { ActionButtons } from "../parts/actions";
+import { Facts } from "../parts/facts";
+import { Loaded } from "../parts/loaded";
+import { Mark } from "../parts/mark";
+import { Section } from "../parts/page";
+import { Moment } from "../parts/time";
+import { count } from "../words/numbers";
+import { tableName } from "../words/tables";
+import type { Tone } from "../words/tone";
+
+const STATES: Record<string, { tone: Tone; word: string }> = {
+  parked: { tone: "bad", word: "parked over" },
+  set_aside: { tone: "warn", word: "stands aside" },
+  skipped: { tone: "idle", word: "left out" },
+};
+
+/** The rows that the target did not take, why, and what can be done about each. Nothing where there are none. */
+export function RefusedRows({ subscription, table }: { subscription: string; table: Table }) {
+  const aside = table.rows_set_aside ?? 0;
+  const rows = useQuery({ ...refusedRowsQuery(subscription, table), enabled: aside > 0 || table.state === "parked" });
+  if (aside === 0 && (table.state !== "parked" || (rows.data?.items.length ?? 0) === 0)) return null;
+  return (
+    <Section title="Refused rows" aside="They are kept on the target, as the source sent them">
+      <Loaded query={rows}>
+        {({ items, next_page_token }) => (
+          <>
+            <ActionsForAll subscription={subscription} table={table} rows={items} />
+            <ol className="history">
+              {items.map((row) => (
+                <li key={row.id}>
+                  <Row subscription={subscription} table={table} row={row} />
+                </li>
+              ))}
+            </ol>
+            {next_page_token != null && <p className="soft">The first {count(REFUSED_AT_ONCE)}; the API lists all of them.</p>}
+          </>
+        )}
+      </Loaded>
+    </Section>
+  );
+}
+
+interface Of {
+  subscription: string;
+  table: Table;
+}
+
+function ActionsForAll({ subscription, table, rows }: Of & { rows: RefusedRow[] }) {
+  if (rows.filter(({ state }) => state === "set_aside").length < 2) return null;
+  const path = { params: { path: { name: subscription, table_id: table.id } } };
+  const name = `all rows of ${tableName(table)}`;
+  const again = (): Promise<unknown> => put(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/retries", path));
+  const skip = (): Promise<unknown> => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/skips", path));
+  return (
+    <div className="actions">
+      <ActionButtons actions={[{ ...retryOf(name, again), verb: "Try all again" }, { ...skipOf(name, skip), verb: "Leave all out" }]} />
+    </div>
+  );
+}
+
+function Row({ subscription, table, row }: Of & { row: RefusedRow }) {
+  const { tone, word } = STATES[row.state] ?? { tone: "unknown", word: `unknown (${String(row.state)})` };
+  return (
+    <>
+      <span className="when">
+        <Moment at={row.refused_at} />
+      </span>
+      <Mark tone={tone}>{word}</Mark>
+      <div>
+        <p>
+          <strong>{keyOf(row)}</strong>: {row.cause.detail}
+        </p>
+        <p className="soft">
+          {row.operation === "copy" ? "Read by a copy" : `Of an ${row.operation} in batch ${row.batch}`}
+          {row.cause.sqlstate !== null && `; SQLSTATE ${row.cause.sqlstate}`}
+          {row.skipped_at !== null && (
+            <>
+              ; left out by {row.skipped_by} at <Moment at={row.skipped_at} />
+            </>
+          )}
+        </p>
+        <Values row={row} />
+        <div className="actions">
+          <ActionButtons actions={actionsOf(subscription, table, row)} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** A table without a key has none for its rows. */
+const keyOf = ({ key }: RefusedRow): string => (key.length === 0 ? "A row" : key.map((part) => part ?? "NULL").join(", "));
+
+const Values = ({ row: { values } }: { row: RefusedRow }) => (
+  <details className="more">
+    <summary>Its values</summary>
+    <Facts facts={values.map(({ column, type, value }) => [column, value === null ? <span className="soft">NULL</span> : <code>{value}</code>, type])} />
+  </details>
+);
+
+/** What parks a table is dealt with by the table's own buttons. */
+function actionsOf(subscription: string, table: Table, row: RefusedRow): Action[] {
+  const path = { params: { path: { name: subscription, table_id: table.id, row_id: row.id } } };
+  const name = `row ${keyOf(row)} of ${tableName(table)}`;
+  const again = (): Promise<unknown> => put(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/retries", path));
+  const skip = (): Promise<unknown> => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/skips", path));
+  if (row.state === "set_aside") return [retryOf(name, again), skipOf(name, skip)];
+  return row.state === "skipped" ? [retryOf(name, again)] : [];
+}
+
+const retryOf = (name: string, run: () => Promise<unknown>): Action => ({
+  verb: "Try again",
+  title: `Try ${name} again?`,
+  does: ["What the target takes now is put into the table.", "What it refuses again stays aside, with the new cause."],
+  name,
+  run,
+  done: `${name}: what the target took is in the table.`,
+});
+
+const skipOf = (name: string, run: () => Promise<unknown>): Action => ({
+  verb: "Leave out",
+  title: `Leave out ${name}?`,
+  does: ["It is noted that this stays out of the table, and that you said so.", "The values stay on record until a later change of the row, or a reload."],
+  name,
+  run,
+  done: `${name}: left out.`,
+});
+
+/** A retry that put nothing into the table has not done what was asked for. */
+async function put(call: Promise<{ data?: RefusedRowsOutcome; error?: unknown; response: Response }>): Promise<void> {
+  const { done } = await answer(call);
+  if (done.length > 0) return;
+  throw new Problem({
+    status: 0,
+    code: "refused_again",
+    title: "The target refused it again",
+    detail: "Nothing was put into the table; the cause on the page is the new one.",
+    remedy: "Mend the value on the source, or what the target demands, and try again.",
+  });
+}
