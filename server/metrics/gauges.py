@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from engine.model.table_state import TableState
 from server.engines.hub import Hub
 from server.freshness.picture import Picture
 from server.freshness.service import FreshnessService
@@ -49,7 +51,14 @@ class Gauges(Collector):
             pictures,
             lambda p: self._freshness.waiting(p.name),
         )
+        yield _by_subscription(
+            "penstock_rows_set_aside",
+            "Rows that the target refused and that stand aside.",
+            pictures,
+            lambda p: sum(table.set_aside for table in p.tables.values()),
+        )
         yield _states(pictures)
+        yield _table_states(pictures)
 
 
 def _plain(name: str, text: str, value: float) -> Metric:
@@ -73,4 +82,14 @@ def _states(pictures: list[Picture]) -> GaugeMetricFamily:
     )
     for picture in pictures:
         family.add_metric([picture.name, picture.state.value], 1)
+    return family
+
+
+def _table_states(pictures: list[Picture]) -> GaugeMetricFamily:
+    """With zeroes, so that an alarm on parked tables has something to look at before there are any."""
+    family = GaugeMetricFamily("penstock_tables", "Tables by their state.", labels=["subscription", "state"])
+    for picture in pictures:
+        count = Counter(table.state for table in picture.tables.values())
+        for state in TableState:
+            family.add_metric([picture.name, state.value], count[state])
     return family

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -48,6 +50,9 @@ def made_up(console: None, tmp_path: Path) -> Iterator[str]:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
             process.stdout.read()
+            sample = tmp_path / "home" / "sample.json"
+            if sample.is_file():
+                shutil.rmtree(json.loads(sample.read_text())["folder"])
 
 
 def test_a_newcomer_comes_to_a_satisfied_wait_by_clicks_only(browser: Browser, request: pytest.FixtureRequest) -> None:

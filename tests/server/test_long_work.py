@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from engine.link.messages import (
 )
 from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
+from engine.model.table_state import TableState
 from server.paging import PageRequest
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 
@@ -279,6 +281,11 @@ def test_metrics_tell_positions_waits_and_rows(rig: Rig) -> None:
     assert 'penstock_freshness_waits_satisfied_on_arrival_total{subscription="orders"} 1.0' in lines
     assert 'penstock_freshness_wait_seconds_count{outcome="satisfied",subscription="orders"} 1.0' in lines
     assert "penstock_engines_connected 1.0" in lines
+    tables = Counter(table["state"] for table in client.get("/subscriptions/orders/tables").json()["items"])
+    assert tables.total() > 0
+    for state in TableState:
+        assert f'penstock_tables{{state="{state.value}",subscription="orders"}} {tables[state.value]:.1f}' in lines
+    assert 'penstock_rows_set_aside{subscription="orders"} 0.0' in lines
     assert 'penstock_subscription_lag_seconds{subscription="orders"} 0.0' in lines
     assert any(line.startswith("penstock_build_info{") for line in lines)
     assert httpx.get(f"{root}/metrics", trust_env=False).status_code == 401
