@@ -53,7 +53,7 @@ interface Of {
 function ActionsForAll({ subscription, table, rows }: Of & { rows: RefusedRow[] }) {
   if (rows.filter(({ state }) => state === "set_aside").length < 2) return null;
   const path = { params: { path: { name: subscription, table_id: table.id } } };
-  const name = `all rows of ${tableName(table)}`;
+  const name = `the refused rows of ${tableName(table)}`;
   const again = (): Promise<unknown> => put(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/retries", path));
   const skip = (): Promise<unknown> => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/skips", path));
   return (
