@@ -75,7 +75,7 @@ check-rules:
 chaos: $(READY)
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
 	@$(BIN)/python -m tests.chaos.schema_changes $(CHANGES)
-	@$(BIN)/python -m pytest -m chaos tests
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m chaos tests
 
 bench: $(READY)
 	@$(BIN)/penstock bench run all --against native $(ARGS); code=$$?; $(BIN)/penstock bench report && exit $$code
