@@ -25,6 +25,7 @@ def to_text(schema: TableSchema) -> str:
         "identity": schema.identity.value,
         "relfilenode": schema.relfilenode,
         "unsent": list(schema.unsent),
+        "last_number": schema.last_number,
     }
     return json.dumps(body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -49,6 +50,7 @@ def from_text(text: str) -> TableSchema:
         identity=ReplicaIdentity(body["identity"]),
         relfilenode=body["relfilenode"],
         unsent=tuple(body.get("unsent", ())),
+        last_number=body.get("last_number", 0),
     )
 
 

@@ -110,6 +110,8 @@ class TableSchema:
     """Attribute numbers of generated columns that the log does not carry."""
     computed: tuple[Column, ...] = ()
     """Columns that the log does not carry and the target has: the source is asked to compute them. Empty in the form that `whole` gives."""
+    last_number: int = field(default=0, compare=False)
+    """The highest attribute number that any column had, dropped ones included, when this was learnt; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)
     """The source's DDL capture told it: end of the transaction that made it so."""
     inferred: bool = field(default=False, compare=False)

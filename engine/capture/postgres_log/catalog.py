@@ -69,6 +69,10 @@ ORDER BY d.adrelid, d.adnum
 """How generated columns are computed that this user can have computed: of values of the row alone, and by functions that it may call.
 
 Up to PostgreSQL 14 what an expression uses is recorded of its column, later of the expression itself."""
+_DROPPED = """
+SELECT a.attrelid, a.attnum, a.atttypmod FROM pg_attribute a
+WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND a.attisdropped ORDER BY a.attrelid, a.attnum
+"""
 INDEX_FACTS = "i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate, k.columns, k.not_null"
 UNIQUE_INDEXES = """pg_index i
 CROSS JOIN LATERAL (
@@ -169,6 +173,8 @@ class CatalogTable:
     """Attribute numbers of those."""
     computed: list[Column] = field(default_factory=list)
     """Those of them that the source can be asked to compute of other values of the row."""
+    dropped: dict[int, int] = field(default_factory=dict)
+    """Attribute numbers of columns that are gone, and the modifier of the type that each had; nothing else is left of them."""
     stored_sent: bool = False
     """Whether the log sends stored generated columns. Such a server lets nobody change rows whose replica identity has columns that are
     not published."""
@@ -178,6 +184,11 @@ class CatalogTable:
     @property
     def partitioned(self) -> bool:
         return self.kind == "p"
+
+    @property
+    def last_number(self) -> int:
+        """The highest attribute number that any column has or had."""
+        return max((*(c.column.attnum for c in self.columns), *self.unsent, *self.dropped), default=0)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -293,6 +304,9 @@ def _fill_columns(connection: PostgresConnection, tables: Sequence[CatalogTable]
     oids = [t.oid for t in tables]
     columns = connection.execute(_COLUMNS, [oids]).fetchall()
     types = load_types(connection, {row[3] for row in columns})
+    by_oid = {t.oid: t for t in tables}
+    for oid, attnum, modifier in connection.execute(_DROPPED, [oids]):
+        by_oid[oid].dropped[attnum] = modifier
     fill_tables(tables, columns, connection.execute(_INDEXES, [oids]).fetchall(), types)
     asked = {t.oid: t for t in tables if t.computed}
     if asked:
@@ -446,6 +460,7 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
         relfilenode=table.relfilenode,
         unsent=tuple(table.unsent),
         computed=computed_of(table, spec),
+        last_number=table.last_number,
     )
 
 

@@ -117,6 +117,7 @@ def complete(
         inferred=not matcher.as_now,
         unsent=_unsent(announced, known, table, as_now=matcher.as_now),
         computed=_computed(columns, spec, known, table, as_now=matcher.as_now),
+        last_number=_last_number(columns, known, table, as_now=matcher.as_now),
     )
 
 
@@ -163,6 +164,15 @@ def _storage(known: TableSchema | None, table: CatalogTable | None, *, as_now: b
     return known.relfilenode if known is not None else 0
 
 
+def _last_number(
+    columns: Sequence[Column], known: TableSchema | None, table: CatalogTable | None, *, as_now: bool
+) -> int:
+    """Of the catalog where it is the same structure: with an older one it would hide columns that came and went in between."""
+    if known is None or (as_now and table is not None):
+        return table.last_number if table is not None else 0
+    return max(known.last_number, *(c.attnum for c in columns)) if known.last_number else 0
+
+
 def _ordered(names: Sequence[str], known: TableSchema | None, table: CatalogTable | None) -> tuple[str, ...]:
     """The identity's columns in key order, which the record does not tell."""
     for order in (known.key if known is not None else (), table.identity_columns if table is not None else ()):
@@ -202,6 +212,7 @@ class _Matcher:
         self._known_attnums = {c.attnum: c for c in known.columns} if known is not None else {}
         self._rewritten = known is not None and table is not None and known.relfilenode != table.relfilenode
         self._unsent = frozenset(known.unsent if known is not None else ())
+        self._last_number = known.last_number if known is not None else 0
 
     @property
     def as_now(self) -> bool:
@@ -240,6 +251,9 @@ class _Matcher:
             # The definition that the catalog has may be a later one than this record's, and is not to count as known.
             definition = column if self.as_now else before
             return replace(column, fill=fill, edition=definition.edition, generated=definition.generated)
+        if self._may_be_another(now):
+            detail = f"column {announced.name} was added after another one was, which may have had its name and is gone"
+            raise _changed(self._announced, detail)
         if self._may_be_dropped_since(announced):
             raise _changed(self._announced, f"column {announced.name} was dropped, or another one that had its name")
         if self._known and not now.has_missing and self._may_hold_values(now):
@@ -256,6 +270,15 @@ class _Matcher:
         there = {c.column.attnum for c in self._in_catalog.values()}
         dropped = [c for number, c in self._known_attnums.items() if number not in there]
         return announced.name in self._known and any(_is_type(c, announced, self._types) for c in dropped)
+
+    def _may_be_another(self, now: CatalogColumn) -> bool:
+        """Whether the record may be of a column that came after our knowledge and is gone already: its rows had other values, then."""
+        if self._table is None or not self._last_number:
+            return False
+        return any(
+            self._last_number < number < now.column.attnum and modifier == now.modifier
+            for number, modifier in self._table.dropped.items()
+        )
 
     def _may_hold_values(self, now: CatalogColumn) -> bool:
         """Whether rows that are older than our knowledge of a column may hold something in it that is noted nowhere.

@@ -99,6 +99,26 @@ def test_an_added_column_has_its_fill() -> None:
     assert resolve(record("id:i v:t"), catalog("id:i:1 v:t:2:default"), known("id:i:1")).column("v").fill is None
 
 
+def test_a_column_that_follows_another_one_which_came_and_went_is_not_certain() -> None:
+    """The record may be of that one, and have its values."""
+    before, record_of_both = replace(known("id:i:1"), last_number=1), record("id:i v:t")
+    detail = "column v was added after another one was, which may have had its name and is gone"
+    assert changed(record_of_both, catalog("id:i:1 v:t:3", dropped={2: -1}), before) == detail
+    # Of another type, known of when the structure was learnt, or nothing is known of it: as ever.
+    assert resolve(record_of_both, catalog("id:i:1 v:t:3", dropped={2: 24}), before).column("v").attnum == 3
+    later = replace(before, last_number=2)
+    found = resolve(record_of_both, catalog("id:i:1 v:t:3", dropped={2: -1}), later)
+    assert (found.column("v").attnum, found.last_number) == (3, 3)
+    unknown = replace(before, last_number=0)
+    assert resolve(record_of_both, catalog("id:i:1 v:t:3", dropped={2: -1}), unknown).last_number == 3
+
+
+def test_what_was_dropped_last_is_remembered() -> None:
+    assert resolve(record("id:i"), catalog("id:i:1", dropped={2: -1}), known("id:i:1 v:t:2")).last_number == 2
+    older = replace(known("id:i:1 v:t:2"), last_number=2)
+    assert resolve(record("id:i v:t"), catalog("id:i:1", dropped={2: -1, 3: -1}), older).last_number == 2
+
+
 def test_a_dropped_column_is_gone_and_one_dropped_since_keeps_its_number() -> None:
     assert columns_of(resolve(record("id:i"), catalog("id:i:1"), known("id:i:1 v:t:2"))) == [("id", 1, "int4")]
     schema = resolve(record("id:i v:t"), catalog("id:i:1"), known("id:i:1 v:t:2"))
