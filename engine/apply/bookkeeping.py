@@ -247,7 +247,7 @@ def progress_of(
     set_aside: Mapping[TableId, int],
     loads: Mapping[TableId, Loads],
 ) -> TargetProgress:
-    """The record in the form the engine knows; tables that were only reserved or are removed are left out."""
+    """The record in the form the engine knows; tables that are removed are left out."""
     tables = {
         r.table: TableRecord(
             r.table, r.target, r.schema, r.ready, r.applied, r.parked, r.mark, set_aside.get(r.table, 0)
@@ -266,6 +266,7 @@ def progress_of(
         tables,
         standing,
         loads,
+        frozenset(r.table for r in reservations if r.schema is None and not r.removed),
     )
 
 

@@ -54,6 +54,8 @@ class TargetProgress:
     """Copies that are not complete and can go on: every batch up to `end` is in them."""
     loads: Mapping[TableId, Loads] = field(default_factory=dict)
     """When the rows of tables and of partitions were loaded last."""
+    reserved: frozenset[TableId] = frozenset()
+    """Tables that have a name there and nothing else yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,9 +105,8 @@ class CommitStage:
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
         members = {table.table for table in self._spec.tables}
-        self._removed = [
-            t for t in {**progress.tables, **progress.copies, **dict.fromkeys(self._dropping)} if t not in members
-        ]
+        known = [*progress.tables, *progress.copies, *progress.reserved, *self._dropping]
+        self._removed = [table for table in dict.fromkeys(known) if table not in members]
         if self._removed:
             self._put(progress.batch, progress.end, {})
         self.copies.take_up(progress)

@@ -400,6 +400,7 @@ class Pipeline:
         self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         self._book.retire()
         self._book = TableBook(self._reporter.table, spec.schema_changes)
+        spec = self._without_removed(spec)
         self._fill_book(spec, source, point)
         parts = RunParts(
             spec=spec,
@@ -455,6 +456,12 @@ class Pipeline:
         point = reset_point(spec, source, target)
         self._care.begin_again()
         return point
+
+    def _without_removed(self, spec: SubscriptionSpec) -> SubscriptionSpec:
+        """Tables that were removed since the start began stay removed: nobody gives them a place in the new book."""
+        with self._changed:
+            declared, dropped = {table.table for table in self._spec.tables}, self._spec.dropped
+        return replace(spec, tables=tuple(table for table in spec.tables if table.table in declared), dropped=dropped)
 
     def _fill_book(self, subscription: SubscriptionSpec, source: Source, point: StartPoint) -> None:
         """Every table as the target's own record has it; what is not ready there is copied.

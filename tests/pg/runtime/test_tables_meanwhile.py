@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from engine.link.messages import EventReport, ReloadReport, SubscriptionStateReport, TableStateReport
+from engine.link.messages import EventReport, ReloadReport, Report, SubscriptionStateReport, TableStateReport
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy, TableSpec
+from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableState
 from engine.runtime import copying
 from engine.runtime.copying import CopyDesk
+from engine.runtime.pipeline import Pipeline
 from engine.spark.local import LocalRunner
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
@@ -267,8 +269,6 @@ def test_a_table_replaced_by_one_of_the_same_name_is_taken_up(shop: Database, re
 
 
 def test_a_table_removed_while_paused_can_be_added_again(shop: Database, replicate: Replicate) -> None:
-    from engine.model.subscription_state import DesiredState
-
     lines, orders = table("lines"), table("orders")
     replica = replicate(shop, [lines, orders])
     replica.desire(DesiredState.PAUSED)
@@ -289,6 +289,59 @@ def test_a_table_removed_while_paused_can_be_added_again(shop: Database, replica
     entry = replica.pipeline.book.get(again.table)
     assert entry is not None
     assert entry.state is TableState.LIVE, entry.reason
+
+
+def test_a_table_without_identity_that_was_removed_while_paused_gives_up_its_name(
+    shop: Database, replicate: Replicate
+) -> None:
+    """Its copy never began: the target has its name taken for it, and knows nothing else of it."""
+    shop.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
+    lines, orders = table("lines"), table("orders")
+    replica = replicate(shop, [lines])
+    replica.replace(lines, orders)
+    assert replica.wait_table("orders", "parked", timeout_s=20).code == "table_no_identity"
+    replica.desire(DesiredState.PAUSED)
+    replica.wait_state("paused")
+    replica.replace(lines)
+    shop.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")
+    again = table("orders")
+    replica.replace(lines, again)
+    replica.desire(DesiredState.RUNNING)
+
+    def decided(reports: list[Report]) -> TableStateReport | None:
+        own = [r for r in reports if isinstance(r, TableStateReport) and r.table == again.table]
+        return own[-1] if own and own[-1].state in {"live", "parked"} else None
+
+    last = replica.reports.wait(decided, "orders decided", 30)
+    assert last.state == "live", last
+    replica.assert_equal()
+
+
+def test_a_table_removed_while_the_subscription_starts_does_not_come_back(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, orders = table("lines"), table("orders")
+    replica = replicate(shop, [lines, orders])
+    replica.desire(DesiredState.PAUSED)
+    replica.wait_state("paused")
+    known_slot = Pipeline._known_slot
+    told: list[int] = []
+
+    def remove_behind(pipeline: Pipeline, *arguments: Any) -> Any:
+        point = known_slot(pipeline, *arguments)
+        if not told:
+            replica.replace(lines)
+            told.append(len(replica.reports.all()))
+        return point
+
+    monkeypatch.setattr(Pipeline, "_known_slot", remove_behind)
+    replica.desire(DesiredState.RUNNING)
+    replica.wait_state("running", timeout_s=20)
+    assert replica.pipeline.book.get(orders.table) is None
+    replica.wait_live(timeout_s=20)
+    replica.assert_equal()
+    later = [r for r in replica.reports.all()[told[0] :] if isinstance(r, TableStateReport)]
+    assert [r for r in later if r.table == orders.table] == []
 
 
 def test_a_whole_reload_copies_parked_tables_too(shop: Database, replicate: Replicate) -> None:
