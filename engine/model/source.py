@@ -294,10 +294,13 @@ class Source(Protocol):
         """
         ...
 
-    def prepare(self, tables: Sequence[TableSpec], slot: str) -> frozenset[RelationId]:
+    def prepare(
+        self, tables: Sequence[TableSpec], slot: str, known: Collection[RelationId] = ()
+    ) -> frozenset[RelationId]:
         """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat.
 
-        Returns what is published now.
+        `known`: numbers of those that were published before this object was there. One that was renamed since it was looked for stays
+        published. Returns what is published now.
         """
         ...
 

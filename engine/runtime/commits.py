@@ -105,6 +105,7 @@ class CommitStage:
     def begin(self, progress: TargetProgress) -> None:
         """What the target's record says of each table when the run begins."""
         members = {table.table for table in self._spec.tables}
+        self._number = progress.batch
         known = [*progress.tables, *progress.copies, *progress.reserved, *self._dropping]
         self._removed = [table for table in dict.fromkeys(known) if table not in members]
         if self._removed:

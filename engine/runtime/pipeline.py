@@ -394,6 +394,7 @@ class Pipeline:
             target = self._open_target()
             spec = self._with_names(declared, source, target)
             point = self._new_slot(spec, source, target) if reset else self._known_slot(spec, source, target)
+            self._refuse_renamed(spec, source, target)
         except BaseException:
             self._reset |= reset
             raise
@@ -487,6 +488,12 @@ class Pipeline:
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
         followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
         source.remember(known_marks([entry.spec for entry in followed], point.progress))
+
+    def _refuse_renamed(self, spec: SubscriptionSpec, source: Source, target: Target) -> None:
+        """Raise SOURCE_TIMEOUT where a table was renamed while this start looked for it: the next one knows its new name."""
+        if self._with_names(spec, source, target) != spec:
+            detail = "a table was renamed while the subscription started"
+            raise EngineFault(FaultKind.SOURCE_TIMEOUT, spec.slot, detail)
 
     def _with_names(self, spec: SubscriptionSpec, source: Source, target: Target) -> SubscriptionSpec:
         """Tables that were renamed while nobody looked go by their new names, before they are looked for under the old ones.

@@ -14,7 +14,7 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, SlotStatus, Source, SourceIdentity
 from engine.model.subscription import SubscriptionSpec, TableSpec
-from engine.model.target import Target, TargetProgress
+from engine.model.target import TableRecord, Target, TargetProgress
 from engine.runtime.failpoints import Failpoint, hit
 
 
@@ -49,7 +49,7 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     if fresh or progress is None:
         start = _make_slot(spec, source)
     else:
-        source.prepare(spec.tables, spec.slot)
+        source.prepare(spec.tables, spec.slot, [record.schema.relation for _, record in _complete(spec, progress)])
         start = progress.end
     target.claim(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
     claimed = target.progress(spec.name)
@@ -128,14 +128,18 @@ def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetPro
     """Whether every complete table is still published as it was: what changed while it was not is nowhere to be had."""
     described = source.describe(spec.tables)
     followed = []
-    for table in spec.tables:
-        record, now = progress.tables.get(table.table), described.get(table.source)
-        if record is None or not record.ready or record.parked is not None:
-            continue
+    for table, record in _complete(spec, progress):
+        now = described.get(table.source)
         if now is not None and now.relation == record.schema.relation:
             followed.append(replace(table, insert_only=record.schema.mode is KeyMode.APPEND))
     missing = source.unpublished(followed, spec.slot, {name: now.relation for name, now in described.items()})
     return "; ".join(missing) or None
+
+
+def _complete(spec: SubscriptionSpec, progress: TargetProgress) -> list[tuple[TableSpec, TableRecord]]:
+    """Tables that go on where the target has them: each change of them since must have been published."""
+    records = [(table, progress.tables.get(table.table)) for table in spec.tables]
+    return [(table, r) for table, r in records if r is not None and r.ready and r.parked is None]
 
 
 def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> frozenset[TableId]:

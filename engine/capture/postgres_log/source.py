@@ -94,9 +94,11 @@ class PostgresSource:
     def write_ticket(self, ticket: TicketId) -> TicketWritten:
         return position.write_ticket(self._connector, ticket)
 
-    def prepare(self, tables: Sequence[TableSpec], slot: str) -> frozenset[RelationId]:
+    def prepare(
+        self, tables: Sequence[TableSpec], slot: str, known: Collection[RelationId] = ()
+    ) -> frozenset[RelationId]:
         with self._publishing:
-            ours = {self._known_as[t.source] for t in tables if t.source in self._known_as}
+            ours = {*known, *(self._known_as[t.source] for t in tables if t.source in self._known_as)}
             before, after = self._published, publications.prepare(self._connector, tables, slot, ours)
             # Looked at here: a table made again before the watch saw it is taken up by this, and must not be told as changed later.
             unseen = self._watch.unseen(tables)

@@ -9,15 +9,23 @@ from typing import Any
 
 import pytest
 
-from engine.link.messages import EventReport, ReloadReport, Report, SubscriptionStateReport, TableStateReport
+from engine.link.messages import (
+    EventReport,
+    ReloadReport,
+    Report,
+    SubscriptionStateReport,
+    TableRenamed,
+    TableStateReport,
+)
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableState
-from engine.runtime import copying
+from engine.runtime import copying, startup
 from engine.runtime.copying import CopyDesk
 from engine.runtime.pipeline import Pipeline
+from engine.runtime.run import ReplicationRun
 from engine.spark.local import LocalRunner
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
@@ -405,6 +413,70 @@ def test_a_table_renamed_while_its_copy_looks_for_it_is_not_missing(
     states = [r for r in replica.reports.all() if isinstance(r, TableStateReport)]
     assert ([spec.source for spec in missed], states[-1].name, states[-1].state) == ([orders.source], "sales", "live")
     assert [r for r in states if r.state == "parked"] == []
+
+
+@pytest.fixture
+def first_start(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Has something done at the next start only, when that has looked for gaps and has not published its tables yet."""
+
+    def arrange(then: Callable[[], object]) -> None:
+        check_gap = startup.check_gap
+
+        def check_first(*arguments: Any) -> None:
+            check_gap(*arguments)
+            monkeypatch.setattr(startup, "check_gap", check_gap)
+            then()
+
+        monkeypatch.setattr(startup, "check_gap", check_first)
+
+    return arrange
+
+
+def test_a_table_renamed_while_its_subscription_starts_goes_on(
+    shop: Database, replicate: Replicate, first_start: Callable[[Callable[[], object]], None]
+) -> None:
+    """It stays published under its new name, or the next start would find a gap."""
+    orders = table("orders")
+    replica = replicate(shop, [orders, table("lines")])
+    first_start(lambda: shop.execute("ALTER TABLE orders RENAME TO sales; UPDATE sales SET note = 'x' WHERE id < 9"))
+    seen = len(replica.reports.all())
+    replica.restart()
+    replica.reports.wait(lambda reports: any(isinstance(r, TableRenamed) for r in reports[seen:]), "renamed")
+    replica.wait_state("running")
+    replica.catch_up()
+    assert replica.query("SELECT count(*) FROM orders WHERE note = 'x'") == [(8,)]
+    replica.assert_equal()
+    later = replica.reports.all()[seen:]
+    assert {r.state for r in later if isinstance(r, TableStateReport) and r.table == orders.table} == {"live"}
+    assert "failed" not in [r.state for r in later if isinstance(r, SubscriptionStateReport)]
+
+
+def test_a_table_parked_by_a_run_without_a_batch_is_copied_by_the_next(
+    shop: Database,
+    replicate: Replicate,
+    first_start: Callable[[Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first start finds it without identity and publishes it no more; that it parked then is not forgotten with its run."""
+    replica = replicate(shop, [table("orders"), table("lines")])
+    execute = ReplicationRun.execute
+
+    def end_at_once(run: ReplicationRun) -> None:
+        monkeypatch.setattr(ReplicationRun, "execute", execute)
+        run.stop()
+        execute(run)
+        shop.execute("UPDATE orders SET note = 'not published' WHERE id < 9; ALTER TABLE orders ADD PRIMARY KEY (id)")
+
+    monkeypatch.setattr(ReplicationRun, "execute", end_at_once)
+    first_start(lambda: shop.execute("ALTER TABLE orders DROP CONSTRAINT orders_pkey"))
+    seen = len(replica.reports.all())
+    replica.restart()
+    replica.reports.wait(
+        lambda reports: any(isinstance(r, TableStateReport) and r.state == "reloading" for r in reports[seen:]),
+        "copied anew",
+    )
+    replica.wait_live()
+    replica.assert_equal()
 
 
 def test_a_table_that_gets_the_name_of_one_whose_copy_begins_is_published_first(
