@@ -56,7 +56,7 @@ class LinearCost:
         together = self._n * self._xy - self._x * self._y
         slope = (together + belief * self._believed) / (spread + belief)
         # What jobs took in all is the most that their records can have taken.
-        return max(0.0, min(slope, self._y / self._x))
+        return max(0.0, min(slope, self._y / self._x if self._x else slope))
 
     def _add(self, records: int, took_ms: float) -> None:
         self._n += 1
