@@ -237,8 +237,7 @@ class Pipeline:
         """A server that just came back may have shown us as lost; the same values again change nothing there."""
         with self._changed:
             state, reason = self._state, self._reason
-        for entry in self._book.all():
-            self._reporter.table(entry, None)
+        self._book.tell()
         self._reporter.state(state, reason if state is SubscriptionState.FAILED else None)
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:

@@ -167,6 +167,12 @@ class TableBook:
             self._entries[entry.table] = entry
             self._listener(entry, None)
 
+    def tell(self) -> None:
+        """Tell the listener how every table stands, in order with what moves meanwhile."""
+        with self._lock:
+            for entry in self._entries.values():
+                self._listener(entry, None)
+
     def all(self) -> list[TableEntry]:
         with self._lock:
             return list(self._entries.values())
@@ -214,8 +220,14 @@ class TableBook:
             return True
 
     def copy_ends(self, table: TableId) -> bool:
-        """The hidden copy is complete; the next batch that reaches its position hands it over. False where nobody waits for it."""
+        """The hidden copy is complete; the next batch that reaches its position hands it over. False where nobody waits for it.
+
+        The table may have been told to begin anew when the last rows were already being written: then it waits for another copy.
+        """
         with self._lock:
+            entry = self._entries.get(table)
+            if entry is None or entry.copy_schema is None:
+                return False
             moved = self.move(table, TableEvent.COPY_FINISHED)
             if isinstance(moved, Refused):
                 return False

@@ -173,6 +173,34 @@ def test_a_table_parked_while_it_is_copied_stays_parked(
     assert not internal
 
 
+def test_a_table_that_begins_anew_while_its_copy_ends_gets_live(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last rows are being written when something calls for another copy: that one's end is not the other's."""
+    orders = table("orders")
+    replica = replicate(shop, [orders])
+    book, real, ended = replica.pipeline.book, CopyDesk.on_table_copied, []
+
+    def begins_anew() -> bool:
+        entry = book.get(orders.table)
+        return entry is not None and entry.state is TableState.RELOADING and entry.copy_schema is None
+
+    def late(desk: CopyDesk, one: TableId, *rest: Any) -> None:
+        if not ended:
+            book.park(one, "table_structure_changed", "it was found once more")
+            replica.reports.wait(lambda _: begins_anew(), "to be copied anew", 20)
+        ended.append(one)
+        real(desk, one, *rest)
+
+    monkeypatch.setattr(CopyDesk, "on_table_copied", late)
+    book.park(orders.table, "table_structure_changed", "for a reason")
+    replica.reports.wait(lambda _: len(ended) == 2, "copied twice", 20)
+    replica.wait_live(timeout_s=20)
+    shop.execute("UPDATE orders SET note = 'later'")
+    replica.catch_up()
+    replica.assert_equal()
+
+
 def test_a_table_paused_before_its_copy_is_copied_when_it_resumes(
     shop: Database, replicate: Replicate, gate: type[GatedRunner]
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from engine.model.identity import BatchId, TableId
@@ -56,6 +58,39 @@ def test_where_changes_are_not_followed_the_table_parks(policy: SchemaPolicy) ->
     assert told.states[-1] == ("parked", CODE)
     assert told.entry.reason is not None
     assert "reloads" in told.entry.reason.remedy
+
+
+def test_the_end_of_a_copy_does_not_count_for_the_next_one() -> None:
+    told = Told(live("a", A))
+    told.book.park(T, CODE, "column c2 changed its type")
+    told.book.move(T, TableEvent.RELOAD)
+    told.book.copy_begins(T, A, Lsn(1))
+    told.book.park(T, CODE, "it changed again while the last rows were written")
+    told.book.move(T, TableEvent.RELOAD)
+    assert not told.book.copy_ends(T)
+    assert (told.entry.state, told.entry.copied) == (TableState.RELOADING, False)
+    told.book.copy_begins(T, A, Lsn(2))
+    assert told.book.copy_ends(T)
+    assert (told.entry.state, told.entry.copied, told.entry.after) == (TableState.CATCHING_UP, True, Lsn(2))
+
+
+def test_how_tables_stand_is_told_before_what_moves_meanwhile() -> None:
+    """Else a state that is long over could be the last that anybody hears of."""
+    told = Told(live("a", A))
+    moving: list[threading.Thread] = []
+    take = told._take
+
+    def slow(entry: TableEntry, position: Lsn | None) -> None:
+        if not moving:
+            moving.append(threading.Thread(target=lambda: told.book.move(T, TableEvent.PAUSE)))
+            moving[0].start()
+            moving[0].join(0.2)  # It has to wait for the lock; without one it would be through by now.
+        take(entry, position)
+
+    told.book._listener = slow
+    told.book.tell()
+    moving[0].join(5)
+    assert told.states == [("live", None), ("live", None), ("paused", None)]
 
 
 def test_what_no_copy_puts_right_parks() -> None:
