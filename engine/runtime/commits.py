@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from engine.model.batch import TableChanges
+from engine.model.batch import TableChanges, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
@@ -29,7 +29,7 @@ from engine.runtime.partition_loads import swap_of
 from engine.runtime.planner import PlannedBatch
 from engine.runtime.reporting import BatchTimes, Evidence, Reporter
 from engine.runtime.structure import differences
-from engine.runtime.table_book import PartitionCopy, TableBook
+from engine.runtime.table_book import PartitionCopy, TableBook, TableEntry
 
 _FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
 """Of these every structure is told; a copy takes the one that is there."""
@@ -153,23 +153,23 @@ class CommitStage:
 
     def commit(self, computed: Computed, *, must_write: bool) -> BatchTimes:
         """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
-        commits, faults = self._commits(computed)
-        commits |= self._newly_parked()
-        self._number = computed.planned.number
-        self._stale |= computed.planned.stale
-        self._stale -= commits.keys()
-        changed = bool(commits or self._removed or self._stale or self._noted or self.copies.left)
-        due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
-        end = computed.planned.batch.end
-        written = changed or must_write or (due and end > self.applied.written)
-        parts = 1
-        if written:
-            hit(Failpoint.COMMIT_BEFORE)
-            refused, parts = self._write(computed, commits)
-            faults |= refused
-            hit(Failpoint.COMMIT_AFTER)
-        elif computed.early is not None:
-            computed.early.roll_back()
+        end, parts = computed.planned.batch.end, 1
+        with self._book.handing_over(computed.planned.handover):
+            commits, faults = self._commits(computed)
+            commits |= self._newly_parked()
+            self._number = computed.planned.number
+            self._stale |= computed.planned.stale
+            self._stale -= commits.keys()
+            changed = bool(commits or self._removed or self._stale or self._noted or self.copies.left)
+            due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
+            written = changed or must_write or (due and end > self.applied.written)
+            if written:
+                hit(Failpoint.COMMIT_BEFORE)
+                refused, parts = self._write(computed, commits)
+                faults |= refused
+                hit(Failpoint.COMMIT_AFTER)
+            elif computed.early is not None:
+                computed.early.roll_back()
         self.applied = Applied(end, end if written else self.applied.written)
         self.handed_over = frozenset(t for t, commit in commits.items() if commit.handover) - faults.keys()
         loaded = {t for t, commit in commits.items() if commit.swap is not None} - faults.keys()
@@ -206,11 +206,7 @@ class CommitStage:
             table = part.table
             entry = self._book.get(table)
             whole = table in planned.handover or table in planned.resumed
-            # A batch before this one parked it, or did not take in the end of its copy, when this one was already planned.
-            late = (table in self._known_parked and not whole) or (
-                entry is not None and (entry.state is TableState.PARKED or (entry.state in _NOT_COPIED and not whole))
-            )
-            if entry is None or table in faults or late:
+            if entry is None or table in faults or self._overtaken(planned, part, entry):
                 continue
             try:
                 swap = self._swap(computed, table, part.versions[-1])
@@ -240,6 +236,16 @@ class CommitStage:
             if parked is not None:
                 commits[table] = parked
         return {table: with_computed(commit, self._ask) for table, commit in commits.items()}, faults
+
+    def _overtaken(self, planned: PlannedBatch, part: TablePart, entry: TableEntry) -> bool:
+        """Whether the table does not take its part any more. When that was planned, a batch before it had not yet parked the table or
+        left out the end of its copy, or nothing had called for another copy than the one that was to be handed over."""
+        table = part.table
+        if table in planned.handover:
+            return entry.state is not TableState.CATCHING_UP or entry.after != part.after
+        if entry.state is TableState.PARKED:
+            return True
+        return table not in planned.resumed and (table in self._known_parked or entry.state in _NOT_COPIED)
 
     def _refused_of(
         self, planned: PlannedBatch, by_table: Mapping[TableId, list[TableChanges]], faults: Container[TableId]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from engine.model.copies import KeyBound
@@ -144,6 +145,7 @@ class TableBook:
         self._renewed: Counter[TableId] = Counter()
         self._stretches = 0
         self._whole: set[TableId] = set()
+        self._handing_over: frozenset[TableId] = frozenset()
         self._entries: dict[TableId, TableEntry] = {}
         self._lock = threading.RLock()
         self._listener = listener
@@ -208,11 +210,28 @@ class TableBook:
                     entry, spec=spec or entry.spec, schema=schema or entry.schema, kept=kept or entry.kept
                 )
 
-    def copy_begins(self, table: TableId, schema: TableSchema, after: Lsn) -> bool:
-        """A copy with this structure, as of position `after`, is being made. False where the table no longer waits for one."""
+    @contextmanager
+    def handing_over(self, tables: frozenset[TableId]) -> Iterator[None]:
+        """A batch may be putting the copies of these tables into place: meanwhile no other begins where they stand. One at a time."""
         with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
+            self._handing_over = tables
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._handing_over = frozenset()
+
+    def _begins(self, table: TableId) -> TableEntry | None:
+        """The entry of a table that waits for a copy which may begin now."""
+        entry = self._entries.get(table)
+        waits = entry is not None and entry.state in {TableState.COPYING, TableState.RELOADING}
+        return entry if waits and table not in self._handing_over else None
+
+    def copy_begins(self, table: TableId, schema: TableSchema, after: Lsn) -> bool:
+        """A copy with this structure, as of position `after`, is being made. False where the table does not wait for one now."""
+        with self._lock:
+            entry = self._begins(table)
+            if entry is None:
                 return False
             self._entries[table] = replace(
                 entry, copy_schema=schema, schema=schema, kept=None, after=after, copied=False
@@ -235,10 +254,10 @@ class TableBook:
             return True
 
     def stretch_begins(self, table: TableId, schema: TableSchema, after: Lsn, upto: KeyBound | None) -> Stretch | None:
-        """The next rows of a copy are being read. None where the table no longer waits for them, or has another structure by now."""
+        """The next rows of a copy are being read. None where the table does not wait for them now, or has another structure by now."""
         with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
+            entry = self._begins(table)
+            if entry is None:
                 return None
             self._stretches += 1
             life = self._stretches if entry.copy_life is None else entry.copy_life

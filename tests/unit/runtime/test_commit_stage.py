@@ -45,11 +45,14 @@ class RefusingTarget:
         self.refuse_rows_of: TableId | None = None
         self.meanwhile: Callable[[], None] = lambda: None
         """Called before the refusal."""
+        self.during: Callable[[], None] = lambda: None
+        """Called while a batch is written."""
 
     def tuning(self) -> dict[str, float]:
         return {"copy_setup_ms": 1.5}
 
     def commit(self, batch: BatchCommit) -> dict[TableId, SetAside]:
+        self.during()
         for dropped in set(batch.dropped) & self.needed:
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, dropped, "a view shows it")
         for table in batch.tables:
@@ -94,10 +97,15 @@ class Bench:
         handover: frozenset[TableId] = frozenset(),
         truncated: frozenset[TableId] = frozenset(),
         failed: TableId | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """A batch with rows for both tables, as it was planned before anything of the one before was committed."""
+        """A batch with rows for both tables, as it was planned before anything of the one before was committed.
+
+        `meanwhile` is called between its planning and its commit.
+        """
         batch = SealedBatch(Lsn(number * 100), Lsn(number * 100 + 100), 0, (), (), 0, 0)
-        parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items())
+        copied = {entry.table: entry.after for entry in self.book.all() if entry.table in handover}
+        parts = tuple(TablePart(table, (s,), copied.get(table, batch.after)) for table, s in SCHEMAS.items())
         planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), handover)
         rows: Any = object()
         fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN.value, "a value does not fit")
@@ -105,6 +113,7 @@ class Bench:
             TableChanges(table, table in truncated, None, rows, None, fault=fault if table == failed else None)
             for table in SCHEMAS
         )
+        meanwhile()
         self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
 
     def commit_nothing(self, number: int) -> None:
@@ -186,6 +195,52 @@ def test_a_handed_over_table_takes_part_again() -> None:
     assert bench.written()[1:] == [{KEYED: None, OTHER: None}] * 2
 
 
+def table_of(bench: Bench, table: TableId) -> TableEntry:
+    entry = bench.book.get(table)
+    assert entry is not None
+    return entry
+
+
+def copied_anew(bench: Bench, table: TableId) -> None:
+    bench.book.park(table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "a column changed its type")
+    bench.book.move(table, TableEvent.RELOAD)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_copy_in_place_of_the_one_that_was_planned_is_not_handed_over(*, complete: bool) -> None:
+    """Neither in the middle nor when it is complete: that would be behind the end of the batch."""
+    bench = Bench()
+    bench.book.amend(KEYED, spec=replace(table_of(bench, KEYED).spec, key=()))
+
+    def another() -> None:
+        copied_anew(bench, KEYED)
+        assert bench.book.copy_begins(KEYED, SCHEMAS[KEYED], Lsn(450))
+        assert not complete or bench.book.copy_ends(KEYED)
+
+    bench.commit(3, frozenset({KEYED}), meanwhile=another)
+    state = TableState.CATCHING_UP if complete else TableState.RELOADING
+    assert (table_of(bench, KEYED).state, bench.written()) == (state, [{OTHER: None}])
+    if complete:
+        bench.commit(4, frozenset({KEYED}))
+        assert (table_of(bench, KEYED).state, bench.written()[-1]) == (TableState.LIVE, {KEYED: None, OTHER: None})
+
+
+def test_no_copy_begins_where_one_is_being_handed_over() -> None:
+    bench = Bench()
+    bench.book.amend(KEYED, spec=replace(table_of(bench, KEYED).spec, key=()))
+    began: list[bool] = []
+
+    def during() -> None:
+        copied_anew(bench, KEYED)
+        began.append(bench.book.copy_begins(KEYED, SCHEMAS[KEYED], Lsn(450)))
+        began.append(bench.book.stretch_begins(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
+
+    bench.target.during = during
+    bench.commit(3, frozenset({KEYED}))
+    assert (began, [t.handover for t in bench.target.batches[0].tables]) == ([False, False], [True, False])
+    assert bench.book.copy_begins(KEYED, SCHEMAS[KEYED], Lsn(450))
+
+
 @pytest.mark.parametrize("declared", [False, True])
 def test_only_a_declared_key_is_checked(*, declared: bool) -> None:
     bench = Bench()
@@ -252,6 +307,9 @@ def test_a_hand_over_and_parking_take_the_mark_away(way: str) -> None:
         bench.book.park(OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, "detached")
         bench.commit_nothing(1)
     else:
+        bench.book.move(OTHER, TableEvent.RELOAD)
+        bench.book.copy_begins(OTHER, SCHEMAS[OTHER], Lsn(150))
+        bench.book.copy_ends(OTHER)
         bench.commit(1, frozenset({OTHER}))
     assert bench.marks() == [{OTHER: None}]
     assert [t.parked for t in bench.target.batches[0].tables if t.table == OTHER] == [
