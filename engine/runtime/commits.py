@@ -39,10 +39,6 @@ _OF_ROWS = frozenset({FaultKind.VALUE_OUT_OF_DOMAIN, FaultKind.ROW_REFUSED, Faul
 """Faults of single rows, which are kept."""
 
 
-_NOT_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING})
-"""Of these the target has no rows that readers see, or waits for others."""
-
-
 @dataclass(frozen=True, slots=True)
 class Applied:
     """Where the target is: `visible` for readers and waits, `written` in its own progress record."""
@@ -155,10 +151,11 @@ class CommitStage:
         """Commit one batch; returns its times. `must_write`: write the position even where nothing changed (a cut)."""
         end, parts = computed.planned.batch.end, 1
         with self._book.handing_over(computed.planned.handover):
-            commits, faults = self._commits(computed)
-            commits |= self._newly_parked()
+            taking = self._taking_part(computed.planned)
+            commits, faults = self._commits(computed, taking)
+            commits |= self._newly_parked(computed.planned.number)
             self._number = computed.planned.number
-            self._stale |= computed.planned.stale
+            self._stale |= self._left_out(taking)
             self._stale -= commits.keys()
             changed = bool(commits or self._removed or self._stale or self._noted or self.copies.left)
             due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
@@ -182,7 +179,34 @@ class CommitStage:
             Path(path).unlink(missing_ok=True)
         return times
 
-    def _commits(self, computed: Computed) -> tuple[dict[TableId, TableCommit], dict[TableId, tuple[str, str]]]:
+    def _taking_part(self, planned: PlannedBatch) -> dict[TableId, tuple[TablePart, TableEntry]]:
+        """Tables of which readers see what the batch does to them."""
+        found = {}
+        for part in planned.parts:
+            entry = self._book.get(part.table)
+            if entry is None or self.copies.concerns(planned, part.table) or self._overtaken(planned, part, entry):
+                continue
+            found[part.table] = (part, entry)
+        return found
+
+    def _overtaken(self, planned: PlannedBatch, part: TablePart, entry: TableEntry) -> bool:
+        """Whether the table does not take its part any more. When that was planned, a batch before it had not yet parked the table or
+        left out the end of its copy, or nothing had called for another copy than the one that was to be handed over."""
+        table = part.table
+        if table in planned.handover:
+            return entry.state is not TableState.CATCHING_UP or entry.after != part.after
+        if entry.state is TableState.PARKED and not _held_behind(entry, planned.number):
+            return True
+        return table not in planned.resumed and (table in self._known_parked or table not in self._complete)
+
+    def _left_out(self, taking: Container[TableId]) -> set[TableId]:
+        """Complete tables whose changes the batch keeps for later or drops: from here on they lack some, and a restart has to know."""
+        left = (table for table in self._complete - self._known_parked if table not in taking)
+        return {table for table in left if self._book.get(table) is not None}
+
+    def _commits(
+        self, computed: Computed, taking: Mapping[TableId, tuple[TablePart, TableEntry]]
+    ) -> tuple[dict[TableId, TableCommit], dict[TableId, tuple[str, str]]]:
         """One TableCommit per table that has something to write, and the tables that park with their fault."""
         planned = computed.planned
         faults = dict(planned.parked)
@@ -199,15 +223,11 @@ class CommitStage:
                 faults.setdefault(change.table, (change.fault.code, change.fault.detail))
             by_table.setdefault(change.table, []).append(change)
         commits: dict[TableId, TableCommit] = {}
-        for part in planned.parts:
-            if self.copies.concerns(planned, part.table) or _failed(by_table.get(part.table, [])):
+        for table, (part, entry) in taking.items():
+            if table in faults or _failed(by_table.get(table, [])):
                 continue
-            changes = [c for c in by_table.get(part.table, []) if _has_rows(c)]
-            table = part.table
-            entry = self._book.get(table)
+            changes = [c for c in by_table.get(table, []) if _has_rows(c)]
             whole = table in planned.handover or table in planned.resumed
-            if entry is None or table in faults or self._overtaken(planned, part, entry):
-                continue
             try:
                 swap = self._swap(computed, table, part.versions[-1])
             except EngineFault as fault:
@@ -236,16 +256,6 @@ class CommitStage:
             if parked is not None:
                 commits[table] = parked
         return {table: with_computed(commit, self._ask) for table, commit in commits.items()}, faults
-
-    def _overtaken(self, planned: PlannedBatch, part: TablePart, entry: TableEntry) -> bool:
-        """Whether the table does not take its part any more. When that was planned, a batch before it had not yet parked the table or
-        left out the end of its copy, or nothing had called for another copy than the one that was to be handed over."""
-        table = part.table
-        if table in planned.handover:
-            return entry.state is not TableState.CATCHING_UP or entry.after != part.after
-        if entry.state is TableState.PARKED:
-            return True
-        return table not in planned.resumed and (table in self._known_parked or entry.state in _NOT_COPIED)
 
     def _refused_of(
         self, planned: PlannedBatch, by_table: Mapping[TableId, list[TableChanges]], faults: Container[TableId]
@@ -486,10 +496,15 @@ class CommitStage:
                 if self._noted.get(table) == mark:
                     del self._noted[table]
 
-    def _newly_parked(self) -> dict[TableId, TableCommit]:
-        """Complete tables that something other than a batch parked: were it not written, the next start would take them for whole."""
+    def _newly_parked(self, number: BatchId | None = None) -> dict[TableId, TableCommit]:
+        """Complete tables that something other than a batch parked: were it not written, the next start would take them for whole.
+
+        `number`: the batch that is being committed; those that wait for somebody from a later one on are not parked yet.
+        """
         found = {}
         for entry in self._book.in_state(TableState.PARKED):
+            if number is not None and _held_behind(entry, number):
+                continue
             if entry.table in self._complete - self._known_parked and entry.reason is not None:
                 parked = self._parked(entry.table, entry.reason.code)
                 if parked is not None:
@@ -505,9 +520,9 @@ class CommitStage:
             hit(Failpoint.HANDOVER_AFTER)
             self._book.move(table, TableEvent.CAUGHT_UP, position=end)
         for table in planned.resumed - faults.keys():
-            entry = self._book.get(table)
-            if entry is None or not entry.resuming:
-                continue  # Paused again meanwhile: what came since is kept.
+            entry, part = self._book.get(table), planned.part(table)
+            if entry is None or not entry.resuming or part is None or entry.after != part.after:
+                continue  # Paused again meanwhile, maybe also resumed again: what came since is kept.
             self._book.move(table, TableEvent.RESUME)
             self._book.move(table, TableEvent.CAUGHT_UP, position=end)
         self._tell_structures(planned, faults.keys(), end)
@@ -541,6 +556,11 @@ class CommitStage:
             mode=computed.applying.mode,
             tuning={**computed.tuning, **self._target.tuning(), **in_parts},
         )
+
+
+def _held_behind(entry: TableEntry, number: BatchId) -> bool:
+    """Whether the table waits for somebody with what comes behind this batch, and takes part in this one."""
+    return entry.waiting and entry.deferred_from is not None and number < entry.deferred_from
 
 
 def _failed(changes: Iterable[TableChanges]) -> bool:

@@ -277,6 +277,7 @@ class CopyDesk:
         if not adopted:
             return
         self._defer(TableEvent.COPY_STARTED, [entry.table for entry in adopted])
+        self._parts.book.snapshot_follows(entry.table for entry in adopted)
         if not self._parts.runner.wait_ready(SPARK_START_S):
             raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
         try:

@@ -470,7 +470,7 @@ class Pipeline:
         """
         described = source.describe(subscription.tables)
         for spec in subscription.tables:
-            entry = _entry(spec, point)
+            entry = entry_at_start(spec, point)
             self._book.put(entry)
             now = described.get(spec.source)
             record = point.progress.tables.get(spec.table)
@@ -643,7 +643,7 @@ def _reason(fault: EngineFault) -> Reason:
     return Reason(fault.kind.value, f"{fault.subject}: {fault.detail}", policy(fault.kind).remedy)
 
 
-def _entry(spec: TableSpec, point: StartPoint) -> TableEntry:
+def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
     progress = point.progress
     record = progress.tables.get(spec.table)
     standing = progress.copies.get(spec.table)

@@ -39,7 +39,6 @@ _STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
 _OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY})
 _COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
 """Of these a copy is to be made or being made, and what lies before its position is dropped."""
-_KEPT_FOR_LATER = frozenset({TableState.PAUSED, TableState.RELOADING})
 
 Explain = Callable[[TableEntry, TableSchema, TableSchema], str]
 """What the target would do to get from one structure to another, as statements."""
@@ -95,8 +94,6 @@ class PlannedBatch:
     restructured: frozenset[TableId]
     handover: frozenset[TableId]
     resumed: frozenset[TableId] = frozenset()
-    stale: frozenset[TableId] = frozenset()
-    """Tables whose changes are kept from this batch on, for later, instead of being applied."""
     parked: dict[TableId, tuple[str, str]] = field(default_factory=dict)
     """Tables that this batch parks: fault code and detail."""
     announced: Mapping[TableId, tuple[TableSchema, ...]] = field(default_factory=dict)
@@ -238,7 +235,6 @@ class Planner:
             restructured=frozenset(restructured),
             handover=handover,
             resumed=resumed,
-            stale=frozenset(e.table for e in entries if e.deferred_from == number and e.state in _KEPT_FOR_LATER),
             parked=parked,
             announced=_announced(schemas, chains, learnt, parked),
             learnt=frozenset(learnt),
@@ -440,7 +436,7 @@ class Planner:
         detail = (
             f"{'; '.join(differences(base, schema))}. On the target: {self._explain(entry, base.whole, schema.whole)}"
         )
-        self._book.hold(entry.table, detail, base, self._next, self._after)
+        self._book.hold(entry.table, detail, base, self._next, self._after, taken_in=self.leave(entry.table))
         parked.setdefault(entry.table, (FaultKind.SCHEMA_CHANGE_WAITING.value, detail))
 
     def _amended(self, entry: TableEntry, schema: TableSchema) -> TableSchema | None:

@@ -146,6 +146,8 @@ class TableBook:
         self._stretches = 0
         self._whole: set[TableId] = set()
         self._handing_over: frozenset[TableId] = frozenset()
+        self._kept_from: dict[TableId, BatchId | None] = {}
+        """By when the last snapshot for copies was taken."""
         self._entries: dict[TableId, TableEntry] = {}
         self._lock = threading.RLock()
         self._listener = listener
@@ -221,11 +223,19 @@ class TableBook:
             with self._lock:
                 self._handing_over = frozenset()
 
+    def snapshot_follows(self, tables: Iterable[TableId]) -> None:
+        """Copies of these tables are to begin under a snapshot that is taken now: what is kept for them must not begin behind it."""
+        with self._lock:
+            self._kept_from = {t: entry.deferred_from for t in tables if (entry := self._entries.get(t)) is not None}
+
     def _begins(self, table: TableId) -> TableEntry | None:
-        """The entry of a table that waits for a copy which may begin now."""
+        """The entry of a table that waits for a copy which may begin now, under the last snapshot."""
         entry = self._entries.get(table)
-        waits = entry is not None and entry.state in {TableState.COPYING, TableState.RELOADING}
-        return entry if waits and table not in self._handing_over else None
+        if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
+            return None
+        # One that began to wait anew since the snapshot lacks what came between the two.
+        overtaken = entry.deferred_from != self._kept_from.get(table, entry.deferred_from)
+        return None if overtaken or table in self._handing_over else entry
 
     def copy_begins(self, table: TableId, schema: TableSchema, after: Lsn) -> bool:
         """A copy with this structure, as of position `after`, is being made. False where the table does not wait for one now."""
@@ -474,10 +484,13 @@ class TableBook:
             reason = Reason(code, detail, _RENEWAL if renewing else policy(kind).remedy)
             self.move(table, TableEvent.FAULT, position=position, reason=reason, renewing=renewing)
 
-    def hold(self, table: TableId, detail: str, kept: TableSchema, number: BatchId, after: Lsn) -> None:
+    def hold(
+        self, table: TableId, detail: str, kept: TableSchema, number: BatchId, after: Lsn, *, taken_in: bool
+    ) -> None:
         """Keep a table's changes from batch `number` on until somebody approves of its structure. Between two plannings, or in one.
 
         `kept`: the structure that the target has, with the changes up to `after`. One that waits already waits for this as well.
+        `taken_in`: a batch that applies what was kept of it before is already planned.
         """
         kind = FaultKind.SCHEMA_CHANGE_WAITING
         with self._lock:
@@ -489,7 +502,7 @@ class TableBook:
                 self._entries[table] = replace(entry, reason=reason)
                 self._listener(self._entries[table], None)
                 return
-            if entry.deferred_from is None:
+            if entry.deferred_from is None or taken_in:
                 entry = replace(entry, after=after, deferred_from=number)
             self._entries[table] = replace(entry, kept=kept)
             self.move(table, TableEvent.FAULT, position=after, reason=reason)

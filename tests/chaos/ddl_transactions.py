@@ -107,6 +107,7 @@ def _statement(rng: random.Random, made: Transaction, label: str, *, plain: bool
         if plain:
             return
         made.statements += [Statement(sql, (label,)) for sql in create(rng, table)]
+        table.fixed = True
         return
     rows = plain or rng.random() < 0.6
     changes = SINGLE if plain else ROWS if rows else _structural(rng, table)

@@ -90,6 +90,8 @@ class Bench:
         reporter = Reporter(spec, self.reports.append, clock)
         target = cast("Target", self.target)
         self.stage = CommitStage(spec, target, self.book, reporter, clock, ZERO, 10_000.0, _nothing_to_ask)
+        if not dropped:
+            self.stage.begin(recorded(None))
 
     def commit(
         self,
@@ -118,7 +120,8 @@ class Bench:
 
     def commit_nothing(self, number: int) -> None:
         batch = SealedBatch(Lsn(number * 100), Lsn(number * 100 + 100), 0, (), (), 0, 0)
-        planned = PlannedBatch(BatchId(number), batch, (), (), frozenset(), frozenset())
+        parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items())
+        planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), frozenset())
         self.stage.commit(Computed(planned, (), 0, "driver", 0.0, 0, 0.0), must_write=False)
 
     def marks(self) -> list[dict[TableId, str | None]]:
