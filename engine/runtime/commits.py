@@ -429,7 +429,7 @@ class CommitStage:
             end=end,
             tables=tuple(commits.values()),
             removed=removed,
-            dropped=tuple(table for table in removed if table in self._dropping),
+            dropped=tuple(table for table in dict.fromkeys(removed) if table in self._dropping),
             stale=tuple(self._stale),
             marks=marks,
             left=left,
@@ -447,7 +447,7 @@ class CommitStage:
         handed = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | handed) - self._stale
         self._known_parked = (self._known_parked - handed) | {t for t, c in commits.items() if c.parked is not None}
-        self._removed = [table for table in self._removed if table not in removed]
+        del self._removed[: len(removed)]  # In place: others are added from other threads.
         for table in batch.dropped:
             self._dropping.remove(table)
             self._reporter.dropped(table)

@@ -148,10 +148,14 @@ class PartitionDesk:
     def in_place(self, table: TableId, load: PartitionCopy, position: Lsn) -> None:
         """A batch that ends at `position` has put its rows into place."""
         with self._lock:
-            self._wanted.pop(table, None)
+            wanted = self._wanted.get(table)
+            asked = wanted is not None and wanted.request == load.request
+            if asked:
+                del self._wanted[table]
         self._parts.book.load_ends(table, load.number)
-        self._tell(table, load.reasons)
-        self._parts.reloads.finished(table, position)
+        if asked:  # Else it was cancelled while the batch was written, and maybe another one asked for.
+            self._tell(table, load.reasons)
+            self._parts.reloads.finished(table, position)
 
     def whole_in_place(self, table: TableId) -> None:
         """A batch has put a copy of the whole table into place; maybe one in the place of some partitions."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TicketId
 from engine.model.position import ZERO, Lsn
@@ -149,15 +150,22 @@ class Pipeline:
 
         `only`: some partitions of the one table.
         """
-        run = self._run
+        with self._changed:
+            asked = {one for one, *_ in self._table_reloads}.union(self._whole_reloads)
+            if request in asked or self._reloads.knows(request):
+                return  # It was told once more, as at each new connection to the server.
+            run = self._run
+            starting = self._desired is DesiredState.RUNNING and self._state is not SubscriptionState.FAILED
+            if tables is None:
+                self._whole_reloads.append(request)
+                self._reset = True
+            elif run is None and starting:
+                self._table_reloads.append((request, tables, only))
         if tables is None:
-            self._whole_reloads.append(request)
             self.reset()
         elif run is not None:
             self._begin_reload(run, request, tables, only)
-        elif self._desired is DesiredState.RUNNING and self._state is not SubscriptionState.FAILED:
-            self._table_reloads.append((request, tables, only))
-        else:
+        elif not starting:
             problem = (
                 "subscription_not_running",
                 "the subscription does not run",
@@ -246,6 +254,7 @@ class Pipeline:
             self._run.remove(table, drop=drop)
         else:
             self._book.forget(table)
+            self._reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, "it was removed"))
 
     def now(self) -> Lsn:
         """A position behind every commit so far. Blocks for a round trip to the source."""
@@ -387,7 +396,7 @@ class Pipeline:
         with self._changed:
             declared, self._retry_now = self._spec, False
             reset, self._reset = self._reset, False
-            requests = list(self._whole_reloads) if reset else []
+            requests = list(self._whole_reloads)
         try:
             source = self._open_source()
             target = self._open_target()
@@ -397,7 +406,6 @@ class Pipeline:
         except BaseException:
             self._reset |= reset
             raise
-        self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         self._book.retire()
         self._book = TableBook(self._reporter.table, spec.schema_changes)
         spec = self._without_removed(spec)
@@ -431,15 +439,31 @@ class Pipeline:
             overtaken = self._reset or self._spec.tables != declared.tables
             if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
                 run.stop()  # What was declared meanwhile needs another start.
-        tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
-        while requests:
-            self._reloads.begin(requests.pop(), tables)
-        while self._table_reloads:
-            self._begin_reload(run, *self._table_reloads.pop(0))
+            table_reloads, self._table_reloads = self._table_reloads, []
+            self._take_up_reloads(run, requests)
+        for asked in table_reloads:
+            self._begin_reload(run, *asked)
         for position in list(self._demands):
             run.demand(position)
         threading.Thread(target=run.tickets.send_all, daemon=True).start()
         self._move(SubscriptionEvent.STARTED)
+
+    def _take_up_reloads(self, run: ReplicationRun, requests: list[str]) -> None:
+        """Reloads that another run left open go on in this one, and `requests` begin. What cannot be reloaded fails them."""
+        for request, table in self._reloads.waiting():
+            entry = self._book.get(table)
+            if entry is None or (entry.state is TableState.PARKED and not entry.renewing):
+                reason = entry.reason if entry is not None else None
+                fault = (FaultKind.TABLE_MISSING.value, "it was removed")
+                self._reloads.failed(table, TableFault(*((reason.code, reason.reason) if reason else fault)))
+            elif entry.state is TableState.LIVE or (
+                entry.state is TableState.PAUSED and entry.deferred_from is not None
+            ):
+                self._begin_reload(run, request, [table], None)  # The run had ended before its copy began.
+        tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
+        self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
+        for request in requests:
+            self._reloads.begin(request, tables)
 
     def _known_slot(self, spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
         """Go on where the target is. Raises SLOT_DROPPED where our own guard made that impossible."""

@@ -170,6 +170,10 @@ class Planner:
         """Number that the next planned batch gets; changes of a table deferred now are kept from that batch on."""
         return self._next
 
+    def takes_in(self, table: TableId) -> bool:
+        """Whether a planned batch applies what was kept for the table. Between two plannings only."""
+        return table in self._joined
+
     def leave(self, table: TableId) -> bool:
         """From the next batch on the table's changes are kept instead of applied. True where a batch that takes it in is planned."""
         joined = table in self._joined
@@ -343,6 +347,8 @@ class Planner:
 
     def _is_structured(self, entry: TableEntry) -> bool:
         """Whether the target has rows of it, or will have when this batch is written, and their structure is known."""
+        if entry.state is TableState.PAUSED and entry.deferred_from is None:
+            return False  # It was paused before its first copy.
         return entry.state in _STRUCTURED or entry.copy_life is not None or entry.table in self._joined
 
     def _is_followed_on(self, entry: TableEntry) -> bool:

@@ -61,6 +61,18 @@ class ReloadBook:
             self._open.setdefault(request, _Reload(set(tables)))
         self._reporter.reload(request, "running")
 
+    def knows(self, request: str) -> bool:
+        """Whether this reload is under way."""
+        with self._lock:
+            return request in self._open
+
+    def waiting(self) -> list[tuple[str, TableId]]:
+        """What open reloads of whole tables still wait for."""
+        with self._lock:
+            partial = {(wanted.request, wanted.table) for wanted in self.wanted.values()}
+            found = [(request, table) for request, reload in self._open.items() for table in sorted(reload.waiting)]
+            return [each for each in found if each not in partial]
+
     def partitions(self, table: TableId, loaded: Sequence[LoadedPartition]) -> None:
         """Which partitions of the table a reload loads, and how far each is."""
         for request, reload in self._of(table):

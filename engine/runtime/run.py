@@ -617,7 +617,7 @@ class ReplicationRun:
         for entry in self._book.all() if not loads else ():
             if entry.state is TableState.RELOADING and self.copies.held:
                 self._book.move(entry.table, TableEvent.COPY_LOST, deferred_from=self._planner.next_number)
-            elif entry.deferred_from is not None:
+            elif entry.deferred_from is not None and not self._planner.takes_in(entry.table):
                 self.copies.cancel(entry.table)
                 detail = f"changes kept for it fill the queue's budget of {self._spec.queue_budget_bytes} bytes"
                 self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)

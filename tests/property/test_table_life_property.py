@@ -106,7 +106,9 @@ class TableLife(RuleBasedStateMachine):
         """A run begins with what the target knows."""
         self.planned: deque[PlannedBatch] = deque()
         self.copying: dict[TableId, Lsn] = {}
-        """Copies that begin, or are being read, under the last snapshot."""
+        """Copies that are being read under the last snapshot."""
+        self.waiting: list[TableId] = []
+        """Those that are to begin under it."""
         self.snapshot = ZERO
         self.book = TableBook(lambda _entry, _position: None, self.policy)
         self.book.watch(self._ended)
@@ -229,7 +231,7 @@ class TableLife(RuleBasedStateMachine):
 
     @rule()
     def begin_copies(self) -> None:
-        for table in self.waiting if hasattr(self, "waiting") else ():
+        for table in self.waiting:
             schema = self._schema(table, max(0, self.snapshot.value - 1) // LENGTH)
             if self.book.copy_begins(table, schema, self.snapshot):
                 self.target.hidden[table] = None

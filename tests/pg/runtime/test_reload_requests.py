@@ -1,0 +1,153 @@
+"""Reloads that are told once more, or that a run leaves open: each is made once, and each gets its answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from engine.link.messages import ReloadReport, Report
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.subscription_state import DesiredState
+from engine.runtime.copying import CopyDesk
+from engine.runtime.run import ReplicationRun
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
+
+pytestmark = pytest.mark.pg
+
+Replicate = Callable[..., Replica]
+
+
+@pytest.fixture
+def shop(database: Database) -> Database:
+    for name in ("orders", "lines"):
+        database.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, note text)")
+        database.execute(f"INSERT INTO {name} SELECT i, 'n' FROM generate_series(1, 100) i")
+    return database
+
+
+class HeldCopies:
+    """While `go` is not set, copies have a snapshot and read nothing."""
+
+    def __init__(self) -> None:
+        self.began, self.go = threading.Event(), threading.Event()
+        self.go.set()
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldCopies]:
+    held, real = HeldCopies(), CopyDesk._copy_under
+
+    def copy_under(desk: CopyDesk, *rest: Any) -> None:
+        held.began.set()
+        while not held.go.wait(0.05) and not desk._ended():
+            pass
+        real(desk, *rest)
+
+    monkeypatch.setattr(CopyDesk, "_copy_under", copy_under)
+    yield held
+    held.go.set()
+
+
+def hold(copies: HeldCopies) -> None:
+    copies.began.clear()
+    copies.go.clear()
+
+
+def told(replica: Replica, request: str) -> list[str]:
+    return [r.state for r in replica.reports.all() if isinstance(r, ReloadReport) and r.request_id == request]
+
+
+def wait_ended(replica: Replica, request: str) -> ReloadReport:
+    def ended(reports: list[Report]) -> ReloadReport | None:
+        own = [r for r in reports if isinstance(r, ReloadReport) and r.request_id == request]
+        return own[-1] if own and own[-1].state != "running" else None
+
+    return replica.reports.wait(ended, f"{request} ended", 30)
+
+
+def test_a_reload_of_everything_that_is_told_again_goes_on(
+    shop: Database, replicate: Replicate, copies: HeldCopies
+) -> None:
+    """As at each new connection to the server: another slot would begin all copies again."""
+    replica = replicate(shop, [table("orders"), table("lines")])
+    hold(copies)
+    replica.pipeline.reload("r1", None)
+    assert copies.began.wait(20)
+    run = replica.pipeline.run
+    assert run is not None
+    replica.pipeline.reload("r1", None)
+    copies.go.set()
+    assert wait_ended(replica, "r1").state == "succeeded"
+    assert replica.pipeline.run is run
+    replica.wait_live()
+    replica.assert_equal()
+    assert told(replica, "r1").count("succeeded") == 1
+
+
+def test_a_reload_of_a_table_that_is_told_again_is_made_once(
+    shop: Database, replicate: Replicate, copies: HeldCopies
+) -> None:
+    orders, lines = table("orders"), table("lines")
+    replica = replicate(shop, [orders, lines])
+    hold(copies)
+    for _ in range(2):
+        replica.pipeline.reload("r1", [orders.table, lines.table])
+        assert copies.began.wait(20)
+    copies.go.set()
+    assert wait_ended(replica, "r1").state == "succeeded"
+    replica.catch_up()
+    assert told(replica, "r1").count("succeeded") == 1
+
+
+def test_a_reload_that_the_end_of_a_run_overtakes_is_made_in_the_next(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = table("orders")
+    replica = replicate(shop, [orders])
+    ended = threading.Event()
+
+    def too_late(*_: Any) -> None:
+        ended.set()
+        raise EngineFault(FaultKind.COPY_FAILED, "s", "the run ended")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ReplicationRun, "defer", too_late)
+        # The desk of a run holds the method itself.
+        run = replica.pipeline.run
+        assert run is not None
+        patch.setattr(run.copies, "_defer", too_late)
+        replica.pipeline.reload("r1", [orders.table])
+        assert ended.wait(20)
+    assert told(replica, "r1") == ["running"]
+    run.stop()
+    assert wait_ended(replica, "r1").state == "succeeded"
+    replica.wait_live()
+    replica.assert_equal()
+
+
+@pytest.mark.parametrize("way", ["removed", "dropped"])
+def test_a_reload_of_a_table_that_is_gone_by_the_next_run_has_failed(
+    shop: Database, replicate: Replicate, copies: HeldCopies, way: str
+) -> None:
+    orders, lines = table("orders"), table("lines")
+    replica = replicate(shop, [orders, lines])
+    hold(copies)
+    replica.pipeline.reload("r1", [orders.table])
+    assert copies.began.wait(20)
+    replica.desire(DesiredState.PAUSED)
+    replica.wait_state("paused")
+    if way == "removed":
+        replica.replace(lines)
+    else:
+        shop.execute("DROP TABLE orders")
+    copies.go.set()
+    replica.desire(DesiredState.RUNNING)
+    assert _code(wait_ended(replica, "r1")) == "table_missing"
+
+
+def _code(report: ReloadReport) -> str | None:
+    return report.problem.code if report.problem is not None else None
