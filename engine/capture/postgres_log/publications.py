@@ -358,5 +358,5 @@ def _steps(connection: PostgresConnection, wanted: Wanted, current: Publication 
 def _change(connection: PostgresConnection, publication: str, word: str, tables: Sequence[TableName]) -> None:
     if tables:
         name = sql.Identifier(publication)
-        listed = sql.SQL(", ").join(sql.Identifier(t.schema, t.name) for t in tables)
+        listed = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(t.schema, t.name)) for t in tables)
         connection.execute(sql.SQL("ALTER PUBLICATION {} " + word + " TABLE {}").format(name, listed))

@@ -224,6 +224,27 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
     assert db.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
 
 
+def test_tables_that_inherit_are_published_where_they_are_asked_for(db: Database, source: PostgresSource) -> None:
+    slot = slot_of(db)
+    db.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE a_child (PRIMARY KEY (id)) INHERITS (a)")
+    db.execute("CREATE TABLE log (id int); CREATE TABLE log_child () INHERITS (log)")
+    tables = [spec("a"), spec("log", insert_only=True)]
+    source.prepare(tables, slot)
+    assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
+    source.prepare([*tables, spec("a_child")], slot)
+    assert members(db, slot) == {"a", "a_child"}
+    source.prepare([spec("a_child")], slot)
+    assert (members(db, slot), members(db, slot + "_ins")) == ({"a_child"}, set())
+    # As somebody else puts them in, with all that inherit.
+    db.execute(f"ALTER PUBLICATION {slot} SET TABLE a; ALTER PUBLICATION {slot}_ins SET TABLE log")
+    assert (members(db, slot), members(db, slot + "_ins")) == ({"a", "a_child"}, {"log", "log_child"})
+    foreign = f"table public.log_child does not belong in publication {slot}_ins"
+    assert source.guard(tables, slot).publication_faults == (foreign,)
+    source.prepare(tables, slot)
+    assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
+    assert source.guard(tables, slot).publication_faults == ()
+
+
 def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: PostgresSource) -> None:
     def leaf(name: str, low: int) -> str:
         return f"CREATE TABLE {name} PARTITION OF m FOR VALUES FROM ({low}) TO ({low + 10})"

@@ -611,3 +611,24 @@ def test_a_copy_does_not_hide_that_a_live_table_was_unpublished(shop: Database, 
     if not failed and state(replica, "lines") == "live":
         replica.wait_live(timeout_s=15)
         replica.assert_equal()
+
+
+def test_a_table_that_others_inherit_from_is_added(shop: Database, replicate: Replicate) -> None:
+    shop.execute(
+        "CREATE TABLE lines_child (PRIMARY KEY (id)) INHERITS (lines); INSERT INTO lines_child VALUES (1, 'c')"
+    )
+    orders, lines, child = table("orders"), table("lines"), table("lines_child")
+    replica = replicate(shop, [orders])
+    replica.replace(orders, lines)
+    replica.wait_live()
+    shop.execute("UPDATE lines SET note = 'changed'; UPDATE orders SET note = 'changed'")
+    replica.assert_equal()
+    replica.replace(orders, lines, child)
+    replica.wait_live()
+    shop.execute("UPDATE lines SET note = 'changed again'")
+    replica.assert_equal()
+    replica.replace(orders, child)
+    shop.execute("UPDATE lines SET note = 'and again'; UPDATE orders SET note = 'and again'")
+    replica.assert_equal()
+    assert replica.query("SELECT DISTINCT note FROM lines_child") == [("and again",)]
+    assert [r for r in replica.reports.all() if isinstance(r, EventReport) and r.severity != "info"] == []

@@ -71,7 +71,15 @@ def _printed_rows(dsn: str, table: TableName, columns: tuple[Column, ...]) -> li
         sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN format('%s', {0}) END").format(sql.Identifier(column.name))
         for column in columns
     ]
-    query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown), sql.Identifier(table.schema, table.name))
+    # Partitions count with their root; tables that inherit are others, with rows of their own.
+    query = sql.SQL(
+        "SELECT {0} FROM {1} AS t WHERE t.tableoid = {2}::regclass"
+        " OR (SELECT c.relispartition FROM pg_class c WHERE c.oid = t.tableoid)"
+    ).format(
+        sql.SQL(", ").join(shown),
+        sql.Identifier(table.schema, table.name),
+        sql.Literal(sql.Identifier(table.schema, table.name).as_string()),
+    )
     with psycopg.connect(dsn, options="-c timezone=UTC -c extra_float_digits=3") as connection:
         rows: list[Any] = connection.execute(query).fetchall()
     kinds = [value_type(column).kind for column in columns]
