@@ -87,9 +87,11 @@ def describe_state(state: str | None, message: str) -> str:
 class Sessions:
     """Opens sessions on one database and keeps a few idle ones. Any thread may use it."""
 
-    def __init__(self, spec: ConnectionSpec, kinds: StateKinds) -> None:
+    def __init__(self, spec: ConnectionSpec, kinds: StateKinds, settings: Mapping[str, str] | None = None) -> None:
+        """`settings`: what each session sets beside what all of ours do."""
         self._spec = spec
         self._kinds = kinds
+        self._settings = settings or {}
         self._idle: list[PostgresConnection] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -122,7 +124,7 @@ class Sessions:
     def conninfo(self, application: str, *, replication: bool, statement_timeout_ms: int) -> str:
         """The connection string, password included: never to be printed."""
         settings, secrets = self._spec.settings, self._spec.secrets
-        options = dict(_PRINTING)
+        options = {**_PRINTING, **self._settings}
         options["synchronous_commit"] = "on"
         options["statement_timeout"] = "0" if replication else str(statement_timeout_ms)
         options["lock_timeout"] = "0" if replication else str(LOCK_TIMEOUT_MS)

@@ -46,8 +46,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.SOURCE_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, then set desired_state to running;"
-        " where only a table is parked, reload that table.",
+        "Grant the user REPLICATION, SELECT on the tables and CREATE on the database, and BYPASSRLS where row-level security hides rows"
+        " of them, then set desired_state to running; where only a table is parked, reload that table.",
     ),
     FaultKind.DDL_CAPTURE_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,

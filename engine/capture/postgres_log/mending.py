@@ -30,6 +30,10 @@ def let_read(table: TableName, user: str) -> Statements:
     )
 
 
+def let_read_every_row(user: str) -> Statements:
+    return (f"ALTER ROLE {_name(user)} BYPASSRLS",)
+
+
 def let_act_as(owner: str, user: str) -> Statements:
     return (f"GRANT {_name(owner)} TO {_name(user)}",)
 

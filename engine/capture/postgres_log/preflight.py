@@ -40,7 +40,10 @@ SELECT n.nspname, c.relname,
        has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND NOT EXISTS (
            SELECT FROM pg_partition_tree(c.oid) AS p WHERE c.relkind = 'p' AND p.isleaf AND p.relid <> c.oid
              AND NOT (has_table_privilege(p.relid, 'SELECT'))),
-       pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner)::text, current_user::text
+       pg_has_role(c.relowner, 'USAGE'), pg_get_userbyid(c.relowner)::text, current_user::text,
+       ARRAY(SELECT p.oid::regclass::text FROM pg_class p
+             WHERE (p.oid = c.oid OR c.relkind = 'p' AND p.oid IN (SELECT relid FROM pg_partition_tree(c.oid) WHERE isleaf))
+               AND p.relkind <> 'p' AND row_security_active(p.oid) ORDER BY 1)
 FROM unnest(%s::text[], %s::text[]) AS w(s, t)
 JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
 """
@@ -64,6 +67,8 @@ class _Rights:
     owned: bool
     owner: str
     user: str
+    hidden: Sequence[str]
+    """Tables that hold its rows and that row-level security hides some of from the user."""
 
 
 def check(
@@ -246,6 +251,11 @@ def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list
                 () if table.partitioned else mending.let_read(table.name, rights.user),
             )
         )
+    if rights is not None and rights.hidden:
+        what = f"row-level security hides rows of {', '.join(rights.hidden)} from the user"
+        remedy = "ALTER ROLE … BYPASSRLS, or ALTER TABLE … NO FORCE ROW LEVEL SECURITY where the user owns the table."
+        mended = mending.let_read_every_row(rights.user)
+        found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, remedy, mended))
     if rights is not None and not rights.owned:
         what = f"only the owner of {table.name} may publish it"
         found.append(

@@ -857,6 +857,55 @@ def test_a_user_without_rights_is_told_which(db: Database) -> None:
         db.execute(f"DROP ROLE {role}")
 
 
+def test_rows_that_are_hidden_from_the_user_are_told_and_never_left_out(db: Database) -> None:
+    role = f"u_{db.name}"
+    db.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE plain (id int PRIMARY KEY)")
+    db.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    db.execute("CREATE TABLE p_1 PARTITION OF p FOR VALUES FROM (0) TO (10); CREATE TABLE p_2 PARTITION OF p DEFAULT")
+    db.execute("INSERT INTO t VALUES (1); INSERT INTO plain VALUES (1); INSERT INTO p VALUES (1), (20)")
+    db.execute(f"CREATE ROLE {role} LOGIN REPLICATION; GRANT CREATE ON DATABASE {db.name} TO {role}")
+    tables = [spec("t"), spec("plain"), spec("p")]
+    try:
+        for name in ("t", "plain", "p", "p_1", "p_2"):
+            db.execute(f"ALTER TABLE {name} OWNER TO {role}")
+        for name in ("t", "p", "p_2"):
+            db.execute(f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY")
+        with opened(db, user=role) as source:
+            assert [f for f in source.preflight(tables, None) if f.severity is Severity.ERROR] == []
+            for name in ("t", "p", "p_2"):
+                db.execute(f"ALTER TABLE {name} FORCE ROW LEVEL SECURITY")
+            found = [f for f in source.preflight(tables, None) if f.severity is Severity.ERROR]
+            assert [(f.code, f.what) for f in found] == [
+                ("source_privilege", "row-level security hides rows of public.t from the user"),
+                ("source_privilege", "row-level security hides rows of public.p_2 from the user"),
+            ]
+            problems = {
+                d.name.name: [p.code for p in d.problems if p.severity is Severity.ERROR] for d in source.discover()
+            }
+            assert problems == {"t": ["source_privilege"], "plain": [], "p": ["source_privilege"]}
+            assert read_rows(source, "plain") == 1
+            for name in ("t", "p"):
+                with pytest.raises(EngineFault, match="row-level security") as refused:
+                    read_rows(source, name)
+                assert refused.value.kind is FaultKind.SOURCE_PRIVILEGE
+            with pytest.raises(EngineFault, match="row-level security"):
+                source.walk_key(described(source, "t"), None, 1, 5)
+            for statement in {statement for f in found for statement in f.sql}:
+                db.execute(statement)
+            assert [f for f in source.preflight(tables, None) if f.severity is Severity.ERROR] == []
+            assert [read_rows(source, name) for name in ("t", "plain", "p")] == [1, 1, 2]
+    finally:
+        db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def read_rows(source: PostgresSource, name: str) -> int:
+    """How many rows a copy of the table has."""
+    schema = described(source, name)
+    with source.snapshot(10) as snapshot:
+        chunks = source.copy_chunks(schema, spec(name), 1024**2)
+        return sum(piece.count(b"\n") for chunk in chunks for piece in source.read_chunk(chunk, snapshot.name))
+
+
 def test_connection_errors_are_told_apart(private_cluster: Callable[..., EmbeddedPostgres]) -> None:
     cluster = private_cluster(18, max_wal_senders="4", wal_level="replica")
     hba = cluster.data / "pg_hba.conf"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -130,3 +130,52 @@ def test_a_parked_table_is_tried_again_when_its_cause_is_mended(shop: Database, 
     replica.wait_live()
     shop.execute("UPDATE bare SET a = a + 1 WHERE a < 5")
     replica.assert_equal()
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOf(Database):
+    """The same database, replicated by a user of its own."""
+
+    user: str
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        return {**Database(self.cluster, self.name).settings, "user": self.user}
+
+
+@pytest.fixture
+def owned(shop: Database) -> Iterator[DatabaseOf]:
+    """The shop as the owner of its tables sees it, who is no superuser."""
+    owner = f"owner_{shop.name}"
+    shop.execute(f"CREATE ROLE {owner} LOGIN REPLICATION; GRANT CREATE ON DATABASE {shop.name} TO {owner}")
+    for name in ("orders", "lines"):
+        shop.execute(f"ALTER TABLE {name} OWNER TO {owner}")
+    yield DatabaseOf(shop.cluster, shop.name, owner)
+    shop.execute(f"DROP OWNED BY {owner}; DROP ROLE {owner}")
+
+
+def test_a_table_with_rows_that_the_user_may_not_see_is_not_copied_without_them(
+    owned: DatabaseOf, replicate: Replicate
+) -> None:
+    owned.execute("ALTER TABLE orders ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+    orders, lines = table("orders"), table("lines")
+    replica = replicate(owned, [orders, lines], live=False)
+    parked = replica.wait_table("orders", "parked")
+    assert (parked.code, "row-level security" in str(parked.reason)) == ("source_privilege", True)
+    replica.wait_live("lines")
+    owned.execute("UPDATE orders SET note = 'x'; UPDATE lines SET note = 'x'")
+    replica.catch_up()
+    assert replica.query("SELECT DISTINCT note FROM lines") == [("x",)]
+    assert in_the_way(replica, orders) == ["source_privilege"]
+    owned.execute("ALTER TABLE orders NO FORCE ROW LEVEL SECURITY")
+    assert in_the_way(replica, orders) == []
+    replica.pipeline.reload("r1", [orders.table])
+    replica.wait_live()
+    replica.assert_equal()
+    # Its changes are in the log whoever may read it; a comparison says that it could not be made.
+    owned.execute("ALTER TABLE orders FORCE ROW LEVEL SECURITY; UPDATE orders SET note = 'y' WHERE id < 50")
+    replica.catch_up()
+    assert replica.query("SELECT count(*) FROM orders WHERE note = 'y'") == [(49,)]
+    verdicts = {verdict.table: verdict.code for verdict in replica.verify()}
+    assert verdicts == {orders.table: "source_privilege", lines.table: None}
+    assert replica.states()["orders"] == "live"
