@@ -76,11 +76,15 @@ WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND a.attisdropped ORDER BY a
 INDEX_FACTS = "i.indrelid, i.indisprimary, i.indisreplident, i.indimmediate, k.columns, k.not_null"
 UNIQUE_INDEXES = """pg_index i
 CROSS JOIN LATERAL (
-    SELECT array_agg(a.attname::text ORDER BY k.place) AS columns, bool_and(a.attnotnull) AS not_null
+    SELECT array_agg(a.attname::text ORDER BY k.place) AS columns,
+           bool_and(a.attnotnull AND NOT EXISTS (
+               SELECT FROM pg_constraint n
+               WHERE n.conrelid = a.attrelid AND n.contype = 'n' AND NOT n.convalidated AND a.attnum = ANY (n.conkey))) AS not_null
     FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
     WHERE k.place <= i.indnkeyatts
 ) AS k"""
+"""A column may be NOT NULL for new rows only (PostgreSQL 18): older ones then hold NULL still."""
 USABLE_INDEX = "i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL"
 _INDEXES = f"""
 SELECT {INDEX_FACTS}

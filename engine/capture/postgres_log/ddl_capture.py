@@ -24,7 +24,7 @@ from engine.model.ddl import DdlCapture
 from engine.model.fault import FaultKind
 from engine.postgres.sessions import PostgresConnection
 
-VERSION = 2
+VERSION = 3
 """Of function and messages; a message says which one wrote it."""
 PREFIX = "penstock.ddl"
 MOST_BYTES = 256 * 1024

@@ -86,7 +86,7 @@ def test_it_comes_as_previewed_and_goes_without_trace(shop: Database) -> None:
                 session.execute(statement.encode())
             by_hand = session.execute(_NAMED).fetchall()
         installed = source.install_ddl_capture()
-        assert (installed.installed, installed.current, installed.version) == (True, True, 2)
+        assert (installed.installed, installed.current, installed.version) == (True, True, 3)
         assert shop.execute(_NAMED) == by_hand
         assert source.install_ddl_capture() == installed
         gone = source.remove_ddl_capture()
@@ -257,7 +257,7 @@ def test_the_users_command_never_fails(shop: Database) -> None:
 
 def test_messages_of_others_make_no_sense(database: Database) -> None:
     log = Log(database)
-    for content in ("", "{}", "x", '{"v": 2, "tag": "", "by": ""}', '{"v": 1, "tag": "t", "by": "b", "table": [1]}'):
+    for content in ("", "{}", "x", '{"v": 3, "tag": "", "by": ""}', '{"v": 2, "tag": "t", "by": "b", "table": [1]}'):
         database.execute("SELECT pg_logical_emit_message(true, %s, %s)", [PREFIX, content])
         with pytest.raises(EngineFault) as fault:
             log.told()

@@ -24,7 +24,7 @@ from engine.sort.batcher import part_announcements
 from engine.sort.sorter import TransactionSorter
 from tests.unit.net import pgoutput_encoder as pgoutput
 
-_HEAD = {"v": 2, "tag": "ALTER TABLE", "by": "m"}
+_HEAD = {"v": 3, "tag": "ALTER TABLE", "by": "m"}
 _TABLE = _HEAD | {
     "server": 180000,
     "writers": [700, 701],
