@@ -21,7 +21,7 @@ from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
 from engine.runtime.startup import why_not_described
-from engine.runtime.structure import Same, judge, without_fills
+from engine.runtime.structure import Same, judge, with_definitions, without_fills
 from engine.runtime.table_book import TableEntry
 from engine.runtime.told import Anchor
 
@@ -146,9 +146,8 @@ class Guard:
                 anchor = self._anchors.get(entry.table)
                 since = anchor.as_of if anchor is not None and anchor.schema is entry.schema else None
                 self._learnt(Learnt(entry.table, entry.schema, now, seen_by, since))
-            elif now.relfilenode != entry.schema.relfilenode:
-                moved = replace(entry.schema, relfilenode=now.relfilenode)
-                self._learnt(Learnt(entry.table, entry.schema, moved, seen_by))
+            elif not fresh and (settled := with_definitions(entry.schema, now)) != entry.schema:
+                self._learnt(Learnt(entry.table, entry.schema, settled, seen_by))
 
     def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
         """From the next look on tables that match these are reported. From any thread."""

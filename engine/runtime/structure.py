@@ -120,6 +120,16 @@ def with_fills(known: TableSchema, new: TableSchema) -> TableSchema:
     return replace(new, columns=columns)
 
 
+def with_definitions(known: TableSchema, now: TableSchema) -> TableSchema:
+    """What is known, with what the catalog says besides of the same columns: a later change is measured by it."""
+    found = {column.attnum: column for column in now.columns}
+    columns = tuple(
+        replace(c, edition=found[c.attnum].edition, labels=found[c.attnum].labels) if c.attnum in found else c
+        for c in known.columns
+    )
+    return replace(known, columns=columns, relfilenode=now.relfilenode)
+
+
 def as_of(before: TableSchema, announced: TableSchema) -> TableSchema:
     """What a record announces that is older than the catalog was when it was looked at: what only that tells of storage and
     definitions may be later, and would hide that rows were written anew in between."""

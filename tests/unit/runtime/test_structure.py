@@ -8,7 +8,17 @@ import pytest
 
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.runtime.structure import Anew, Followed, Same, differences, held, judge, newer, seen_in_catalog
+from engine.runtime.structure import (
+    Anew,
+    Followed,
+    Same,
+    differences,
+    held,
+    judge,
+    newer,
+    seen_in_catalog,
+    with_definitions,
+)
 
 INT = SourceType("int4")
 BASE = TableSchema(
@@ -138,3 +148,20 @@ def test_newer_by_attribute_numbers() -> None:
     assert not newer(BASE, BASE)
     assert not newer(BASE, middle_dropped)
     assert not newer(dropped, added)
+
+
+MOOD = SourceType("shop.mood", category="e", oid=99)
+LOOK = SourceType("shop.look", category="c", oid=77)
+
+
+def labelled(kind: SourceType, *labels: str) -> TableSchema:
+    return with_columns(BASE.columns[0], Column("a", kind, 2, labels=labels))
+
+
+def test_what_the_catalog_says_of_the_same_columns_is_what_later_changes_are_measured_by() -> None:
+    known = replace(labelled(MOOD, "sad"), relfilenode=5)
+    settled = replace(labelled(MOOD, "sad", "calm"), relfilenode=5)
+    settled = replace(settled, columns=tuple(replace(c, edition=8) for c in settled.columns))
+    assert with_definitions(known, replace(settled, name=TableName("public", "other"))) == settled
+    again = replace(known, columns=(replace(known.columns[0], fill="x"), *known.columns[1:]))
+    assert [c.fill for c in with_definitions(again, settled).columns] == ["x", None]
