@@ -66,7 +66,7 @@ class DdlTold:
     unknown: frozenset[RelationId] | None = frozenset()
     """Tables that may have changed in ways that nobody tells; None = any."""
     types: frozenset[int] = frozenset()
-    """Numbers of an enum type and of the arrays and domains of it, which has these `labels` now."""
+    """Numbers of an enum type and of the arrays and domains of it, in turn, which has these `labels` now."""
     labels: tuple[str, ...] = ()
     partition: RelationId | None = None
     """Was made as a partition `below` these roots."""

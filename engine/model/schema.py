@@ -82,10 +82,11 @@ class Column:
     edition: int = 0
     """Another one whenever the column's definition was changed (xmin of its row in the catalog); 0 = unknown."""
     labels: tuple[str, ...] = ()
-    """Of an enum type or an array of one: its labels in the order in which they came. A renamed one changes rows that are there.
+    """Of an enum type, or arrays and domains of one: its labels in the order in which they came. A renamed one changes rows that are
+    there.
 
-    Of a composite type or an array of one: each composite type in it with the numbers of its parts, which rows that are there
-    have from then on.
+    Of a composite type or a range, or arrays and domains of one: each composite type in it, however deep, as `NUMBER: PARTS` with the
+    numbers of its parts, which rows that are there have from then on; and each label of each enum type in it as `NUMBER= LABEL`.
     """
     generated: bool = False
     """The source computes it from the row's other columns."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from engine.model.schema import Column, TableSchema
 from engine.model.widening import same_form, widens
 
 _OTHER_STORAGE = -1
+_OF_A_TYPE = re.compile(r"(\d+)[:=] ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
     if before.map_as != after.map_as:
         return Anew(f"the mapping of column {after.name} changed")
     found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
-    if before.labels and after.labels[: len(before.labels)] != before.labels:
+    if _written_otherwise(before, after):
         return Anew(f"values of the type of column {after.name} are written otherwise now")
     if same_form(before.type, after.type):
         redefined = before.edition and after.edition and before.edition != after.edition
@@ -93,6 +95,27 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
     if rewritten or root or not widens(before.type, after.type):
         return Anew(f"column {after.name} changed its type, and its existing values with it")
     return [*found, f"column {after.name} got a wider type"]
+
+
+def _written_otherwise(before: Column, after: Column) -> bool:
+    """Whether values that are there look different: each type in the column's keeps what it has, new labels come behind those.
+
+    A type that nothing was known of tells nothing: earlier versions did not look as deep.
+    """
+    now = _labels(after)
+    return any(now.get(kind, [])[: len(known)] != known for kind, known in _labels(before).items())
+
+
+def _labels(column: Column) -> dict[str, list[str]]:
+    """What `labels` say of each type in the column's."""
+    kind = column.type
+    while kind.element is not None:
+        kind = kind.element
+    found: dict[str, list[str]] = {}
+    for label in column.labels:
+        said = None if kind.category == "e" else _OF_A_TYPE.match(label)
+        found.setdefault(said[1] if said else "", []).append(label[said.end() :] if said else label)
+    return found
 
 
 def written_anew(known: TableSchema, new: TableSchema, *, values: bool) -> Verdict:

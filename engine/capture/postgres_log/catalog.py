@@ -27,20 +27,26 @@ COLUMN_FACTS = f"""a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT
        a.atthasdef OR a.attidentity <> '' OR (t.typtype = 'd' AND t.typdefault IS NOT NULL), a.atthasmissing,
        {MISSING_VALUE},
        a.attgenerated::text, a.xmin::text::bigint,
-       CASE WHEN t.typtype IN ('e', 'd') OR t.typcategory = 'A' THEN
-           ARRAY(SELECT e.enumlabel::text FROM pg_enum e
-                 WHERE e.enumtypid IN (t.oid, t.typelem, t.typbasetype) ORDER BY e.oid) ELSE '{{}}' END
-       || CASE WHEN t.typtype IN ('c', 'd') OR t.typcategory = 'A' THEN ARRAY(
-           WITH RECURSIVE made AS (
-               SELECT p.oid, p.typrelid FROM pg_type p WHERE p.oid IN (t.oid, t.typelem, t.typbasetype)
+       CASE WHEN t.typtype IN ('e', 'd', 'c', 'r', 'm') OR t.typcategory = 'A' THEN ARRAY(
+           WITH RECURSIVE made(oid) AS (
+               SELECT t.oid
                UNION
-               SELECT p.oid, p.typrelid
-               FROM made JOIN pg_attribute b ON b.attrelid = made.typrelid AND b.attnum > 0 AND NOT b.attisdropped
-               JOIN pg_type q ON q.oid = b.atttypid JOIN pg_type p ON p.oid IN (q.oid, q.typelem, q.typbasetype)
-               WHERE made.typrelid <> 0)
-           SELECT made.oid || ': ' || string_agg(b.attnum::text, ' ' ORDER BY b.attnum)
-           FROM made JOIN pg_attribute b ON b.attrelid = made.typrelid AND b.attnum > 0 AND NOT b.attisdropped
-           GROUP BY made.oid ORDER BY made.oid) ELSE '{{}}' END"""
+               SELECT p.oid FROM made JOIN pg_type q ON q.oid = made.oid CROSS JOIN LATERAL (
+                   VALUES (q.typelem), (q.typbasetype)
+                   UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE q.oid IN (r.rngtypid, r.rngmultitypid)
+                   UNION ALL SELECT b.atttypid FROM pg_attribute b
+                             WHERE b.attrelid = q.typrelid AND b.attnum > 0 AND NOT b.attisdropped) AS p(oid)
+               WHERE p.oid <> 0)
+           SELECT w.told FROM (
+               SELECT 1, q.oid, 0::oid, q.oid || ': ' || string_agg(b.attnum::text, ' ' ORDER BY b.attnum)
+               FROM made JOIN pg_type q ON q.oid = made.oid
+               JOIN pg_attribute b ON b.attrelid = q.typrelid AND b.attnum > 0 AND NOT b.attisdropped GROUP BY q.oid
+               UNION ALL
+               SELECT 2, e.enumtypid, e.oid, CASE WHEN EXISTS (
+                   SELECT FROM made JOIN pg_type q ON q.oid = made.oid WHERE q.typtype IN ('c', 'r', 'm'))
+                   THEN e.enumtypid || '= ' || e.enumlabel ELSE e.enumlabel::text END
+               FROM made JOIN pg_enum e ON e.enumtypid = made.oid) AS w(part, type, place, told)
+           ORDER BY w.part, w.type, w.place) ELSE '{{}}' END"""
 _COLUMNS = f"""
 SELECT {COLUMN_FACTS}
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid

@@ -91,6 +91,20 @@ _TABLE = f"""
 """
 _ANCESTORS = "SELECT p.relid::oid FROM pg_partition_ancestors(told) AS p WHERE p.relid <> told"
 
+_HOLDING = """
+    WITH RECURSIVE holding(oid, listed) AS (
+        SELECT e.oid, true FROM unnest(enums) AS e(oid) UNION ALL SELECT m.oid, false FROM unnest(made) AS m(oid)
+        UNION
+        SELECT p.oid, h.listed AND p.typtype IN ('b', 'd')
+        FROM holding h JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = h.oid
+        LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND d.objsubid > 0
+        JOIN pg_type p ON p.oid = CASE WHEN d.classid = 'pg_type'::regclass THEN d.objid ELSE c.reltype END)
+    SELECT DISTINCT c.oid FROM holding h JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = h.oid
+    JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND d.objsubid > 0
+    WHERE NOT h.listed AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.oid <> ALL (touched)
+"""
+"""Tables with columns that hold values of these types somewhere inside. Of enums, arrays and domains of them the labels are told."""
+
 _APART = f"PERFORM pg_logical_emit_message(false, '{PREFIX}', '');"
 """A message counts as written where it ends, a row change where it begins: something has to lie between, or they may change places."""
 
@@ -104,6 +118,8 @@ DECLARE
     head jsonb := jsonb_build_object('v', {VERSION}, 'tag', tg_tag);
     touched oid[];
     unknown oid[];
+    enums oid[] := '{{}}';
+    made oid[] := '{{}}';
     told oid;
     labelled record;
     content jsonb;
@@ -122,6 +138,8 @@ BEGIN
         touched := ARRAY(SELECT DISTINCT d.objid FROM pg_event_trigger_dropped_objects() AS d
                          JOIN pg_class c ON c.oid = d.objid
                          WHERE d.classid = 'pg_class'::regclass AND d.objsubid > 0 AND c.relkind IN ('r', 'p'));
+        made := ARRAY(SELECT c.reltype FROM pg_event_trigger_dropped_objects() AS d JOIN pg_class c ON c.oid = d.objid
+                      WHERE d.classid = 'pg_class'::regclass AND d.objsubid > 0 AND c.reltype <> 0);
     ELSE
         touched := ARRAY(SELECT DISTINCT d.objid FROM pg_event_trigger_ddl_commands() AS d
                          JOIN pg_class c ON c.oid = d.objid
@@ -133,10 +151,17 @@ BEGIN
             PERFORM pg_logical_emit_message(true, '{PREFIX}', convert_to((head || jsonb_build_object(
                 'partition', told, 'below', to_jsonb(ARRAY({_ANCESTORS}))))::text, 'UTF8'));
         END LOOP;
-        FOR labelled IN SELECT t.oid, ARRAY(SELECT u.oid FROM pg_type u WHERE t.oid IN (u.oid, u.typelem, u.typbasetype)) AS used,
+        enums := ARRAY(SELECT t.oid FROM pg_event_trigger_ddl_commands() AS d JOIN pg_type t ON t.oid = d.objid
+                       WHERE d.classid = 'pg_type'::regclass AND d.command_tag = 'ALTER TYPE' AND t.typtype = 'e');
+        made := ARRAY(SELECT c.reltype FROM pg_event_trigger_ddl_commands() AS d JOIN pg_class c ON c.oid = d.objid
+                      WHERE d.classid = 'pg_class'::regclass AND d.command_tag IN ('ALTER TABLE', 'ALTER TYPE') AND c.reltype <> 0);
+        FOR labelled IN SELECT t.oid, ARRAY(
+                                   WITH RECURSIVE used(oid) AS (
+                                       SELECT t.oid UNION
+                                       SELECT u.oid FROM used JOIN pg_type u ON used.oid IN (u.typelem, u.typbasetype))
+                                   SELECT oid FROM used) AS used,
                                ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.oid) AS labels
-                        FROM pg_event_trigger_ddl_commands() AS d JOIN pg_type t ON t.oid = d.objid
-                        WHERE d.classid = 'pg_type'::regclass AND d.command_tag = 'ALTER TYPE' AND t.typtype = 'e' LOOP
+                        FROM pg_type t WHERE t.oid = ANY (enums) LOOP
             content := head || jsonb_build_object('types', to_jsonb(labelled.used), 'labels', to_jsonb(labelled.labels), 'writers',
                 (SELECT jsonb_agg(DISTINCT e.xmin::text::bigint) FROM pg_enum e WHERE e.enumtypid = labelled.oid));
             IF octet_length(content::text) > {MOST_BYTES} - 4096 THEN
@@ -155,7 +180,8 @@ BEGIN
                 SELECT i.inhrelid FROM unnest(touched) AS w(oid) JOIN pg_inherits i ON i.inhparent = w.oid
                 JOIN pg_class c ON c.oid = i.inhrelid AND NOT c.relispartition
                 UNION SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid)
-            SELECT b.oid FROM below b WHERE b.oid <> ALL (touched)));
+            SELECT b.oid FROM below b WHERE b.oid <> ALL (touched))
+        UNION ({_HOLDING}));
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
        OR cardinality(touched) > {_MOST_TABLES} THEN
         -- This transaction sees the catalog as it was when it began: what others changed since is missing in it.

@@ -220,6 +220,35 @@ def test_what_it_cannot_tell_for_sure_it_calls_unknown(shop: Database) -> None:
         assert [one.labels for one in told] == [("a", "b")]
 
 
+def test_tables_that_hold_a_changed_type_somewhere_are_told(shop: Database) -> None:
+    shop.execute(
+        "CREATE TYPE mood AS ENUM ('a'); CREATE DOMAIN dom AS mood; CREATE DOMAIN dd AS dom[];"
+        "CREATE TYPE span AS RANGE (subtype = mood); CREATE TYPE felt AS (m dd, n int); CREATE TYPE deep AS (f felt[]);"
+        "CREATE TABLE plain (m mood, n mood[], o dd); CREATE TABLE ranged (s span); CREATE TABLE many (s span_multirange[]);"
+        "CREATE TABLE inside (f deep); CREATE TABLE of_rows (r inside); CREATE TABLE other (id int, t text[])"
+    )
+    with opened(shop) as source:
+        source.install_ddl_capture()
+        log = Log(shop)
+        names = ["plain", "ranged", "many", "inside", "of_rows"]
+        tables = [replace(table(name), insert_only=True) for name in names]
+        schemas = {schema.name.name: schema for schema in source.describe(tables).values()}
+        oids = {name: schema.relation for name, schema in schemas.items()}
+        labels, rest = log.told("ALTER TYPE mood ADD VALUE 'b'")
+        assert {column.type.oid for column in schemas["plain"].columns} <= labels.types
+        assert all({column.type.oid for column in schemas[name].columns}.isdisjoint(labels.types) for name in names[1:])
+        assert (labels.labels, rest.unknown) == (("a", "b"), {oids[name] for name in names[1:]})
+        told = [one.unknown for one in log.told("ALTER TYPE felt ADD ATTRIBUTE x int")]
+        assert told == [{oids["inside"], oids["of_rows"]}]
+        told = [one.unknown for one in log.told("ALTER TABLE inside ADD COLUMN y int") if one.table is None]
+        assert told == [{oids["of_rows"]}]
+        assert [one.unknown for one in log.told("ALTER TABLE other ADD COLUMN y int") if one.table is None] == []
+        told = [one.unknown for one in log.told("CREATE DOMAIN gone AS int", "ALTER TYPE felt ADD ATTRIBUTE z gone")]
+        assert told == [{oids["inside"], oids["of_rows"]}]
+        told = [one.unknown for one in log.told("DROP DOMAIN gone CASCADE")]
+        assert told == [{oids["inside"], oids["of_rows"]}]
+
+
 def test_rolled_back_commands_are_not_told(shop: Database) -> None:
     shop.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with opened(shop) as source:

@@ -116,6 +116,28 @@ def test_a_change_that_no_row_came_behind_is_seen_in_the_catalog(shop: Database,
     assert {state for state, _ in states(replica, "orders")} == {"registered", "copying", "catching_up", "live"}
 
 
+def test_a_value_of_an_enum_is_known_from_when_it_came(shop: Database, replicate: Replicate) -> None:
+    shop.execute("CREATE TYPE mood AS ENUM ('sad'); ALTER TABLE orders ADD COLUMN m mood DEFAULT 'sad'")
+    replica = replicate(shop, [table("orders")])
+    shop.execute("ALTER TYPE mood ADD VALUE 'calm'")
+    orders = replica.table_id("orders")
+
+    def labels() -> tuple[str, ...]:
+        entry = replica.pipeline.book.get(orders)
+        return () if entry is None or entry.schema is None else entry.schema.column("m").labels
+
+    until(lambda: labels() == ("sad", "calm"), 20)
+    shop.execute("UPDATE orders SET m = 'calm' WHERE id = 1")
+    replica.catch_up()
+    assert changes(replica, "orders") == []
+    shop.execute("ALTER TYPE mood RENAME VALUE 'calm' TO 'quiet'")
+    anew = ("reloading", "table_structure_changed")
+    replica.reports.wait(lambda _: anew in states(replica, "orders"), "a new copy")
+    replica.wait_live()
+    replica.assert_equal()
+    assert replica.query("SELECT m FROM orders WHERE id = 1") == [("quiet",)]
+
+
 def test_values_that_no_log_and_no_catalog_tell_of_are_copied(shop: Database, replicate: Replicate) -> None:
     shop.execute(
         "CREATE TABLE days (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);"

@@ -158,6 +158,29 @@ def labelled(kind: SourceType, *labels: str) -> TableSchema:
     return with_columns(BASE.columns[0], Column("a", kind, 2, labels=labels))
 
 
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "same"),
+    [
+        (MOOD, ["sad"], ["sad", "calm"], True),
+        (MOOD, ["sad", "happy"], ["down", "happy"], False),
+        (MOOD, ["sad", "happy"], ["sad"], False),
+        (MOOD, ["1= a", "2= b"], ["2= b", "1= a"], False),
+        (SourceType("shop._mood", element=MOOD), ["1= a", "2= b"], ["2= b", "1= a"], False),
+        (MOOD, [], ["sad"], True),
+        (LOOK, ["77: 1 2"], ["77: 1 2", "88= red", "99= sad"], True),
+        (LOOK, ["77: 1 2", "88= red", "99= sad"], ["77: 1 2", "88= red", "88= blue", "99= sad"], True),
+        (LOOK, ["77: 1 2", "88= red", "99= sad"], ["77: 1 2", "88= green", "99= sad"], False),
+        (LOOK, ["77: 1 2", "88= red"], ["77: 1 2 3", "88= red"], False),
+        (LOOK, ["77: 1 2", "88= a\n1= b"], ["77: 1 2", "88= a\n1= c"], False),
+    ],
+)
+def test_values_look_different_where_a_type_in_their_columns_lost_what_it_had(
+    kind: SourceType, before: list[str], after: list[str], same: bool
+) -> None:
+    verdict = judge(labelled(kind, *before), labelled(kind, *after))
+    assert verdict == (Same() if same else Anew("values of the type of column a are written otherwise now"))
+
+
 def test_what_the_catalog_says_of_the_same_columns_is_what_later_changes_are_measured_by() -> None:
     known = replace(labelled(MOOD, "sad"), relfilenode=5)
     settled = replace(labelled(MOOD, "sad", "calm"), relfilenode=5)
