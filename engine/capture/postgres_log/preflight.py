@@ -267,8 +267,36 @@ def _table(table: CatalogTable, spec: TableSpec, rights: _Rights | None) -> list
                 mending.let_act_as(rights.owner, rights.user),
             )
         )
-    found += _generated(table, spec)
-    return found
+    return [*found, *_named_elsewhere(table), *_generated(table, spec)]
+
+
+_NAMING = frozenset(
+    f"reg{kind}"
+    for kind in (
+        "class",
+        "collation",
+        "config",
+        "dictionary",
+        "namespace",
+        "oper",
+        "operator",
+        "proc",
+        "procedure",
+        "role",
+        "type",
+    )
+)
+
+
+def _named_elsewhere(table: CatalogTable) -> list[Finding]:
+    """Columns whose values are printed by the names of what they stand for."""
+    naming = [c.column.name for c in table.columns if (c.column.type.element or c.column.type).name in _NAMING]
+    if not naming:
+        return []
+    what = f"values in columns of {table.name} look different when what they name is renamed, which no log tells: {', '.join(naming)}"
+    return [
+        Finding(_W, "names_of_objects", what, "Make the columns oid or text, or reload the table after such a change.")
+    ]
 
 
 def _generated(table: CatalogTable, spec: TableSpec) -> list[Finding]:

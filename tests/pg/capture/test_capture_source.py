@@ -804,6 +804,10 @@ def test_preflight_names_what_is_wrong_with_tables(db: Database, source: Postgre
     assert found(spec("fast")) == {("error", "table_not_logged")}
     assert found(spec("counted")) == (set() if sends_stored(db) else {("info", "generated_columns_computed")})
     assert found(spec("m")) == {("error", "table_no_identity")}
+    db.execute("CREATE TABLE naming (id int PRIMARY KEY, r regclass, n oid, p regprocedure[])")
+    assert found(spec("naming")) == {("warning", "names_of_objects")}
+    (naming,) = [f for f in source.preflight([spec("naming")], None) if f.code == "names_of_objects"]
+    assert naming.what.endswith(": r, p")
     assert all(f.remedy for f in source.preflight([spec("keyless"), spec("fast"), spec("missing")], None))
 
 
