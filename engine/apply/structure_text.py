@@ -64,6 +64,7 @@ def _column(column: Column) -> dict[str, Any]:
         "map_as": column.map_as,
         "edition": column.edition,
         "labels": list(column.labels),
+        "label_editions": list(column.label_editions),
         "generated": column.generated,
         "expression": _expression(column.expression) if column.expression is not None else None,
     }
@@ -94,6 +95,7 @@ def _read_column(body: dict[str, Any]) -> Column:
     since = {
         "edition": body.get("edition", 0),
         "labels": tuple(body.get("labels", ())),
+        "label_editions": tuple(body.get("label_editions", ())),
         "generated": body.get("generated", False),
         "expression": _read_expression(body["expression"]) if body.get("expression") is not None else None,
     }

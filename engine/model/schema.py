@@ -88,6 +88,8 @@ class Column:
     Of a composite type or a range, or arrays and domains of one: each composite type in it, however deep, as `NUMBER: PARTS` with the
     numbers of its parts, which rows that are there have from then on; and each label of each enum type in it as `NUMBER= LABEL`.
     """
+    label_editions: tuple[int, ...] = ()
+    """Of each of those another one whenever it was named (xmin of its row in the catalog); 0, or none = unknown."""
     generated: bool = False
     """The source computes it from the row's other columns."""
     expression: Expression | None = None

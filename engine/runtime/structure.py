@@ -98,23 +98,30 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
 
 
 def _written_otherwise(before: Column, after: Column) -> bool:
-    """Whether values that are there look different: each type in the column's keeps what it has, new labels come behind those.
-
-    A type that nothing was known of tells nothing: earlier versions did not look as deep.
-    """
+    """Whether values that are there look different, or did for a while: each type in the column's keeps what it has, new labels come
+    behind those. A type that nothing was known of tells nothing: earlier versions did not look as deep."""
     now = _labels(after)
-    return any(now.get(kind, [])[: len(known)] != known for kind, known in _labels(before).items())
+    return any(
+        len(now.get(kind, [])) < len(known) or any(map(_renamed, known, now[kind]))
+        for kind, known in _labels(before).items()
+    )
 
 
-def _labels(column: Column) -> dict[str, list[str]]:
-    """What `labels` say of each type in the column's."""
+def _renamed(before: tuple[str, int], after: tuple[str, int]) -> bool:
+    (label, edition), (new, later) = before, after
+    return label != new or (0 not in (edition, later) and edition != later)
+
+
+def _labels(column: Column) -> dict[str, list[tuple[str, int]]]:
+    """What `labels` say of each type in the column's, with their editions."""
     kind = column.type
     while kind.element is not None:
         kind = kind.element
-    found: dict[str, list[str]] = {}
-    for label in column.labels:
+    found: dict[str, list[tuple[str, int]]] = {}
+    editions = [*column.label_editions, *[0] * len(column.labels)]
+    for label, edition in zip(column.labels, editions, strict=False):
         said = None if kind.category == "e" else _OF_A_TYPE.match(label)
-        found.setdefault(said[1] if said else "", []).append(label[said.end() :] if said else label)
+        found.setdefault(said[1] if said else "", []).append((label[said.end() :] if said else label, edition))
     return found
 
 
@@ -146,11 +153,12 @@ def with_fills(known: TableSchema, new: TableSchema) -> TableSchema:
 def with_definitions(known: TableSchema, now: TableSchema) -> TableSchema:
     """What is known, with what the catalog says besides of the same columns: a later change is measured by it."""
     found = {column.attnum: column for column in now.columns}
-    columns = tuple(
-        replace(c, edition=found[c.attnum].edition, labels=found[c.attnum].labels) if c.attnum in found else c
-        for c in known.columns
-    )
+    columns = tuple(_as_defined(c, found.get(c.attnum, c)) for c in known.columns)
     return replace(known, columns=columns, relfilenode=now.relfilenode)
+
+
+def _as_defined(column: Column, now: Column) -> Column:
+    return replace(column, edition=now.edition, labels=now.labels, label_editions=now.label_editions)
 
 
 def as_of(before: TableSchema, announced: TableSchema) -> TableSchema:

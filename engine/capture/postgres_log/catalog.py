@@ -37,15 +37,15 @@ COLUMN_FACTS = f"""a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, NOT
                    UNION ALL SELECT b.atttypid FROM pg_attribute b
                              WHERE b.attrelid = q.typrelid AND b.attnum > 0 AND NOT b.attisdropped) AS p(oid)
                WHERE p.oid <> 0)
-           SELECT w.told FROM (
-               SELECT 1, q.oid, 0::oid, q.oid || ': ' || string_agg(b.attnum::text, ' ' ORDER BY b.attnum)
+           SELECT ARRAY[w.told, w.edition] FROM (
+               SELECT 1, q.oid, 0::oid, q.oid || ': ' || string_agg(b.attnum::text, ' ' ORDER BY b.attnum), '0'
                FROM made JOIN pg_type q ON q.oid = made.oid
                JOIN pg_attribute b ON b.attrelid = q.typrelid AND b.attnum > 0 AND NOT b.attisdropped GROUP BY q.oid
                UNION ALL
                SELECT 2, e.enumtypid, e.oid, CASE WHEN EXISTS (
                    SELECT FROM made JOIN pg_type q ON q.oid = made.oid WHERE q.typtype IN ('c', 'r', 'm'))
-                   THEN e.enumtypid || '= ' || e.enumlabel ELSE e.enumlabel::text END
-               FROM made JOIN pg_enum e ON e.enumtypid = made.oid) AS w(part, type, place, told)
+                   THEN e.enumtypid || '= ' || e.enumlabel ELSE e.enumlabel::text END, e.xmin::text
+               FROM made JOIN pg_enum e ON e.enumtypid = made.oid) AS w(part, type, place, told, edition)
            ORDER BY w.part, w.type, w.place) ELSE '{{}}' END"""
 _COLUMNS = f"""
 SELECT {COLUMN_FACTS}
@@ -368,7 +368,8 @@ def fill_tables(
             nullable=nullable,
             fill=missing,
             edition=edition,
-            labels=tuple(labels),
+            labels=tuple(label for label, _ in labels),
+            label_editions=tuple(int(written) for _, written in labels),
             generated=bool(generated),
         )
         if unsent:

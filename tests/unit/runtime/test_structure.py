@@ -181,6 +181,28 @@ def test_values_look_different_where_a_type_in_their_columns_lost_what_it_had(
     assert verdict == (Same() if same else Anew("values of the type of column a are written otherwise now"))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ([5, 5], [5, 5, 8], True),
+        ([5, 5], [5, 8, 8], False),
+        ([], [5, 5, 8], True),
+        ([5], [5, 7, 8], True),
+        ([5, 5], [], True),
+    ],
+)
+def test_a_label_that_was_named_again_looked_different_for_a_while(
+    before: list[int], after: list[int], same: bool
+) -> None:
+    known, new = labelled(MOOD, "sad", "happy"), labelled(MOOD, "sad", "happy", "calm")
+    known, new = (
+        replace(one, columns=tuple(replace(c, label_editions=tuple(editions)) for c in one.columns))
+        for one, editions in ((known, before), (new, after))
+    )
+    verdict = judge(known, new)
+    assert verdict == (Same() if same else Anew("values of the type of column a are written otherwise now"))
+
+
 def test_what_the_catalog_says_of_the_same_columns_is_what_later_changes_are_measured_by() -> None:
     known = replace(labelled(MOOD, "sad"), relfilenode=5)
     settled = replace(labelled(MOOD, "sad", "calm"), relfilenode=5)
