@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
 
+from engine.apply import structure_text
 from engine.link.messages import EventReport, Report, SchemaVersion, TableRenamed, TableStateReport
+from engine.model.schema import Column
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.runtime.commits import CommitStage
@@ -136,6 +139,48 @@ def test_a_value_of_an_enum_is_known_from_when_it_came(shop: Database, replicate
     replica.wait_live()
     replica.assert_equal()
     assert replica.query("SELECT m FROM orders WHERE id = 1") == [("quiet",)]
+
+
+def test_what_an_earlier_version_did_not_look_at_is_learnt_and_no_reason_to_copy(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.execute("CREATE TYPE mood AS ENUM ('sad'); CREATE TYPE felt AS (m mood); CREATE DOMAIN moods AS mood[]")
+    shop.execute("ALTER TABLE orders ADD COLUMN m mood DEFAULT 'sad', ADD COLUMN f felt DEFAULT '(sad)'")
+    shop.execute("ALTER TABLE lines ADD COLUMN m moods DEFAULT '{sad}'")
+    whole, stored = structure_text._column, set[str]()
+
+    def before(column: Column) -> dict[str, Any]:
+        written = whole(column)
+        del written["label_editions"]
+        stored.add(column.name)
+        labels = written["labels"] if column.type.category == "e" else [x for x in written["labels"] if ": " in x]
+        return written | {"labels": labels}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(structure_text, "_column", before)
+        replica = replicate(shop, [table("orders"), table("lines")])
+        replica.pipeline.close()
+    assert {"m", "f"} <= stored
+    ends = len(replica.reports.all())
+    replica.restart()
+    replica.wait_state("running")
+
+    def known() -> int:
+        found = [replica.pipeline.book.get(replica.table_id(name)) for name in ("orders", "lines")]
+        return sum(bool(c.label_editions) for e in found if e is not None and e.schema for c in e.schema.columns)
+
+    until(lambda: known() == 3, 20)
+    shop.execute("INSERT INTO orders VALUES (1000, 'x'); INSERT INTO lines VALUES (1000, 'x')")
+    replica.assert_equal()
+    since = [r for r in replica.reports.all()[ends:] if isinstance(r, TableStateReport)]
+    assert {r.state for r in since} <= {"live"}
+    shop.execute("ALTER TYPE mood RENAME VALUE 'sad' TO 'down'")
+    for name in ("orders", "lines"):
+        replica.reports.wait(
+            lambda _, name=name: ("reloading", "table_structure_changed") in states(replica, name), name
+        )
+    replica.wait_live()
+    replica.assert_equal()
 
 
 def test_values_that_no_log_and_no_catalog_tell_of_are_copied(shop: Database, replicate: Replicate) -> None:
