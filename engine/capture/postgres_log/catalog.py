@@ -441,6 +441,11 @@ def key_of(table: CatalogTable, spec: TableSpec) -> KeyChoice:
     choice = choose_key(spec, table.identity, table.column_names, table.identity_columns, table.fallback_key)
     if choice.problem is not None or spec.insert_only:
         return choice
+    if table.identity is ReplicaIdentity.INDEX and any(i.replica_identity and not i.not_null for i in table.indexes):
+        detail = (
+            "older rows may be NULL where its replica identity is NOT NULL for new ones only, until that is validated"
+        )
+        return KeyChoice((), KeyMode.APPEND, detail)
     for one in (table, *table.leaves):
         if one.unsent_identity:
             detail = f"generated columns are in the replica identity of {one.name}: {', '.join(one.unsent_identity)}"

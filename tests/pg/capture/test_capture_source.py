@@ -176,6 +176,19 @@ def test_the_key_follows_declaration_identity_and_consent(db: Database, source: 
 # Publications
 
 
+def test_an_index_is_no_identity_while_older_rows_may_have_no_key(database: Database) -> None:
+    database.execute(
+        "CREATE TABLE t (k int, v text); CREATE UNIQUE INDEX t_k ON t (k); INSERT INTO t VALUES (NULL, 'a')"
+    )
+    database.execute("ALTER TABLE t ADD CONSTRAINT filled NOT NULL k NOT VALID, REPLICA IDENTITY USING INDEX t_k")
+    with opened(database) as source:
+        assert source.describe([spec("t")]) == {}
+        (found,) = [f for f in source.preflight([spec("t")], None) if f.severity is Severity.ERROR]
+        assert (found.code, "validated" in found.what) == ("table_no_identity", True)
+        database.execute("UPDATE t SET k = 1; ALTER TABLE t VALIDATE CONSTRAINT filled")
+        assert described(source, "t").key == ("k",)
+
+
 def members(db: Database, name: str) -> set[str]:
     return {
         row[0] for row in db.execute("SELECT tablename::text FROM pg_publication_tables WHERE pubname = %s", [name])
