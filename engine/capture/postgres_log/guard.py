@@ -25,7 +25,8 @@ _CREATED_IN_PLACE = 2
 
 _OIDS = """
 SELECT n.nspname, c.relname, c.oid, c.relkind = 'p' FROM unnest(%s::text[], %s::text[]) AS w(s, t)
-JOIN pg_namespace n ON n.nspname = w.s JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
+JOIN pg_namespace n ON n.nspname = w.s
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t AND c.relkind IN ('r', 'p')
 """
 _LEAVES = """
 SELECT n.nspname, c.relname, p.relid::oid, p.relid::text, l.relfilenode::bigint, l.xmin::text::bigint,
