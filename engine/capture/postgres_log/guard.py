@@ -30,7 +30,8 @@ JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t AND c.relkind IN (
 """
 _LEAVES = """
 SELECT n.nspname, c.relname, p.relid::oid, p.relid::text, l.relfilenode::bigint, l.xmin::text::bigint,
-       i.xmin = t.xmin AND i.cmin::text::int - t.cmin::text::int BETWEEN 0 AND %s
+       i.xmin = t.xmin AND i.cmin::text::int - t.cmin::text::int BETWEEN 0 AND %s,
+       coalesce(i.xmin::text::bigint, 0)
 FROM unnest(%s::text[], %s::text[]) AS w(s, t)
 JOIN pg_namespace n ON n.nspname = w.s
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t AND c.relkind = 'p'
@@ -44,12 +45,17 @@ WHERE p.relid <> c.oid
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A partition. `writer`: the (sub)transaction that wrote its row in pg_class, from the same snapshot as `relfilenode`."""
+    """A partition. `writer`: the (sub)transaction that wrote its row in pg_class, from the same snapshot as `relfilenode`.
+
+    `joined`: the one that wrote its row in pg_inherits, which made it a partition of its parent; 0 = unknown, in marks of before this was
+    kept. Freezing leaves it as it is. DETACH CONCURRENTLY writes the row once more, and from then on the partition is not shown.
+    """
 
     name: str
     relfilenode: int
     writer: int
     created_in_place: bool
+    joined: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +233,17 @@ def marks_of(connector: Connector, names: Collection[TableName]) -> dict[TableNa
 
 def _to_mark(oid: int, members: Mapping[int, _Member]) -> str:
     """A root and its members as text; equal where nothing changed that a later look would tell."""
-    listed = [[number, member.name, member.relfilenode] for number, member in sorted(members.items())]
+    listed = [[number, member.name, member.relfilenode, member.joined] for number, member in sorted(members.items())]
     return json.dumps([oid, listed], ensure_ascii=False, separators=(",", ":"))
 
 
 def _from_mark(mark: str) -> tuple[int, dict[int, _Member]]:
     oid, listed = json.loads(mark)
-    return oid, {number: _Member(name, filenode, 0, created_in_place=True) for number, name, filenode in listed}
+    members = {
+        number: _Member(name, filenode, 0, created_in_place=True, joined=joined[0] if joined else 0)
+        for number, name, filenode, *joined in listed
+    }
+    return oid, members
 
 
 def _oids(
@@ -250,8 +260,8 @@ def _below(connection: PostgresConnection, names: Collection[TableName]) -> dict
         _LEAVES, [_CREATED_IN_PLACE, [n.schema for n in names], [n.name for n in names]]
     ).fetchall()
     found: dict[TableName, dict[int, _Member]] = {}
-    for schema, name, oid, text, filenode, writer, in_place in rows:
-        found.setdefault(TableName(schema, name), {})[oid] = _Member(text, filenode, writer, bool(in_place))
+    for schema, name, oid, text, filenode, writer, in_place, joined in rows:
+        found.setdefault(TableName(schema, name), {})[oid] = _Member(text, filenode, writer, bool(in_place), joined)
     return found
 
 
@@ -259,6 +269,8 @@ def _change(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> str | 
     for oid, member in before.items():
         if oid not in now:
             return f"partition {member.name} was detached or dropped"
+        if member.joined and member.joined != now[oid].joined:
+            return f"partition {member.name} was detached and attached again"
     return None
 
 

@@ -31,6 +31,8 @@ CHANGES = {
     "lone": "ALTER TABLE lone DETACH PARTITION lone_1",
     "attached": "CREATE TABLE attached_3 (id int PRIMARY KEY); INSERT INTO attached_3 VALUES (25); "
     "ALTER TABLE attached ATTACH PARTITION attached_3 FOR VALUES FROM (20) TO (30)",
+    "away": "ALTER TABLE away DETACH PARTITION away_1; DELETE FROM away_1 WHERE id = 5; "
+    "ALTER TABLE away ATTACH PARTITION away_1 FOR VALUES FROM (0) TO (10)",
     "leaf": "TRUNCATE leaf_1",
     "emptied": "CREATE TABLE emptied_3 PARTITION OF emptied FOR VALUES FROM (20) TO (30); "
     "INSERT INTO emptied VALUES (25)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -21,13 +22,17 @@ TABLES = [TableSpec(TableId("t1"), ROOT, ROOT)]
 
 
 class Catalog:
-    """A root and its members as the catalog has them: number → (name, storage, writer, created in place)."""
+    """A root and its members as the catalog has them: number → (name, storage, writer, created in place).
+
+    `joined`: number → who made it a partition, where that is not 4.
+    """
 
     def __init__(self) -> None:
         self.oid = 30
         self.moved = 30
         self.moved_to: str | None = None
         self.members: dict[int, tuple[str, int, int, bool]] = {31: ("root_1", 31, 5, True), 32: ("root_2", 0, 5, True)}
+        self.joined: dict[int, int] = {}
 
     @contextmanager
     def session(self) -> Iterator[Any]:
@@ -40,7 +45,7 @@ class Catalog:
         elif "pg_partition_tree" not in statement:
             rows = [(*ROOT_KEY, self.oid, True)] if self.oid else []
         else:
-            rows = [(*ROOT_KEY, o, name, node, by, here) for o, (name, node, by, here) in self.members.items()]
+            rows = [(*ROOT_KEY, oid, *member, self.joined.get(oid, 4)) for oid, member in self.members.items()]
         return SimpleNamespace(fetchall=lambda: rows)
 
 
@@ -92,6 +97,21 @@ def test_what_is_gone_since_the_mark_is_told_once(
     found = look(watch, catalog)
     assert (found.faults, found.rewrites) == ({ROOT: told}, {})
     assert look(watch, catalog).faults == {}
+
+
+def test_a_partition_that_was_away_and_is_back_is_told_once(catalog: Catalog) -> None:
+    watch = remembering(mark_of(catalog))
+    catalog.joined = {32: 9}
+    found = look(watch, catalog)
+    assert (found.faults, found.rewrites) == ({ROOT: "partition root_2 was detached and attached again"}, {})
+    assert look(watch, catalog).faults == {}
+
+
+def test_a_mark_of_before_it_told_who_joined_them_is_no_reason(catalog: Catalog) -> None:
+    watch = remembering(json.dumps([30, [[31, "root_1", 31], [32, "root_2", 0]]]))
+    assert look(watch, catalog).faults == {}
+    catalog.joined = {32: 9}
+    assert look(watch, catalog).faults.keys() == {ROOT}
 
 
 @pytest.mark.parametrize("in_place", [False, True])
