@@ -37,7 +37,8 @@ class ToldTable(Protocol):
         ...
 
     def schema(self, spec: TableSpec) -> TableSchema:
-        """Its structure. Raises EngineFault(TABLE_NO_IDENTITY) where its updates and deletes cannot be followed as declared."""
+        """Its structure. Raises EngineFault: TABLE_NO_IDENTITY where its updates and deletes cannot be followed as declared,
+        TABLE_NOT_LOGGED where its changes are not in the log."""
         ...
 
 

@@ -38,6 +38,8 @@ class FaultKind(StrEnum):
     """The target holds progress of another source or subscription under this name."""
     TABLE_MISSING = "table_missing"
     TABLE_NO_IDENTITY = "table_no_identity"
+    TABLE_NOT_LOGGED = "table_not_logged"
+    """The table, or a partition of it, is of a kind whose changes do not get into the log: unlogged, or foreign."""
     TABLE_IS_PARTITION = "table_is_partition"
     """A table of the subscription became a partition of another one, and its changes come under that one's name."""
     TABLE_NAME_COLLISION = "table_name_collision"

@@ -131,6 +131,11 @@ POLICIES: dict[FaultKind, Policy] = {
         Action.PARK_TABLE,
         'Add a primary key or set a REPLICA IDENTITY on the source, or give "insert_only": true. ' + _RETRY_TABLE,
     ),
+    FaultKind.TABLE_NOT_LOGGED: Policy(
+        Action.PARK_TABLE,
+        "ALTER TABLE … SET LOGGED on the source for what the reason names; a partition may be detached, too. "
+        + _RETRY_TABLE,
+    ),
     FaultKind.TABLE_IS_PARTITION: Policy(
         Action.PARK_TABLE,
         "Remove the table from the subscription: its rows come with the table that it is a partition of. Or detach it on the source. "

@@ -20,7 +20,7 @@ from engine.model.table_state import TableState
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
-from engine.runtime.startup import why_not_described
+from engine.runtime.startup import NOT_FOLLOWED, why_not_described
 from engine.runtime.structure import Same, judge, with_definitions, without_fills
 from engine.runtime.table_book import TableEntry
 from engine.runtime.told import Anchor
@@ -123,7 +123,7 @@ class Guard:
         rows = [e for e in self._parts.book.all() if e.state is TableState.LIVE or e.copy_life is not None]
         live = [e for e in rows if e.spec.source not in doubted]
         paused = [e for e in self._parts.book.in_state(TableState.PAUSED) if e.spec.source not in doubted]
-        parked = self._parts.book.in_state(TableState.PARKED)
+        parked = [e for e in self._parts.book.in_state(TableState.PARKED) if e.spec.source not in doubted]
         mark, as_of = source.capturing(), source.current()
         described = source.describe([entry.spec for entry in [*live, *paused, *parked]])
         for entry in parked:
@@ -173,7 +173,11 @@ class Guard:
         if new:
             specs = [TableSpec(TableId(""), name, name) for name in new.values()]
             followed = self._parts.source.describe(specs)
-            self._parts.reporter.found({name: name in followed for name in new.values()})
+            unfit = [spec for spec in specs if spec.source not in followed]
+            whys = {spec.source: why_not_described(self._parts.source, spec).kind for spec in unfit}
+            self._parts.reporter.found(
+                {name: whys.get(name) is not FaultKind.TABLE_NO_IDENTITY for name in new.values()}
+            )
             self._found = frozenset(told | new.items())
 
     def _part_from_roots(self) -> None:
@@ -191,6 +195,9 @@ class Guard:
             return None
         if entry.reason.code == FaultKind.TABLE_MISSING:
             return "the table is there again"
+        if entry.reason.code == FaultKind.TABLE_NOT_LOGGED:
+            again = self._parts.book.renews(FaultKind.TABLE_STRUCTURE_CHANGED)
+            return "its changes are in the log again" if again else None
         if entry.reason.code == FaultKind.TABLE_NO_IDENTITY:
             again = self._parts.book.renews(FaultKind.TABLE_STRUCTURE_CHANGED) and now.mode is not KeyMode.APPEND
             return "it has a replica identity again" if again else None
@@ -200,13 +207,14 @@ class Guard:
         return "the table was written anew, with other values than the log has of its rows" if rewritten else None
 
     def _withdraw(self, unfit: Sequence[TableEntry]) -> None:
-        """Tables that lost their replica identity are published no more: their owners could not change rows of them.
+        """Tables whose changes cannot be followed any more park. Those that lost their replica identity are published no more, too:
+        their owners could not change rows of them.
 
         `unfit`: live and paused ones that the source does not describe.
         """
         for entry in unfit:
             fault = why_not_described(self._parts.source, entry.spec)
-            if fault.kind is FaultKind.TABLE_NO_IDENTITY:
+            if fault.kind in NOT_FOLLOWED:
                 self._parts.book.park(entry.table, fault.kind.value, fault.detail, known=entry)
         lost = [e for e in self._parts.book.in_state(TableState.PARKED) if _lost_identity(e)]
         if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:

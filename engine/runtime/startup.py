@@ -17,6 +17,9 @@ from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.target import TableRecord, Target, TargetProgress
 from engine.runtime.failpoints import Failpoint, hit
 
+NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED})
+"""Why a table that is there is not described."""
+
 
 @dataclass(frozen=True, slots=True)
 class StartPoint:
@@ -81,8 +84,8 @@ def refuse_errors(spec: SubscriptionSpec, source: Source) -> None:
 def why_not_described(source: Source, table: TableSpec) -> EngineFault:
     """Why the source's description leaves a table out: it is missing, or its changes cannot be followed as it is declared."""
     for finding in source.preflight((table,), None):
-        if finding.severity is Severity.ERROR and finding.code == FaultKind.TABLE_NO_IDENTITY:
-            return EngineFault(FaultKind.TABLE_NO_IDENTITY, str(table.source), f"{finding.what}. {finding.remedy}")
+        if finding.severity is Severity.ERROR and finding.code in NOT_FOLLOWED:
+            return EngineFault(FaultKind(finding.code), str(table.source), f"{finding.what}. {finding.remedy}")
     detail = f"{table.source} is not on the source, or the user may not see it"
     return EngineFault(FaultKind.TABLE_MISSING, str(table.source), detail)
 

@@ -31,10 +31,10 @@ IN_THE_WAY: frozenset[str] = frozenset(
     {
         FaultKind.TABLE_MISSING.value,
         FaultKind.TABLE_NO_IDENTITY.value,
+        FaultKind.TABLE_NOT_LOGGED.value,
         FaultKind.TABLE_NAME_COLLISION.value,
         FaultKind.TABLE_UNFIT.value,
         FaultKind.SHARED_TABLE_CONFLICT.value,
-        "table_not_logged",
     }
 )
 """Findings that end any copy of a table. Another one counts where it is what the table was parked with: a missing right, for instance."""

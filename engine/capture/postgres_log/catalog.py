@@ -461,10 +461,21 @@ def key_of(table: CatalogTable, spec: TableSpec) -> KeyChoice:
     return choice
 
 
+def not_logged(table: CatalogTable) -> str | None:
+    """Which of the table and its partitions does not get its changes into the log, in words; None where all do."""
+    for one in (table, *table.leaves):
+        kinds = {"r": "", "p": "", "f": "is a foreign table"}
+        reason = kinds.get(one.kind, "is not a table") or {"u": "is unlogged", "t": "is temporary"}.get(one.persistence)
+        if reason:
+            return f"{one.name} {reason}: its changes are not in the log"
+    return None
+
+
 def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
-    """A table's structure; None where its updates and deletes cannot be followed and there is no insert_only consent."""
+    """A table's structure; None where some of its changes are not in the log, or its updates and deletes cannot be followed and there is
+    no insert_only consent."""
     choice = key_of(table, spec)
-    if choice.problem is not None:
+    if choice.problem is not None or not_logged(table) is not None:
         return None
     return TableSchema(
         name=table.name,

@@ -13,6 +13,7 @@ from engine.capture.postgres_log.catalog import (
     fill_tables,
     identity_of,
     key_of,
+    not_logged,
     publishes_stored,
     schema_of,
     table_of,
@@ -48,8 +49,9 @@ class CatalogTold:
     def schema(self, spec: TableSpec) -> TableSchema:
         schema = schema_of(self.table, spec)
         if schema is None:
-            problem = key_of(self.table, spec).problem or ""
-            raise EngineFault(FaultKind.TABLE_NO_IDENTITY, str(self.table.name), problem)
+            unlogged, problem = not_logged(self.table), key_of(self.table, spec).problem
+            kind = FaultKind.TABLE_NOT_LOGGED if unlogged else FaultKind.TABLE_NO_IDENTITY
+            raise EngineFault(kind, str(self.table.name), unlogged or problem or "")
         return schema
 
     def is_announced(self, announced: Announced) -> bool:

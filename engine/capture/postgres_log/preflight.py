@@ -13,6 +13,7 @@ from engine.capture.postgres_log.catalog import (
     computed_of,
     key_of,
     load_tables,
+    not_logged,
 )
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.stream import ORIGIN_VERSION, origin_refusal
@@ -320,17 +321,16 @@ def _generated(table: CatalogTable, spec: TableSpec) -> list[Finding]:
 
 def _storage(table: CatalogTable) -> Finding | None:
     """Tables, or partitions, whose changes do not get into the log."""
-    for one in (table, *table.leaves):
-        reason = {"f": "is a foreign table"}.get(one.kind) or {"u": "is unlogged", "t": "is temporary"}.get(
-            one.persistence
-        )
-        if reason is not None:
-            remedy = "Use a plain logged table, or take it out of the subscription."
-            return Finding(_E, "table_not_logged", f"{one.name} {reason}: its changes are not in the log", remedy)
-    if table.kind not in {"r", "p"}:
+    if table.kind not in {"r", "p", "f"}:
         remedy = "Name a table, or take it out of the subscription."
-        return Finding(_E, "table_not_logged", f"{table.name} is not a table", remedy)
-    return None
+        return Finding(_E, FaultKind.TABLE_MISSING.value, f"{table.name} is not a table", remedy)
+    found = not_logged(table)
+    if found is None:
+        return None
+    remedy = "Use a plain logged table, or take it out of the subscription."
+    if table.partitioned:
+        remedy = "Make it a plain logged table (ALTER TABLE … SET LOGGED), or detach that partition."
+    return Finding(_E, FaultKind.TABLE_NOT_LOGGED.value, found, remedy)
 
 
 _GENERATED_REMEDY = (
