@@ -243,6 +243,8 @@ class GuardReading:
     """Those of `partition_faults` that tell of a table dropped or made again, with what stands there now; 0 = nothing."""
     marks: Mapping[TableName, str] = field(default_factory=dict)
     """For tables with parts below them: what those parts are at present, as text that only the source reads (see `remember`)."""
+    below: Mapping[TableName, frozenset[RelationId]] = field(default_factory=dict)
+    """For those tables: all parts that this look or one before it met below them."""
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
     """Tables that go by another name now. They are still published, and looked for under that name from the next look on."""
     oldest_open: str | None = None

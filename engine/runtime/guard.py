@@ -17,6 +17,7 @@ from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
+from engine.runtime.leaves import LeavesTold
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
@@ -38,6 +39,10 @@ def _none_told(number: int) -> Container[int]:
 def _no_care(reading: GuardReading) -> Orders:
     del reading
     return Orders(persist=False, hold_copies=False)
+
+
+def _no_leaves() -> LeavesTold:
+    return {}
 
 
 def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
@@ -68,12 +73,12 @@ class _Undecided:
 class Guard:
     """Watches one source for one run. `checked`: publications are known to have been right up to this position.
 
-    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log, and `made_below` those that
-    a table was made a partition of. `note` gets the marks
-    of live tables that are as they should be, and up to where the log had been read when the look at them began. `care` judges how much
-    log the slot holds back, and says whether it has to be dropped. `learnt` gets structures that only the catalog tells of,
-    `renamed` a table's name and the one that it goes by now, `anchored` structures that the catalog confirms while the source's DDL
-    capture is in force.
+    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log, `made_below` those that a
+    table was made a partition of, `leaves_told` the partitions that sealed batches name since it was last asked. `note` gets the marks of
+    live tables that are as they should be, and up to where the log had been read when the look at them began. `care` judges how much log
+    the slot holds back, and says whether it has to be dropped. `learnt` gets structures that only the catalog tells of, `renamed` a
+    table's name and the one that it goes by now, `anchored` structures that the catalog confirms while the source's DDL capture is in
+    force.
     """
 
     def __init__(
@@ -88,7 +93,9 @@ class Guard:
         renamed: Callable[[TableName, TableName], None] = _not_renamed,
         anchored: Callable[[Iterable[Anchor]], None] = _not_anchored,
         made_below: Callable[[int], Container[int]] = _none_told,
+        leaves_told: Callable[[], LeavesTold] = _no_leaves,
     ) -> None:
+        self._leaves_told = leaves_told
         self._anchored = anchored
         self._made_below = made_below
         self._parts = parts
@@ -100,6 +107,8 @@ class Guard:
         self._learnt = learnt
         self._renamed = renamed
         self._undecided: list[_Undecided] = []
+        self._leaves: LeavesTold = {}
+        """Partitions that the log had named when the last look began."""
         self._roots: dict[TableId, TableSchema] = {}
         """Partitioned tables as the last look described them."""
         self._patterns = parts.spec.patterns
@@ -255,6 +264,7 @@ class Guard:
 
     def _look(self) -> None:
         captured = self._captured()
+        leaves_told = self._leaves_told()
         tables = self._tables()
         reading = self._parts.source.guard(tables, self._parts.spec.slot)
         for old, new in reading.renamed.items():
@@ -264,6 +274,7 @@ class Guard:
             self._judge_publications(reading)
             self.checked = max(self.checked, captured)
         self._judge_partitions(reading)
+        self._judge_leaves(reading, leaves_told)
         self._note_marks(reading, captured)
         self._learn(reading)
         self._part_from_roots()
@@ -299,6 +310,30 @@ class Guard:
             else:
                 self._undecided.append(_Undecided(name, detail, rewrite))
         self._decide()
+
+    def _judge_leaves(self, reading: GuardReading, told_now: LeavesTold) -> None:
+        """Park roots with changes in the log of partitions that no look has met: they came and went between two, and their rows with
+        them, which the log did not tell.
+
+        What was named since the look before began is left to the next one: a commit shows in the log a moment earlier than in the catalog.
+        """
+        leaves_told, self._leaves = self._leaves, told_now
+        for root, leaves in leaves_told.items():
+            entry = self._parts.book.by_relation(root)
+            if entry is None or not entry.followed:
+                continue  # It is copied anew, or is to be.
+            met = reading.below.get(entry.spec.source)
+            if met is None:
+                if entry.spec.source in reading.renamed.values():
+                    self._leaves = {**self._leaves, root: {**leaves, **self._leaves.get(root, {})}}
+                continue
+            kept = entry.waiting or entry.state is TableState.PAUSED
+            for leaf, told in leaves.items():
+                covered = not kept and told.end <= entry.after
+                if leaf not in met and not covered and self._parts.book.by_relation(leaf) is None:
+                    detail = f"partition {told.name} was there for a while, and went with rows that the log told of"
+                    self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+                    break
 
     def _follows(self, name: TableName, relation: RelationId) -> bool:
         """Whether the table that stands there now is the one that is copied, or was copied already: a reload came before this look."""

@@ -24,6 +24,7 @@ from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import PIECE_PART, AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
+from engine.runtime.leaves import LeavesTold, ToldLeaves
 from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
 from engine.runtime.reader_process import ReaderProcess
 from engine.runtime.tickets import RunTickets
@@ -208,6 +209,7 @@ class Intake:
         self._has_room = has_room
         self._emit = emit
         self._truncations = Truncations()
+        self._leaves = ToldLeaves()
         self._reader_failed: Callable[[Failed], None] | None = None
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._in_flight: deque[SealedBatch] = deque()
@@ -244,6 +246,10 @@ class Intake:
     def made_below(self, partition: int) -> frozenset[RelationId]:
         """The roots below which the log tells that this table was made as a partition. From any thread."""
         return self._truncations.made_below(partition)
+
+    def leaves_told(self) -> LeavesTold:
+        """Partitions that sealed batches name, since the last call. From any thread."""
+        return self._leaves.take()
 
     def put(self, item: Item) -> None:
         self._inbox.put(item)
@@ -372,6 +378,7 @@ class Intake:
             if batch is None:
                 return
             self._in_flight.append(batch)
+            self._leaves.note(batch)
             sealed = Sealed(batch, self._clock.monotonic_ms(), self._clock.wall_us())
             self._tickets.sealed(batch, sealed.sealed_us)
             self._emit(sealed)

@@ -203,6 +203,7 @@ class ReplicationRun:
             self._rename,
             self._anchor,
             self._intake.made_below,
+            self._intake.leaves_told,
         )
 
     def _sets_aside(self, table: TableId) -> bool:

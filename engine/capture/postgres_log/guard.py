@@ -22,6 +22,8 @@ from engine.postgres.sessions import PostgresConnection
 
 _CREATED_IN_PLACE = 2
 """CREATE TABLE … PARTITION OF enters the partition two commands behind its row type; CREATE and ATTACH lie further apart."""
+LEFT_KEPT = 10_000
+"""How many of the partitions that left a root are known; the log may tell of changes in them for as long as it is read late."""
 
 _OIDS = """
 SELECT n.nspname, c.relname, c.oid, c.relkind = 'p' FROM unnest(%s::text[], %s::text[]) AS w(s, t)
@@ -64,7 +66,8 @@ class TablesLook:
 
     `faults`: each table with what changed, in words. `rewrites`: those of them where partitions only came, or got other storage, which a
     truncate of the root, or the DDL capture, may explain. `replaced`: those that were dropped or made again, with what stands there now.
-    `marks`: what is below each root, for `TableWatch.remember`. `renamed`: tables that go by another name now.
+    `marks`: what is below each root, for `TableWatch.remember`. `below`: what any look met there. `renamed`: tables that go by another
+    name now.
     """
 
     faults: Mapping[TableName, str]
@@ -72,6 +75,7 @@ class TablesLook:
     replaced: Mapping[TableName, RelationId] = field(default_factory=dict)
     marks: Mapping[TableName, str] = field(default_factory=dict)
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
+    below: Mapping[TableName, frozenset[RelationId]] = field(default_factory=dict)
 
     def joined(self, later: TablesLook) -> TablesLook:
         """Both looks as one; what the later one says of a table counts."""
@@ -82,6 +86,7 @@ class TablesLook:
             {**self.replaced, **later.replaced},
             later.marks,
             {**self.renamed, **later.renamed},
+            later.below,
         )
 
 
@@ -94,6 +99,8 @@ class TableWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._below: dict[TableName, dict[int, _Member]] = {}
+        self._left: dict[TableName, dict[int, None]] = {}
+        """What was below each root before, the last to leave last."""
         self._oids: dict[TableName, int] = {}
         self._gone: dict[TableName, int] = {}
         """What stood there when it was told; 0 = nothing."""
@@ -169,19 +176,27 @@ class TableWatch:
                         )
                         doubts[name] = frozenset(member.writer for member in rewritten), attached
                 if name in below:
+                    self._leave(name, self._below.get(name, {}).keys() - below[name].keys())
                     self._below[name] = below[name]
                 if change is not None:
                     faults[name] = change
             marks = {n: _to_mark(oids[n], below[n]) for n in roots if n not in self._gone}
+            met = {n: frozenset(map(RelationId, {*below[n], *self._left.get(n, ())})) for n in roots}
         if not doubts:
-            return TablesLook(faults, replaced=replaced, marks=marks, renamed=renamed)
+            return TablesLook(faults, replaced=replaced, marks=marks, renamed=renamed, below=met)
         # Read behind the catalog: every transaction whose work was seen there has committed before this position.
         seen_by = current(connector)
         rewrites = {
             name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by, attached)
             for name, (by, attached) in doubts.items()
         }
-        return TablesLook(faults, rewrites, replaced, marks, renamed)
+        return TablesLook(faults, rewrites, replaced, marks, renamed, met)
+
+    def _leave(self, name: TableName, gone: Collection[int]) -> None:
+        left = self._left.setdefault(name, {})
+        left.update(dict.fromkeys(gone))
+        for oldest in list(left)[:-LEFT_KEPT]:
+            del left[oldest]
 
     def _known(self, names: Collection[TableName]) -> list[int]:
         with self._lock:
@@ -209,6 +224,7 @@ class TableWatch:
                 self._gone[new] = self._gone.pop(name)
             if name in self._below:
                 self._below[new] = self._below.pop(name)
+                self._left[new] = self._left.pop(name, {})
         return found
 
     def _changed(self, name: TableName, oid: int | None) -> str | None:

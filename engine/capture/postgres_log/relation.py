@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from engine.capture.postgres_log.catalog import (
     CatalogColumn,
@@ -20,6 +21,9 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, ReplicaIdentity, TableSchema, still_computed
 from engine.model.subscription import TableSpec
+
+_NOT_BUILT_IN = 10_000
+"""From here on the log tells the types of columns: FirstGenbkiObjectId of PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,22 @@ def parse_relation(payload: bytes) -> Announced:
         return _parse(payload)
     except (struct.error, ValueError, KeyError, IndexError) as error:
         raise EngineFault(FaultKind.LOG_UNREADABLE, "relation record", "it is not laid out as expected") from error
+
+
+def named_below(payload: bytes, distance: int) -> TableName | None:
+    """The table's name where its record lies `distance` records behind the one before as a partition's behind its root's.
+
+    Before a partition's own record its root's is sent, every time, and between them only a record for each column whose type is not
+    built in. Between the records of two other tables lie changes of the first one, unless one command truncates both.
+    """
+    name, types = _name_and_types(payload)
+    return name if distance == types + 1 else None
+
+
+@lru_cache(maxsize=1024)
+def _name_and_types(payload: bytes) -> tuple[TableName, int]:
+    announced = parse_relation(payload)
+    return announced.name, sum(column.type_oid >= _NOT_BUILT_IN for column in announced.columns)
 
 
 def _parse(payload: bytes) -> Announced:

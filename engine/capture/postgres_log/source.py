@@ -232,6 +232,7 @@ class PostgresSource:
             partition_rewrites=changed.rewrites,
             replaced=changed.replaced,
             marks=changed.marks,
+            below=changed.below,
             renamed=changed.renamed,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from time import monotonic
 
@@ -123,6 +123,80 @@ def test_only_what_the_log_tells_of_is_fine(
         on_source = [tuple(row) for row in database.execute(f"SELECT id FROM {root} ORDER BY id")]
         assert replica.query(f"SELECT id FROM {root} ORDER BY id") == on_source, root
     assert replica.query("SELECT count(*) FROM whole") == [(0,)]
+
+
+CAME_AND_WENT = {
+    "dropped": (
+        "BEGIN; CREATE TABLE dropped_3 PARTITION OF dropped FOR VALUES FROM (20) TO (30); "
+        "INSERT INTO dropped VALUES (25); COMMIT",
+        "DROP TABLE dropped_3",
+    ),
+    "at_once": (
+        "BEGIN; CREATE TABLE at_once_3 PARTITION OF at_once FOR VALUES FROM (20) TO (30); "
+        "INSERT INTO at_once VALUES (25); DROP TABLE at_once_3; COMMIT",
+    ),
+    "detached": (
+        "CREATE TABLE detached_3 PARTITION OF detached FOR VALUES FROM (20) TO (30)",
+        "INSERT INTO detached_3 VALUES (25)",
+        "ALTER TABLE detached DETACH PARTITION detached_3",
+    ),
+    "deep": (
+        "CREATE TABLE deep_3 PARTITION OF deep FOR VALUES FROM (20) TO (30) PARTITION BY RANGE (id)",
+        "CREATE TABLE deep_3_1 PARTITION OF deep_3 DEFAULT",
+        "INSERT INTO deep VALUES (25)",
+        "DROP TABLE deep_3",
+    ),
+    "typed": (
+        "CREATE TABLE typed_3 PARTITION OF typed FOR VALUES FROM (20) TO (30)",
+        "INSERT INTO typed VALUES (25, 'ok', 1)",
+        "DROP TABLE typed_3",
+    ),
+    "created": ("CREATE TABLE created_3 PARTITION OF created DEFAULT", "INSERT INTO created VALUES (25)"),
+    "empty": ("CREATE TABLE empty_3 PARTITION OF empty DEFAULT", "DROP TABLE empty_3", "INSERT INTO empty VALUES (15)"),
+    "whole": ("TRUNCATE whole, plain", "INSERT INTO whole VALUES (1), (11)"),
+    "plain": ("INSERT INTO plain VALUES (1)", "INSERT INTO same VALUES (15)", "UPDATE plain SET id = 2"),
+    "same": (),
+}
+FINE = {"created", "empty", "whole", "plain", "same"}
+
+
+@pytest.mark.parametrize("way", ["running", "stopped"])
+def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    eyes = Eyes(monkeypatch)
+    make(database, *CAME_AND_WENT.keys() - {"plain"})
+    for statement in (
+        "CREATE TABLE plain (id int PRIMARY KEY)",
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE DOMAIN amount AS int",
+        "ALTER TABLE typed ADD COLUMN m mood, ADD COLUMN a amount",
+    ):
+        database.execute(statement)
+    replica = replicate(database, [table(name) for name in CAME_AND_WENT], schema_changes=SchemaPolicy.ASK)
+    marked(replica, *CAME_AND_WENT.keys() - {"plain"})
+    eyes.shut(on=True)
+    with nullcontext() if way == "running" else down(replica, way, monkeypatch):
+        for statements in CAME_AND_WENT.values():
+            for statement in statements:
+                database.execute(statement)
+    replica.catch_up()
+    eyes.shut(on=False)
+    run = replica.pipeline.run
+    assert run is not None
+    for _ in range(3):
+        run._guard.look()
+    gone = CAME_AND_WENT.keys() - FINE
+    for name in gone:
+        parked = replica.wait_table(name, "parked")
+        assert (parked.code, "was there for a while" in str(parked.reason)) == ("table_partitions_changed", True), name
+    assert {name for name, state in replica.states().items() if state == "live"} == FINE
+    replica.pipeline.reload("r1", [replica.table_id(name) for name in gone])
+    replica.wait_live()
+    replica.assert_equal()
+    for _ in range(3):
+        run._guard.look()
+    assert set(replica.states().values()) == {"live"}
 
 
 class Eyes:

@@ -114,6 +114,25 @@ def test_a_mark_of_before_it_told_who_joined_them_is_no_reason(catalog: Catalog)
     assert look(watch, catalog).faults.keys() == {ROOT}
 
 
+def test_what_was_below_a_root_once_stays_known(catalog: Catalog) -> None:
+    watch = TableWatch()
+    assert look(watch, catalog).below == {ROOT: {31, 32}}
+    catalog.members[33] = catalog.members.pop(32)
+    assert look(watch, catalog).below == {ROOT: {31, 32, 33}}
+    catalog.oid, catalog.moved_to = 0, "elsewhere"
+    assert look(watch, catalog).below == {}
+    assert watch._left == {TableName("public", "elsewhere"): {32: None}}
+
+
+def test_only_the_last_that_left_a_root_are_known(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "LEFT_KEPT", 2)
+    watch = TableWatch()
+    for number in range(40, 46):
+        catalog.members = {number: ("root_1", number, 5, True)}
+        found = look(watch, catalog)
+    assert found.below == {ROOT: {43, 44, 45}}
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 def test_only_a_partition_created_in_place_may_come(catalog: Catalog, *, in_place: bool) -> None:
     watch = remembering(mark_of(catalog))

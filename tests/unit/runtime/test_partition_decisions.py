@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 
 from engine.capture.postgres_log.guard import parse_truncate
 from engine.capture.postgres_log.scan import find_controls
-from engine.model.batch import BlockRef
+from engine.model.batch import BlockRef, RelationSeen, SealedBatch
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId, TableName
@@ -19,6 +20,7 @@ from engine.model.source import GuardReading, Landed, PartitionRewrite, SlotStat
 from engine.model.table_state import TableState
 from engine.runtime.guard import Guard
 from engine.runtime.intake import TRUNCATIONS_KEPT, Truncations
+from engine.runtime.leaves import LeavesTold, ToldLeaf, ToldLeaves
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 ROOT = TableName("public", "root")
@@ -107,6 +109,15 @@ class Watched:
         self.state = TableState.LIVE
         self.schema = SimpleNamespace(relation=RelationId(30))
         self.reading = self._reading()
+        self.leaves: LeavesTold = {}
+        self.entry = SimpleNamespace(
+            table=str(ROOT),
+            spec=SimpleNamespace(source=ROOT),
+            state=TableState.LIVE,
+            followed=True,
+            waiting=False,
+            after=Lsn(10),
+        )
         parts = SimpleNamespace(
             spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000, patterns=()),
             source=SimpleNamespace(
@@ -118,6 +129,7 @@ class Watched:
             ),
             book=SimpleNamespace(
                 by_name=lambda name: SimpleNamespace(table=str(name), state=self.state, schema=self.schema),
+                by_relation=lambda relation: self.entry if relation == 30 else None,
                 park=self._park,
                 in_state=lambda *_: [],
                 all=list,
@@ -129,7 +141,12 @@ class Watched:
             lambda: None,
             lambda xid: self.truncated.get(xid, ()),
             lambda marks, as_of: self.noted.append(({str(t): m for t, m in marks.items()}, as_of)),
+            leaves_told=self._take_leaves,
         )
+
+    def _take_leaves(self) -> LeavesTold:
+        taken, self.leaves = self.leaves, {}
+        return taken
 
     def _park(self, table: str, code: str, detail: str) -> None:
         assert table == str(ROOT)
@@ -145,6 +162,12 @@ class Watched:
         faults = {ROOT: detail} if detail else {}
         rewrites = {ROOT: PartitionRewrite(RelationId(30), writers, Lsn(20))} if writers else {}
         self.reading = self._reading(partition_faults=faults, partition_rewrites=rewrites, marks={ROOT: "m"})
+        self._guard.look()
+        return self.parked
+
+    def look_below(self, *met: int, **found: Any) -> list[str]:
+        """One look that meets these partitions, or met them before; what is parked after it."""
+        self.reading = self._reading(**{"below": {ROOT: frozenset(map(RelationId, met))}, **found})
         self._guard.look()
         return self.parked
 
@@ -205,6 +228,86 @@ def test_a_table_made_again_that_is_followed_already_is_accepted() -> None:
     assert watched.look_at_replaced(30) == []
     assert watched.accepted == [(ROOT, 30)]
     assert watched.noted == []
+
+
+def told(end: int, leaf: int = 33) -> LeavesTold:
+    return {RelationId(30): {RelationId(leaf): ToldLeaf(TableName("public", "leaf"), Lsn(end))}}
+
+
+GONE = ["partition public.leaf was there for a while, and went with rows that the log told of"]
+
+
+def test_a_partition_that_the_log_names_and_no_look_meets_parks_its_root_at_the_look_behind_the_next() -> None:
+    watched = Watched()
+    watched.leaves = told(20)
+    assert watched.look_below(31) == []
+    assert watched.look_below(31) == GONE
+    assert watched.look_below(31) == GONE
+    watched = Watched()
+    watched.leaves = told(20)
+    assert watched.look_below() == []
+    assert watched.look_below(33) == []
+    assert watched.look_below() == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "parks"),
+    [
+        ({}, True),
+        ({"after": Lsn(20)}, False),
+        ({"after": Lsn(20), "state": TableState.PAUSED}, True),
+        ({"after": Lsn(20), "waiting": True}, True),
+        ({"followed": False}, False),
+    ],
+    ids=["live", "copied_since", "paused", "waiting", "to_be_copied"],
+)
+def test_a_copy_begun_behind_it_has_no_rows_of_a_partition_that_is_gone(entry: dict[str, Any], *, parks: bool) -> None:
+    watched = Watched()
+    watched.leaves = told(20)
+    watched.look_below()
+    vars(watched.entry).update(entry)
+    assert watched.look_below() == (GONE if parks else [])
+
+
+def test_another_table_of_ours_is_no_partition_that_is_gone() -> None:
+    watched = Watched()
+    watched.leaves = told(20, leaf=30)
+    watched.look_below()
+    assert watched.look_below() == []
+
+
+def test_a_root_that_is_being_renamed_is_judged_when_it_was_looked_at() -> None:
+    watched = Watched()
+    watched.leaves = told(20)
+    watched.look_below()
+    assert watched.look_below(below={}, renamed={TableName("public", "before"): ROOT}) == []
+    assert watched.look_below() == GONE
+
+
+def seen(ordinal: int, relation: int, *types: int) -> RelationSeen:
+    columns = b"".join(b"\0c%d\0" % number + struct.pack(">Ii", kind, -1) for number, kind in enumerate(types))
+    head = b"R" + struct.pack(">I", relation) + b"public\0r%d\0d" % relation + struct.pack(">h", len(types))
+    return RelationSeen(Ordinal(ordinal), RelationId(relation), head + columns)
+
+
+def batch_of(end: int, *relations: RelationSeen) -> SealedBatch:
+    return cast("SealedBatch", SimpleNamespace(relations=relations, end=Lsn(end)))
+
+
+def test_what_lies_right_behind_another_record_is_its_partition() -> None:
+    leaves = ToldLeaves()
+    leaves.note(batch_of(20, seen(1, 30, 23), seen(2, 31, 23), seen(5, 30, 23), seen(6, 32, 23), seen(9, 40, 23)))
+    leaves.note(batch_of(30, seen(20, 30, 23, 9999), seen(21, 31, 23, 9999), seen(30, 50, 23), seen(32, 51, 23)))
+    name = {number: TableName("public", f"r{number}") for number in (31, 32)}
+    assert leaves.take() == {30: {31: ToldLeaf(name[31], Lsn(30)), 32: ToldLeaf(name[32], Lsn(20))}}
+    assert leaves.take() == {}
+
+
+def test_types_that_are_told_between_a_root_and_its_partition_count() -> None:
+    leaves = ToldLeaves()
+    leaves.note(batch_of(20, seen(1, 30, 23, 16400, 10000), seen(4, 31, 23, 16400, 10000)))
+    leaves.note(batch_of(20, seen(11, 30, 23, 16400), seen(14, 40, 23, 16400)))
+    assert {root: set(below) for root, below in leaves.take().items()} == {30: {31}}
 
 
 def test_marks_are_noted_of_live_tables_without_a_doubt() -> None:
