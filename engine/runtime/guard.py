@@ -135,9 +135,13 @@ class Guard:
         parked = [e for e in self._parts.book.in_state(TableState.PARKED) if e.spec.source not in doubted]
         mark, as_of = source.capturing(), source.current()
         described = source.describe([entry.spec for entry in [*live, *paused, *parked]])
+        for entry in [*live, *paused, *parked]:
+            if entry.spec.source not in described:
+                self._roots.pop(entry.table, None)
         for entry in parked:
-            found = self._explained(entry, described.get(entry.spec.source))
-            if found is not None:
+            now = described.get(entry.spec.source)
+            found = self._explained(entry, now)
+            if now is not None and found is not None and not self._is_fresh(entry, now):
                 self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, found, known=entry)
         self._withdraw([entry for entry in [*live, *paused] if entry.spec.source not in described])
         mark = mark if source.capturing() == mark else ""
@@ -147,16 +151,23 @@ class Guard:
             now = described.get(entry.spec.source)
             if now is None or entry.schema is None or now.relation != entry.schema.relation:
                 continue
-            # Partitions are looked at before this catalog is: what was done to them meanwhile, only the next look tells.
-            fresh = now.relfilenode == 0 and self._roots.get(entry.table) != now
-            if now.relfilenode == 0:
-                self._roots[entry.table] = now
+            fresh = self._is_fresh(entry, now)
             if not fresh and not isinstance(judge(entry.schema, now), Same):
                 anchor = self._anchors.get(entry.table)
                 since = anchor.as_of if anchor is not None and anchor.schema is entry.schema else None
                 self._learnt(Learnt(entry.table, entry.schema, now, seen_by, since))
             elif not fresh and (settled := with_definitions(entry.schema, now)) != entry.schema:
                 self._learnt(Learnt(entry.table, entry.schema, settled, seen_by))
+
+    def _is_fresh(self, entry: TableEntry, now: TableSchema) -> bool:
+        """Whether the look before did not describe a partitioned table so.
+
+        Partitions are looked at before this catalog is: what was done to them meanwhile, only the next look tells.
+        """
+        fresh = now.relfilenode == 0 and self._roots.get(entry.table) != now
+        if fresh:
+            self._roots[entry.table] = now
+        return fresh
 
     def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
         """From the next look on tables that match these are reported. From any thread."""

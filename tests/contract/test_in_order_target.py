@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
-import psycopg
 import pytest
 
 from engine.apply.postgres import PostgresTarget
@@ -83,14 +82,6 @@ def locks(mart: Database) -> list[tuple[Any, ...]]:
     )
 
 
-@contextmanager
-def row_held(mart: Database, at: int) -> Iterator[psycopg.Connection[Any]]:
-    """A user of the target holds this order until the block ends."""
-    with mart.connect() as connection, connection.transaction():
-        connection.execute("SELECT FROM orders WHERE id = %s FOR UPDATE", [at])
-        yield connection
-
-
 def waiting_for_a_row(mart: Database, *, again: bool = False) -> None:
     """Until a session of ours waits for somebody's row; `again`: after lanes were stopped."""
     seen(mart, "wait_event = 'transactionid'")
@@ -113,8 +104,8 @@ def seen(mart: Database, condition: str) -> None:
 
 
 @contextmanager
-def in_background(work: Callable[[], object]) -> Iterator[list[EngineFault]]:
-    """Run beside the block; what it raised is in the list behind it."""
+def held_up(mart: Database, at: int, work: Callable[[], object]) -> Iterator[list[EngineFault]]:
+    """Begin the work while a user of the target holds this order, let go at its end; then what it raised is in the list."""
     faults: list[EngineFault] = []
 
     def run() -> None:
@@ -124,8 +115,10 @@ def in_background(work: Callable[[], object]) -> Iterator[list[EngineFault]]:
             faults.append(fault)
 
     thread = threading.Thread(target=run)
-    thread.start()
-    yield faults
+    with mart.connect() as connection, connection.transaction():
+        connection.execute("SELECT FROM orders WHERE id = %s FOR UPDATE", [at])
+        thread.start()
+        yield faults
     thread.join(30)
     assert not thread.is_alive()
 
@@ -140,10 +133,7 @@ CLASH = [
 
 def test_a_deadlock_with_the_order_of_commits_is_found_and_done_over(pipeline: Pipeline, mart: Database) -> None:
     redone: list[int] = []
-    with (
-        in_background(lambda: redone.append(write_in_order(pipeline, SCHEMAS, CLASH, OPTIMISTIC))) as faults,
-        row_held(mart, 5),
-    ):
+    with held_up(mart, 5, lambda: redone.append(write_in_order(pipeline, SCHEMAS, CLASH, OPTIMISTIC))) as faults:
         waiting_for_a_row(mart)
         waiting_for_the_turn(mart)
     assert faults == []
@@ -181,10 +171,7 @@ def test_what_fails_out_of_order_is_done_over_in_order(pipeline: Pipeline, mart:
         [Change(ORDERS, INSERT, row=(3, "again"))],
     ]
     redone: list[int] = []
-    with (
-        in_background(lambda: redone.append(write_in_order(pipeline, SCHEMAS, early, OPTIMISTIC))) as faults,
-        row_held(mart, 5),
-    ):
+    with held_up(mart, 5, lambda: redone.append(write_in_order(pipeline, SCHEMAS, early, OPTIMISTIC))) as faults:
         waiting_for_a_row(mart, again=True)
     assert faults == []
     assert redone[0] >= 1
@@ -251,12 +238,9 @@ def test_an_engine_that_is_overtaken_in_the_middle_writes_nothing_more(
     pipeline: Pipeline, mart: Database, opened: Callable[[], PostgresTarget], way: InOrder
 ) -> None:
     history = [[note("one")], [put(3, "late"), note("two")], [note("three")]]
-    with row_held(mart, 3):
-        background = in_background(lambda: write_in_order(pipeline, SCHEMAS, history, way))
-        faults = background.__enter__()
+    with held_up(mart, 3, lambda: write_in_order(pipeline, SCHEMAS, history, way)) as faults:
         waiting_for_a_row(mart)
         opened().claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1))
-    background.__exit__(None, None, None)
     assert [fault.kind for fault in faults] == [FaultKind.EPOCH_LOST]
     assert pipeline.rows(SCHEMAS[NOTES]) == [("one",)]
     assert pipeline.rows(SCHEMAS[ORDERS]) == LOADED
@@ -268,7 +252,7 @@ def test_lost_sessions_lose_nothing_and_the_batch_is_gone_on_with(
     pipeline: Pipeline, mart: Database, way: InOrder
 ) -> None:
     history = [[note("one")], [put(3, "late"), note("two")], [note("three")]]
-    with row_held(mart, 3), in_background(lambda: write_in_order(pipeline, SCHEMAS, history, way)) as faults:
+    with held_up(mart, 3, lambda: write_in_order(pipeline, SCHEMAS, history, way)) as faults:
         waiting_for_a_row(mart)
         mart.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"

@@ -16,7 +16,9 @@ from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId, TableName
 from engine.model.position import Lsn
+from engine.model.schema import KeyMode
 from engine.model.source import GuardReading, Landed, PartitionRewrite, SlotStatus
+from engine.model.subscription_state import Reason
 from engine.model.table_state import TableState
 from engine.runtime.guard import Guard
 from engine.runtime.intake import TRUNCATIONS_KEPT, Truncations
@@ -110,6 +112,7 @@ class Watched:
         self.schema = SimpleNamespace(relation=RelationId(30))
         self.reading = self._reading()
         self.leaves: LeavesTold = {}
+        self.described: dict[TableName, Any] = {}
         self.entry = SimpleNamespace(
             table=str(ROOT),
             spec=SimpleNamespace(source=ROOT),
@@ -123,7 +126,8 @@ class Watched:
             source=SimpleNamespace(
                 guard=lambda *_: self.reading,
                 current=lambda: Lsn(99),
-                describe=lambda _: {},
+                describe=lambda _: self.described,
+                preflight=lambda *_: [],
                 capturing=lambda: "",
                 accept=lambda *told: self.accepted.append(told),
             ),
@@ -131,7 +135,8 @@ class Watched:
                 by_name=lambda name: SimpleNamespace(table=str(name), state=self.state, schema=self.schema),
                 by_relation=lambda relation: self.entry if relation == 30 else None,
                 park=self._park,
-                in_state=lambda *_: [],
+                in_state=lambda *states: [self.entry] if states == (self.entry.state,) else [],
+                renews=lambda _: True,
                 all=list,
             ),
         )
@@ -148,7 +153,8 @@ class Watched:
         taken, self.leaves = self.leaves, {}
         return taken
 
-    def _park(self, table: str, code: str, detail: str) -> None:
+    def _park(self, table: str, code: str, detail: str, known: object = None) -> None:
+        assert known is None or known is self.entry
         assert table == str(ROOT)
         self.parked.append(detail)
         self.codes.append(code)
@@ -228,6 +234,23 @@ def test_a_table_made_again_that_is_followed_already_is_accepted() -> None:
     assert watched.look_at_replaced(30) == []
     assert watched.accepted == [(ROOT, 30)]
     assert watched.noted == []
+
+
+def test_a_root_whose_changes_are_in_the_log_again_is_copied_when_its_partitions_were_looked_at_since() -> None:
+    watched = Watched()
+    vars(watched.entry).update(state=TableState.PARKED, reason=Reason(FaultKind.TABLE_NOT_LOGGED.value, "", ""))
+    mended = SimpleNamespace(relfilenode=0, mode=KeyMode.KEYED)
+    looks: list[tuple[dict[TableName, Any], int]] = [
+        ({}, 0),
+        ({ROOT: mended}, 0),
+        ({}, 0),
+        ({ROOT: mended}, 0),
+        ({ROOT: mended}, 1),
+    ]
+    for described, parked in looks:
+        watched.described = described
+        assert len(watched.look()) == parked
+    assert watched.codes == [FaultKind.TABLE_STRUCTURE_CHANGED.value]
 
 
 def told(end: int, leaf: int = 33) -> LeavesTold:
