@@ -315,6 +315,11 @@ class Source(Protocol):
         """What is below those of these tables that are partitioned, as in GuardReading.marks. Nothing counts as looked at by this."""
         ...
 
+    def mark_told(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
+        """The mark with these partitions, which the log named and no look has met: a later look tells those that are not there. The same
+        text where it has them all."""
+        ...
+
     def unpublished(
         self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
     ) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,6 +24,7 @@ from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.following import CopyFollower
 from engine.runtime.jobs import Computed
+from engine.runtime.marks import TableMarks
 from engine.runtime.partition_loads import swap_of
 from engine.runtime.planner import PlannedBatch
 from engine.runtime.reporting import BatchTimes, Evidence, Reporter
@@ -48,7 +48,7 @@ class Applied:
 
 
 class CommitStage:
-    """Commits batches one after another. Used by one thread; `applied` may be read, and `note` called, from any."""
+    """Commits batches one after another. Used by one thread; `applied` may be read, and marks noted, from any."""
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class CommitStage:
         start: Lsn,
         position_write_ms: float,
         ask: Ask,
+        marks: TableMarks,
     ) -> None:
         """`ask` has the source compute columns that its log does not carry."""
         self._ask = ask
@@ -79,14 +80,7 @@ class CommitStage:
         self._number: BatchId | None = None
         self._complete: set[TableId] = set()
         self._known_parked: set[TableId] = set()
-        self._marks_lock = threading.Lock()
-        self._marks: dict[TableId, str] = {}
-        self._copied_marks: dict[TableId, str] = {}
-        """As the target has them."""
-        self._noted: dict[TableId, str] = {}
-        """Marks that the next target transaction writes."""
-        self._unmarked: dict[TableId, Lsn] = {}
-        """End of the last batch that took a table's mark away: a look that began before it may show the table as it was."""
+        self.marks = marks
         self.applied = Applied(start, start)
         self.copies = CopyFollower(book, self._copy_begins_anew)
         self._aside: dict[TableId, int] = {}
@@ -111,33 +105,12 @@ class CommitStage:
         self._aside = {t: record.set_aside for t, record in progress.tables.items() if record.set_aside}
         self._reporter.set_aside(self._aside, whole=True)
         self._known_parked = {t for t, record in progress.tables.items() if record.parked is not None}
-        ready = {t: record.mark for t, record in progress.tables.items() if record.ready}
-        self._marks = {t: mark for t, mark in ready.items() if mark is not None}
-
-    def note(self, marks: Mapping[TableId, str], as_of: Lsn) -> bool:
-        """What the source showed below these tables, to be written with the next target transaction. From any thread.
-
-        `as_of`: the log had been read up to here when the look began. True where there is something new to write.
-        """
-        with self._marks_lock:
-            before = dict(self._noted)
-            for table, mark in marks.items():
-                if as_of < self._unmarked.get(table, as_of):
-                    continue
-                self._noted.pop(table, None)
-                if self._marks.get(table) != mark:
-                    self._noted[table] = mark
-            return any(before.get(table) != mark for table, mark in self._noted.items())
-
-    def note_copied(self, marks: Mapping[TableId, str]) -> None:
-        """What the source showed below these tables before copies of them began, to be written with their hand-over."""
-        with self._marks_lock:
-            self._copied_marks.update(marks)
+        self.marks.begin(progress)
 
     def settle(self) -> None:
         """Write what is visible but not yet in the progress record. Call when no batch is being committed any more."""
         parked = self._newly_parked()
-        if self._number is not None and (self.applied.visible > self.applied.written or parked or self._noted):
+        if self._number is not None and (self.applied.visible > self.applied.written or parked or self.marks.pending):
             self._put(self._number, self.applied.visible, parked)
             self.applied = Applied(self.applied.visible, self.applied.visible)
 
@@ -155,9 +128,10 @@ class CommitStage:
             commits, faults = self._commits(computed, taking)
             commits |= self._newly_parked(computed.planned.number)
             self._number = computed.planned.number
+            self.marks.next(computed.planned.batch)
             self._stale |= self._left_out(taking)
             self._stale -= commits.keys()
-            changed = bool(commits or self._removed or self._stale or self._noted or self.copies.left)
+            changed = bool(commits or self._removed or self._stale or self.marks.pending or self.copies.left)
             due = self._clock.monotonic_ms() - self._written_ms >= self._position_write_ms
             written = changed or must_write or (due and end > self.applied.written)
             if written:
@@ -379,7 +353,7 @@ class CommitStage:
             return False
         planned = computed.planned
         more = self._removed or self._stale or planned.restructured or self.copies.left or planned.loads
-        rest = None if more else rest_of(commits, early.close())
+        rest = None if more or self.marks.lacking else rest_of(commits, early.close())
         if rest is not None:
             hit(Failpoint.EARLY_COMMIT)
         if rest is None or not early.commit(
@@ -421,7 +395,7 @@ class CommitStage:
     ) -> int:
         parts = 1
         removed = tuple(self._removed)
-        marks = self._marks_with(commits, end)
+        marks = self.marks.due(commits, end)
         batch = BatchCommit(
             subscription=self._spec.name,
             epoch=self._spec.epoch,
@@ -443,7 +417,7 @@ class CommitStage:
             parts = in_parts.commit_in_parts(batch, applying.parts)
         else:
             self._take_aside(self._target.commit(batch))
-        self._marks_written(marks)
+        self.marks.written(marks)
         handed = {t for t, commit in commits.items() if commit.handover or commit.resumed}
         self._complete = (self._complete | handed) - self._stale
         self._known_parked = (self._known_parked - handed) | {t for t, c in commits.items() if c.parked is not None}
@@ -470,31 +444,6 @@ class CommitStage:
         if found:
             # Also where nothing changed: somebody may have dealt with some rows meanwhile.
             self._reporter.set_aside({table: now.count for table, now in found.items()})
-
-    def _marks_with(self, commits: Mapping[TableId, TableCommit], end: Lsn) -> dict[TableId, str | None]:
-        """What was noted, and no mark for tables whose mark would be held against them at the next start.
-
-        A truncate explains new storage only while it is in the log; behind a hand-over the source may have changed since the look, but for
-        what was seen before its copy.
-        """
-        with self._marks_lock:
-            lost = {table for table, commit in commits.items() if _unmarks(commit)}
-            for table in lost:
-                self._noted.pop(table, None)
-                self._unmarked[table] = end
-            copied = self._copied_marks
-            given = {t: copied[t] for t, commit in commits.items() if commit.handover and t in copied}
-            return {**self._noted, **dict.fromkeys(lost & self._marks.keys()), **given}
-
-    def _marks_written(self, marks: Mapping[TableId, str | None]) -> None:
-        with self._marks_lock:
-            for table, mark in marks.items():
-                if mark is None:
-                    self._marks.pop(table, None)
-                    continue
-                self._marks[table] = mark
-                if self._noted.get(table) == mark:
-                    del self._noted[table]
 
     def _newly_parked(self, number: BatchId | None = None) -> dict[TableId, TableCommit]:
         """Complete tables that something other than a batch parked: were it not written, the next start would take them for whole.
@@ -565,11 +514,6 @@ def _held_behind(entry: TableEntry, number: BatchId) -> bool:
 
 def _failed(changes: Iterable[TableChanges]) -> bool:
     return any(change.fault is not None for change in changes)
-
-
-def _unmarks(commit: TableCommit) -> bool:
-    truncated = any(change.truncated or "truncate" in change.counts for change in commit.changes)
-    return commit.handover or commit.parked is not None or truncated
 
 
 def _has_rows(changes: TableChanges) -> bool:

@@ -17,7 +17,7 @@ from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
-from engine.runtime.leaves import LeavesTold
+from engine.runtime.leaves import LeavesTold, ToldLeaf, is_covered
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
@@ -42,7 +42,7 @@ def _no_care(reading: GuardReading) -> Orders:
 
 
 def _no_leaves() -> LeavesTold:
-    return {}
+    return LeavesTold()
 
 
 def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
@@ -75,7 +75,7 @@ class Guard:
 
     `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log, `made_below` those that a
     table was made a partition of, `leaves_told` the partitions that sealed batches name since it was last asked. `note` gets the marks of
-    live tables that are as they should be, and up to where the log had been read when the look at them began. `care` judges how much log
+    live tables that are as they should be, and up to where batches had been sealed when the look at them began. `care` judges how much log
     the slot holds back, and says whether it has to be dropped. `learnt` gets structures that only the catalog tells of, `renamed` a
     table's name and the one that it goes by now, `anchored` structures that the catalog confirms while the source's DDL capture is in
     force.
@@ -107,8 +107,8 @@ class Guard:
         self._learnt = learnt
         self._renamed = renamed
         self._undecided: list[_Undecided] = []
-        self._leaves: LeavesTold = {}
-        """Partitions that the log had named when the last look began."""
+        self._leaves: Mapping[RelationId, Mapping[RelationId, ToldLeaf]] = {}
+        """Partitions that the log had named when the last look began, and none before it."""
         self._roots: dict[TableId, TableSchema] = {}
         """Partitioned tables as the last look described them."""
         self._patterns = parts.spec.patterns
@@ -285,8 +285,8 @@ class Guard:
             self._judge_publications(reading)
             self.checked = max(self.checked, captured)
         self._judge_partitions(reading)
-        self._judge_leaves(reading, leaves_told)
-        self._note_marks(reading, captured)
+        self._judge_leaves(reading, leaves_told.below)
+        self._note_marks(reading, leaves_told.as_of)
         self._learn(reading)
         self._part_from_roots()
         self._find()
@@ -322,7 +322,9 @@ class Guard:
                 self._undecided.append(_Undecided(name, detail, rewrite))
         self._decide()
 
-    def _judge_leaves(self, reading: GuardReading, told_now: LeavesTold) -> None:
+    def _judge_leaves(
+        self, reading: GuardReading, told_now: Mapping[RelationId, Mapping[RelationId, ToldLeaf]]
+    ) -> None:
         """Park roots with changes in the log of partitions that no look has met: they came and went between two, and their rows with
         them, which the log did not tell.
 
@@ -338,10 +340,9 @@ class Guard:
                 if entry.spec.source in reading.renamed.values():
                     self._leaves = {**self._leaves, root: {**leaves, **self._leaves.get(root, {})}}
                 continue
-            kept = entry.waiting or entry.state is TableState.PAUSED
             for leaf, told in leaves.items():
-                covered = not kept and told.end <= entry.after
-                if leaf not in met and not covered and self._parts.book.by_relation(leaf) is None:
+                away = leaf not in met and not is_covered(entry, told.end)
+                if away and self._parts.book.by_relation(leaf) is None:
                     detail = f"partition {told.name} was there for a while, and went with rows that the log told of"
                     self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
                     break
@@ -379,16 +380,18 @@ class Guard:
     def _doubted(self, reading: GuardReading) -> Set[TableName]:
         return reading.partition_faults.keys() | {one.name for one in self._undecided}
 
-    def _note_marks(self, reading: GuardReading, captured: Lsn) -> None:
+    def _note_marks(self, reading: GuardReading, as_of: Lsn) -> None:
         """What a later start compares with; not of a table of which something was found that parks it, or is not decided yet."""
         doubted = self._doubted(reading)
         marks = {}
         for name, mark in reading.marks.items():
             entry = self._parts.book.by_name(name) if name not in doubted else None
-            if entry is not None and entry.state is TableState.LIVE:
+            if entry is None or entry.schema is None or entry.state is not TableState.LIVE:
+                continue
+            if self._leaves.get(entry.schema.relation, {}).keys() <= reading.below.get(name, frozenset()):
                 marks[entry.table] = mark
         if marks:
-            self._note(marks, captured)
+            self._note(marks, as_of)
 
 
 def _lost_identity(entry: TableEntry) -> bool:

@@ -449,17 +449,19 @@ class Pipeline:
         self._move(SubscriptionEvent.STARTED)
 
     def _take_up_reloads(self, run: ReplicationRun, requests: list[str]) -> None:
-        """Reloads that another run left open go on in this one, and `requests` begin. What cannot be reloaded fails them."""
+        """Reloads that another run left open go on in this one, and `requests` begin."""
         for request, table in self._reloads.waiting():
             entry = self._book.get(table)
-            if entry is None or (entry.state is TableState.PARKED and not entry.renewing):
-                reason = entry.reason if entry is not None else None
-                fault = (FaultKind.TABLE_MISSING.value, "it was removed")
-                self._reloads.failed(table, TableFault(*((reason.code, reason.reason) if reason else fault)))
-            elif entry.state is TableState.LIVE or (
-                entry.state is TableState.PAUSED and entry.deferred_from is not None
+            if entry is None:
+                self._reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, "it was removed"))
+            elif (
+                entry.state is TableState.LIVE
+                or (entry.state is TableState.PARKED and not entry.renewing)
+                or (entry.state is TableState.PAUSED and entry.deferred_from is not None)
             ):
-                self._begin_reload(run, request, [table], None)  # The run had ended before its copy began.
+                self._begin_reload(
+                    run, request, [table], None
+                )  # The run had ended before any of its copy was on the target.
         tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
         self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         for request in requests:

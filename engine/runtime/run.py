@@ -33,7 +33,9 @@ from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.guard import Guard
 from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
+from engine.runtime.leaves import below_told
 from engine.runtime.log_reader import Confirm, Failed, Holds, ReaderConfig
+from engine.runtime.marks import TableMarks
 from engine.runtime.partition_loads import PartitionDesk
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt, Planner
@@ -152,6 +154,7 @@ class ReplicationRun:
             end,
             parts.settings.position_write_s * 1000,
             parts.source.compute,
+            TableMarks(parts.source.mark_told, lambda batch: below_told(batch, parts.book)),
         )
         self._commits.begin(parts.start.progress)
         self._guard = self._make_guard()
@@ -169,7 +172,7 @@ class ReplicationRun:
             self._removals_written,
             self._guard.look,
             self._give_up,
-            self._commits.note_copied,
+            self._commits.marks.note_copied,
             None if self._chooser.keeps_transactions else self._commits.copies.standing,
             PartitionDesk(self._parts, self._begin_load, self.flush, self.cuts.cut),
         )
@@ -405,7 +408,7 @@ class ReplicationRun:
                 self._book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
 
     def _note_marks(self, marks: Mapping[TableId, str], as_of: Lsn) -> None:
-        if self._commits.note(marks, as_of):
+        if self._commits.marks.note(marks, as_of):
             self.flush(self._intake.captured)
 
     def _removals_written(self) -> bool:

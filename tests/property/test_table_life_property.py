@@ -27,6 +27,7 @@ from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.runtime.clock import SystemClock
 from engine.runtime.commits import CommitStage
 from engine.runtime.jobs import Computed
+from engine.runtime.marks import TableMarks
 from engine.runtime.pipeline import entry_at_start
 from engine.runtime.planner import PlannedBatch, Planner
 from engine.runtime.reporting import Reporter
@@ -142,6 +143,7 @@ class TableLife(RuleBasedStateMachine):
             progress.end,
             0.0,
             NOTHING_TO_COMPUTE,
+            TableMarks(lambda mark, _: mark, lambda _: {}),
         )
         self.stage.begin(progress)
 

@@ -51,6 +51,7 @@ class _Member:
 
     `joined`: the one that wrote its row in pg_inherits, which made it a partition of its parent; 0 = unknown, in marks of before this was
     kept. Freezing leaves it as it is. DETACH CONCURRENTLY writes the row once more, and from then on the partition is not shown.
+    `seen`: by a look; others were only named by the log.
     """
 
     name: str
@@ -58,6 +59,7 @@ class _Member:
     writer: int
     created_in_place: bool
     joined: int = 0
+    seen: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,8 @@ class TableWatch:
                 if change is None and name in below and name in self._below:
                     before = self._below[name]
                     change = _change(before, below[name])
-                    attached, rewritten = _attached(before, below[name]), _rewritten(before, below[name])
+                    seen = {number: member for number, member in before.items() if member.seen}
+                    attached, rewritten = _attached(seen, below[name]), _rewritten(seen, below[name])
                     if change is None and (attached or rewritten):
                         change = (
                             f"partition {below[name][min(attached)].name} was attached"
@@ -250,13 +253,25 @@ def marks_of(connector: Connector, names: Collection[TableName]) -> dict[TableNa
 def _to_mark(oid: int, members: Mapping[int, _Member]) -> str:
     """A root and its members as text; equal where nothing changed that a later look would tell."""
     listed = [[number, member.name, member.relfilenode, member.joined] for number, member in sorted(members.items())]
+    return _written(oid, listed)
+
+
+def mark_told(mark: str, below: Mapping[RelationId, TableName]) -> str:
+    """The mark with these partitions, which the log named and no look has met; the same text where it has them all."""
+    oid, listed = json.loads(mark)
+    had = {number for number, *_ in listed}
+    more = [[leaf, str(name), None, 0] for leaf, name in below.items() if leaf not in had]
+    return _written(oid, [*listed, *more]) if more else mark
+
+
+def _written(oid: int, listed: Sequence[Sequence[object]]) -> str:
     return json.dumps([oid, listed], ensure_ascii=False, separators=(",", ":"))
 
 
 def _from_mark(mark: str) -> tuple[int, dict[int, _Member]]:
     oid, listed = json.loads(mark)
     members = {
-        number: _Member(name, filenode, 0, created_in_place=True, joined=joined[0] if joined else 0)
+        number: _Member(name, filenode or 0, 0, True, joined[0] if joined else 0, seen=filenode is not None)
         for number, name, filenode, *joined in listed
     }
     return oid, members

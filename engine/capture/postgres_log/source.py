@@ -28,7 +28,7 @@ from engine.capture.postgres_log.catalog import (
 )
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.ddl_message import CatalogTold, read_told
-from engine.capture.postgres_log.guard import TableWatch, marks_of
+from engine.capture.postgres_log.guard import TableWatch, mark_told, marks_of
 from engine.capture.postgres_log.key_walk import walk_key
 from engine.capture.postgres_log.partitions import partitions
 from engine.capture.postgres_log.relation import complete, is_announced, parse_relation
@@ -122,6 +122,9 @@ class PostgresSource:
 
     def marks(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
         return marks_of(self._connector, {table.source for table in tables})
+
+    def mark_told(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
+        return mark_told(mark, below)
 
     def unpublished(
         self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from time import monotonic
 
@@ -88,7 +88,8 @@ def down(replica: Replica, way: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
         return
     with monkeypatch.context() as patch:
         patch.setattr(CommitStage, "settle", lambda self: None)
-        replica.close()
+        replica.pipeline.close()
+        replica._targets.close_all()
     yield
     replica.spec = replace(replica.spec, epoch=Epoch(replica.spec.epoch + 1))
     replica.reports = Reports()
@@ -160,11 +161,13 @@ CAME_AND_WENT = {
 FINE = {"created", "empty", "whole", "plain", "same"}
 
 
-@pytest.mark.parametrize("way", ["running", "stopped"])
-def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
-    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    eyes = Eyes(monkeypatch)
+def came_and_went(
+    database: Database,
+    replicate: Callable[..., Replica],
+    eyes: Eyes,
+    meanwhile: Callable[[Replica], AbstractContextManager[None]],
+) -> Replica:
+    """All of it happens while nobody looks, and within `meanwhile`; it is on the target when this returns."""
     make(database, *CAME_AND_WENT.keys() - {"plain"})
     for statement in (
         "CREATE TABLE plain (id int PRIMARY KEY)",
@@ -176,11 +179,24 @@ def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
     replica = replicate(database, [table(name) for name in CAME_AND_WENT], schema_changes=SchemaPolicy.ASK)
     marked(replica, *CAME_AND_WENT.keys() - {"plain"})
     eyes.shut(on=True)
-    with nullcontext() if way == "running" else down(replica, way, monkeypatch):
+    with meanwhile(replica):
         for statements in CAME_AND_WENT.values():
             for statement in statements:
                 database.execute(statement)
     replica.catch_up()
+    return replica
+
+
+@pytest.mark.parametrize("way", ["running", "stopped"])
+def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    eyes = Eyes(monkeypatch)
+
+    def meanwhile(replica: Replica) -> AbstractContextManager[None]:
+        return nullcontext() if way == "running" else down(replica, way, monkeypatch)
+
+    replica = came_and_went(database, replicate, eyes, meanwhile)
     eyes.shut(on=False)
     run = replica.pipeline.run
     assert run is not None
@@ -197,6 +213,50 @@ def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
     for _ in range(3):
         run._guard.look()
     assert set(replica.states().values()) == {"live"}
+
+
+@pytest.mark.parametrize("way", ["stopped", "killed"])
+def test_a_partition_that_came_and_went_before_the_end_of_a_run_is_found_by_the_next(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    eyes = Eyes(monkeypatch)
+    replica = came_and_went(database, replicate, eyes, lambda _: nullcontext())
+    with down(replica, way, monkeypatch):
+        eyes.shut(on=False)
+    gone = CAME_AND_WENT.keys() - FINE
+    for name in gone:
+        parked = replica.wait_table(name, "parked")
+        assert (parked.code, "was detached or dropped" in str(parked.reason)) == ("table_partitions_changed", True), (
+            name
+        )
+    replica.catch_up()
+    assert {name for name, state in replica.states().items() if state == "live"} == FINE
+    replica.pipeline.reload("r1", [replica.table_id(name) for name in gone])
+    replica.wait_live()
+    replica.assert_equal()
+    marked(replica, *CAME_AND_WENT.keys() - {"plain"})
+
+
+def test_a_partition_with_rows_that_was_attached_unseen_is_found_though_the_log_told_of_it(
+    database: Database, replicate: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eyes = Eyes(monkeypatch)
+    make(database, "attached", "created")
+    replica = replicate(database, [table("attached"), table("created")], schema_changes=SchemaPolicy.ASK)
+    marked(replica, "attached", "created")
+    eyes.shut(on=True)
+    before = marks(replica)
+    database.execute(CHANGES["attached"])
+    database.execute("INSERT INTO attached VALUES (26)")
+    database.execute(CHANGES["created"])
+    replica.catch_up()
+    assert "attached_3" in str(marks(replica)["attached"])
+    assert marks(replica) != before
+    with down(replica, "killed", monkeypatch):
+        eyes.shut(on=False)
+    replica.wait_table("attached", "parked")
+    replica.catch_up()
+    assert replica.states() == {"attached": "parked", "created": "live"}
 
 
 class Eyes:

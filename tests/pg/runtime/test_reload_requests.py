@@ -10,6 +10,7 @@ import pytest
 
 from engine.link.messages import ReloadReport, Report
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.runtime.copying import CopyDesk
 from engine.runtime.run import ReplicationRun
@@ -124,6 +125,29 @@ def test_a_reload_that_the_end_of_a_run_overtakes_is_made_in_the_next(
         assert ended.wait(20)
     assert told(replica, "r1") == ["running"]
     run.stop()
+    assert wait_ended(replica, "r1").state == "succeeded"
+    replica.wait_live()
+    replica.assert_equal()
+
+
+def test_a_reload_of_a_parked_table_that_a_run_leaves_open_goes_on_in_the_next(
+    shop: Database, replicate: Replicate, copies: HeldCopies
+) -> None:
+    """The target's record says parked until some of the copy is there."""
+    shop.execute("CREATE TABLE days (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    shop.execute("CREATE TABLE days_1 PARTITION OF days DEFAULT")
+    days = table("days")
+    replica = replicate(shop, [days, table("lines")], schema_changes=SchemaPolicy.ASK)
+    shop.execute("ALTER TABLE days DETACH PARTITION days_1")
+    replica.wait_table("days", "parked")
+    replica.catch_up()
+    hold(copies)
+    replica.pipeline.reload("r1", [days.table])
+    assert copies.began.wait(20)
+    run = replica.pipeline.run
+    assert run is not None
+    run.stop()
+    copies.go.set()
     assert wait_ended(replica, "r1").state == "succeeded"
     replica.wait_live()
     replica.assert_equal()

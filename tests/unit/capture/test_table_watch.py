@@ -99,6 +99,36 @@ def test_what_is_gone_since_the_mark_is_told_once(
     assert look(watch, catalog).faults == {}
 
 
+def test_a_partition_that_only_the_log_named_is_told_when_it_is_gone(catalog: Catalog) -> None:
+    seen = mark_of(catalog)
+    below = {RelationId(31): TableName("public", "root_1"), RelationId(33): TableName("public", "root_3")}
+    mark = guard.mark_told(seen, below)
+    assert (guard.mark_told(seen, {RelationId(31): below[RelationId(31)]}), guard.mark_told(mark, below)) == (
+        seen,
+        mark,
+    )
+    watch = remembering(mark)
+    found = look(watch, catalog)
+    assert (found.faults, found.rewrites) == ({ROOT: "partition public.root_3 was detached or dropped"}, {})
+    assert (look(watch, catalog).faults, found.marks) == ({}, {ROOT: seen})
+
+
+@pytest.mark.parametrize(
+    ("member", "told"),
+    [
+        (("root_3", 33, 6, True), None),
+        (("root_3", 33, 6, False), "partition root_3 was attached"),
+        (("root_3", 44, 6, True), "partition root_3 was truncated or rewritten"),
+    ],
+)
+def test_a_partition_that_only_the_log_named_counts_as_new_when_it_is_there(
+    catalog: Catalog, member: tuple[str, int, int, bool], told: str | None
+) -> None:
+    watch = remembering(guard.mark_told(mark_of(catalog), {RelationId(33): TableName("public", "root_3")}))
+    catalog.members = {**catalog.members, 33: member}
+    assert look(watch, catalog).faults == ({} if told is None else {ROOT: told})
+
+
 def test_a_partition_that_was_away_and_is_back_is_told_once(catalog: Catalog) -> None:
     watch = remembering(mark_of(catalog))
     catalog.joined = {32: 9}

@@ -21,6 +21,7 @@ from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.runtime.clock import SystemClock
 from engine.runtime.commits import CommitStage
 from engine.runtime.jobs import Computed
+from engine.runtime.marks import BelowTold, TableMarks
 from engine.runtime.planner import PlannedBatch
 from engine.runtime.reporting import Reporter
 from engine.runtime.table_book import TableBook, TableEntry
@@ -71,11 +72,17 @@ def _nothing_to_ask(table: TableId, columns: Sequence[Column], inputs: Mapping[i
     raise AssertionError(f"{table} has no columns that the source computes: {columns}, {inputs}, {rows}")
 
 
+def _with_names(mark: str, below: Mapping[RelationId, TableName]) -> str:
+    return ",".join([mark, *(name.name for name in below.values())])
+
+
 class Bench:
     """A commit stage over two tables, of which one has a declared key."""
 
     def __init__(self, dropped: frozenset[TableId] = frozenset()) -> None:
         self.target = RefusingTarget()
+        self.named: BelowTold = {}
+        """The partitions that each batch names from here on."""
         self.reports: list[Report] = []
         self.book = TableBook(lambda entry, position: None)
         specs = tuple(
@@ -89,7 +96,17 @@ class Bench:
         clock = SystemClock()
         reporter = Reporter(spec, self.reports.append, clock)
         target = cast("Target", self.target)
-        self.stage = CommitStage(spec, target, self.book, reporter, clock, ZERO, 10_000.0, _nothing_to_ask)
+        self.stage = CommitStage(
+            spec,
+            target,
+            self.book,
+            reporter,
+            clock,
+            ZERO,
+            10_000.0,
+            _nothing_to_ask,
+            TableMarks(_with_names, lambda _: self.named),
+        )
         if not dropped:
             self.stage.begin(recorded(None))
 
@@ -262,14 +279,14 @@ def recorded(mark: str | None, *, ready: bool = True) -> TargetProgress:
 def test_a_mark_is_written_once_and_makes_an_empty_batch_a_change() -> None:
     bench = Bench()
     bench.stage.begin(recorded(None))
-    assert bench.stage.note({OTHER: "a"}, Lsn(1))
-    assert not bench.stage.note({OTHER: "a"}, Lsn(2))
+    assert bench.stage.marks.note({OTHER: "a"}, Lsn(1))
+    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(2))
     bench.commit_nothing(1)
     bench.commit_nothing(2)
-    assert not bench.stage.note({OTHER: "a"}, Lsn(300))
+    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(300))
     bench.commit_nothing(3)
     assert bench.marks() == [{OTHER: "a"}]
-    assert bench.stage.note({OTHER: "b"}, Lsn(400))
+    assert bench.stage.marks.note({OTHER: "b"}, Lsn(400))
     bench.commit_nothing(4)
     assert bench.marks() == [{OTHER: "a"}, {OTHER: "b"}]
 
@@ -277,9 +294,9 @@ def test_a_mark_is_written_once_and_makes_an_empty_batch_a_change() -> None:
 def test_what_the_target_has_already_is_not_written() -> None:
     bench = Bench()
     bench.stage.begin(recorded("a"))
-    assert not bench.stage.note({OTHER: "a"}, Lsn(1))
-    assert bench.stage.note({OTHER: "b"}, Lsn(1))
-    assert not bench.stage.note({OTHER: "a"}, Lsn(1))
+    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(1))
+    assert bench.stage.marks.note({OTHER: "b"}, Lsn(1))
+    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(1))
     bench.commit_nothing(1)
     assert bench.marks() == []
 
@@ -287,17 +304,17 @@ def test_what_the_target_has_already_is_not_written() -> None:
 def test_a_mark_of_a_table_that_is_not_complete_counts_for_nothing() -> None:
     bench = Bench()
     bench.stage.begin(recorded("a", ready=False))
-    assert bench.stage.note({OTHER: "a"}, Lsn(1))
+    assert bench.stage.marks.note({OTHER: "a"}, Lsn(1))
 
 
 def test_a_truncate_takes_the_mark_away_and_looks_from_before_do_not_bring_it_back() -> None:
     bench = Bench()
     bench.stage.begin(recorded("a"))
-    assert bench.stage.note({OTHER: "b"}, Lsn(1))
+    assert bench.stage.marks.note({OTHER: "b"}, Lsn(1))
     bench.commit(1, truncated=frozenset({OTHER}))
-    assert not bench.stage.note({OTHER: "a"}, Lsn(199))
+    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(199))
     bench.commit(2)
-    assert bench.stage.note({OTHER: "c"}, Lsn(200))
+    assert bench.stage.marks.note({OTHER: "c"}, Lsn(200))
     bench.commit(3)
     assert bench.marks() == [{OTHER: None}, {}, {OTHER: "c"}]
 
@@ -323,10 +340,52 @@ def test_a_hand_over_and_parking_take_the_mark_away(way: str) -> None:
 def test_a_mark_noted_last_is_written_when_the_run_ends() -> None:
     bench = Bench()
     bench.commit(1)
-    bench.stage.note({OTHER: "a"}, Lsn(200))
+    bench.stage.marks.note({OTHER: "a"}, Lsn(200))
     bench.stage.settle()
     bench.stage.settle()
     assert bench.marks() == [{}, {OTHER: "a"}]
+
+
+NAMED = {OTHER: {RelationId(77): TableName("public", "leaf")}}
+
+
+def test_a_partition_that_a_batch_names_is_written_with_it_until_a_look_behind_it() -> None:
+    bench = Bench()
+    bench.stage.begin(recorded("a"))
+    bench.named = NAMED
+    bench.commit(1)
+    bench.named = {}
+    assert not bench.stage.marks.note({OTHER: "a"}, Lsn(199))
+    bench.commit(2)
+    assert bench.stage.marks.note({OTHER: "a"}, Lsn(200))
+    bench.stage.settle()
+    assert bench.marks() == [{OTHER: "a,leaf"}, {}, {OTHER: "a"}]
+
+
+def test_a_partition_that_a_batch_names_is_added_to_what_was_noted() -> None:
+    bench = Bench()
+    bench.stage.begin(recorded("a"))
+    bench.stage.marks.note({OTHER: "b"}, Lsn(100))
+    bench.named = NAMED
+    bench.commit(1)
+    assert bench.marks() == [{OTHER: "b,leaf"}]
+    assert not bench.stage.marks.pending
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_copy_is_handed_over_with_the_partitions_that_were_named_meanwhile(*, marked: bool) -> None:
+    bench = Bench()
+    bench.stage.begin(recorded("a"))
+    bench.book.move(OTHER, TableEvent.RELOAD)
+    bench.book.copy_begins(OTHER, SCHEMAS[OTHER], Lsn(150))
+    if marked:
+        bench.stage.marks.note_copied({OTHER: "c"})
+    bench.named = NAMED
+    bench.commit(1)
+    bench.named = {}
+    bench.book.copy_ends(OTHER)
+    bench.commit(2, frozenset({OTHER}))
+    assert bench.marks()[-1] == {OTHER: "c,leaf" if marked else None}
 
 
 def told(bench: Bench) -> list[tuple[str, str | None]]:

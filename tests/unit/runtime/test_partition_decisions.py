@@ -111,7 +111,7 @@ class Watched:
         self.state = TableState.LIVE
         self.schema = SimpleNamespace(relation=RelationId(30))
         self.reading = self._reading()
-        self.leaves: LeavesTold = {}
+        self.leaves = LeavesTold(Lsn(10))
         self.described: dict[TableName, Any] = {}
         self.entry = SimpleNamespace(
             table=str(ROOT),
@@ -150,7 +150,7 @@ class Watched:
         )
 
     def _take_leaves(self) -> LeavesTold:
-        taken, self.leaves = self.leaves, {}
+        taken, self.leaves = self.leaves, LeavesTold(Lsn(10))
         return taken
 
     def _park(self, table: str, code: str, detail: str, known: object = None) -> None:
@@ -254,7 +254,7 @@ def test_a_root_whose_changes_are_in_the_log_again_is_copied_when_its_partitions
 
 
 def told(end: int, leaf: int = 33) -> LeavesTold:
-    return {RelationId(30): {RelationId(leaf): ToldLeaf(TableName("public", "leaf"), Lsn(end))}}
+    return LeavesTold(Lsn(end), {RelationId(30): {RelationId(leaf): ToldLeaf(TableName("public", "leaf"), Lsn(end))}})
 
 
 GONE = ["partition public.leaf was there for a while, and went with rows that the log told of"]
@@ -322,15 +322,26 @@ def test_what_lies_right_behind_another_record_is_its_partition() -> None:
     leaves.note(batch_of(20, seen(1, 30, 23), seen(2, 31, 23), seen(5, 30, 23), seen(6, 32, 23), seen(9, 40, 23)))
     leaves.note(batch_of(30, seen(20, 30, 23, 9999), seen(21, 31, 23, 9999), seen(30, 50, 23), seen(32, 51, 23)))
     name = {number: TableName("public", f"r{number}") for number in (31, 32)}
-    assert leaves.take() == {30: {31: ToldLeaf(name[31], Lsn(30)), 32: ToldLeaf(name[32], Lsn(20))}}
-    assert leaves.take() == {}
+    below = {30: {31: ToldLeaf(name[31], Lsn(30)), 32: ToldLeaf(name[32], Lsn(20))}}
+    assert leaves.take() == LeavesTold(Lsn(30), below)
+    assert leaves.take() == LeavesTold(Lsn(30))
 
 
 def test_types_that_are_told_between_a_root_and_its_partition_count() -> None:
     leaves = ToldLeaves()
     leaves.note(batch_of(20, seen(1, 30, 23, 16400, 10000), seen(4, 31, 23, 16400, 10000)))
     leaves.note(batch_of(20, seen(11, 30, 23, 16400), seen(14, 40, 23, 16400)))
-    assert {root: set(below) for root, below in leaves.take().items()} == {30: {31}}
+    assert {root: set(below) for root, below in leaves.take().below.items()} == {30: {31}}
+
+
+def test_a_mark_is_noted_when_what_the_log_named_below_it_was_looked_for() -> None:
+    watched = Watched()
+    vars(watched.entry).update(schema=watched.schema, state=TableState.LIVE)
+    for met, noted in (((31,), 0), ((31, 33), 1)):
+        watched.leaves = told(20)
+        watched.look_below(*met, marks={ROOT: "m"})
+        assert len(watched.noted) == noted
+    assert watched.noted == [({str(ROOT): "m"}, Lsn(20))]
 
 
 def test_marks_are_noted_of_live_tables_without_a_doubt() -> None:
