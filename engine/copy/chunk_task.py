@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.copy.pace import Pacer, read_pace
+from engine.copy.pace import Pacer, behind_others, read_pace
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
@@ -104,6 +104,12 @@ class CopyTaskResult:
 
 def copy_task(open_source: OpenSource, decode: Decode, task: CopyTask) -> CopyTaskResult:
     """Read every part of `task`. A part's fault is in its result and leaves the other parts alone; nothing is raised for it."""
+    if read_pace(_pace_of(task)).give_way:
+        return behind_others(lambda: _copy(open_source, decode, task))
+    return _copy(open_source, decode, task)
+
+
+def _copy(open_source: OpenSource, decode: Decode, task: CopyTask) -> CopyTaskResult:
     started = time.perf_counter()
     try:
         source = open_source(task.connection)
@@ -112,6 +118,10 @@ def copy_task(open_source: OpenSource, decode: Decode, task: CopyTask) -> CopyTa
     with closing(source):
         parts = tuple(_read_part(task, part, source, decode) for part in task.parts)
     return CopyTaskResult(parts, time.perf_counter() - started)
+
+
+def _pace_of(task: CopyTask) -> Path | None:
+    return None if task.pace is None else Path(task.pace)
 
 
 def decoded(
@@ -170,7 +180,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
 
     try:
         with closing(files):
-            pacer = Pacer(lambda: read_pace(None if task.pace is None else Path(task.pace)), task.readers)
+            pacer = Pacer(lambda: read_pace(_pace_of(task)), task.readers)
             pieces = pacer.paced(source.read_chunk(part.chunk, task.snapshot))
             for batches, size in decoded(pieces, part.schema, decode_part, task.limits.batch_bytes):
                 for batch in batches:

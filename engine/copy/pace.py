@@ -6,19 +6,27 @@ The policy lies in a file that every task looks at while it reads, so that a cha
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.model.subscription import CopyPolicy
+
+T = TypeVar("T")
 
 _NEVER = threading.Event()
 LOOK_S = 0.25
 """How often a task that waits looks whether it still has to."""
 PIECE_ROWS = 122_880
 """So many rows of a copy that is slowed down occupy the target at a time: what DuckDB writes to its file as a whole."""
+LOWER_BY = 10
+"""Steps of the kernel's priority; each is a quarter more or less of a busy processor."""
 UNLIMITED = CopyPolicy()
 
 
@@ -26,7 +34,8 @@ def write_pace(file: Path, policy: CopyPolicy) -> None:
     """Let tasks that read by this file go by `policy` from now on."""
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".new")
-    draft.write_text(json.dumps({"rows": policy.max_rows_per_second, "share": policy.max_time_share}))
+    said = {"rows": policy.max_rows_per_second, "share": policy.max_time_share, "gives_way": policy.give_way}
+    draft.write_text(json.dumps(said))
     draft.replace(file)
 
 
@@ -38,7 +47,22 @@ def read_pace(file: Path | None) -> CopyPolicy:
         found = json.loads(file.read_text())
     except FileNotFoundError:
         return UNLIMITED
-    return CopyPolicy(found["rows"], found["share"])
+    return CopyPolicy(found["rows"], found["share"], found.get("gives_way", True))
+
+
+def behind_others(work: Callable[[], T]) -> T:
+    """What `work` returns or raises. Where processors are busy, whoever else runs on them gets about nine tenths of them beside it.
+
+    It runs in a thread of its own: a thread's priority can be lowered by everybody, and raised again by the privileged only.
+    """
+    with ThreadPoolExecutor(1, "behind-others", _lower_priority) as pool:
+        return pool.submit(work).result()
+
+
+def _lower_priority() -> None:
+    if sys.platform == "linux":  # Elsewhere it is that of the whole process.
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + LOWER_BY, 19))
 
 
 class Pacer:

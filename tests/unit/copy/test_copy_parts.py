@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import errno
 import pickle
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.copy import chunk_task
 from engine.copy.chunk_task import ChunkPart, CopyTask, ReadLimits, StagedFile, copy_task, decoded, staging_fault
 from engine.copy.fault_handling import Consequence, consequence, last_consequence
+from engine.copy.pace import write_pace
 from engine.copy.progress import CopyProgress, ProgressMeter
 from engine.copy.staging import read_staged
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
-from engine.model.subscription import ConnectionSpec
+from engine.model.subscription import ConnectionSpec, CopyPolicy
 from tests.unit.copy.copy_fakes import CONNECTION, FakeSource, decode_lines, table_of
 
 
@@ -143,3 +147,21 @@ def test_progress_stays_below_the_end_while_estimates_are_too_low() -> None:
     for _ in range(3):
         meter.add(TableId("ta"), 10, 1, 1)
     assert [each.percent for each in seen] == [99.9, 99.9, 100.0]
+
+
+@pytest.mark.parametrize("gives_way", [True, False])
+def test_a_task_reads_behind_others_where_copies_give_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, gives_way: bool
+) -> None:
+    source = FakeSource({"a": [[1, 2]]})
+    began: list[object] = []
+
+    def watched(work: Any) -> Any:
+        began.append(work)
+        return work()
+
+    monkeypatch.setattr(chunk_task, "behind_others", watched)
+    write_pace(tmp_path / "pace", CopyPolicy(give_way=gives_way))
+    task = replace(task_over(source, tmp_path, ReadLimits()), pace=str(tmp_path / "pace"))
+    assert copy_task(source.open, decode_lines, task).parts[0].fault is None
+    assert bool(began) == gives_way

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from engine.copy.pace import PIECE_ROWS, UNLIMITED, Pacer, in_pieces, read_pace, write_pace
+from engine.copy.pace import LOWER_BY, PIECE_ROWS, UNLIMITED, Pacer, behind_others, in_pieces, read_pace, write_pace
 from engine.model.subscription import CopyPolicy
 
 
@@ -76,7 +78,7 @@ def test_a_change_ends_a_wait_under_way(tmp_path: Path) -> None:
 
 
 def test_the_file_says_what_was_written_and_nothing_limits_where_there_is_none(tmp_path: Path) -> None:
-    for policy in (CopyPolicy(5000, 0.25), UNLIMITED):
+    for policy in (CopyPolicy(5000, 0.25), CopyPolicy(give_way=False), UNLIMITED):
         write_pace(tmp_path / "pace", policy)
         assert read_pace(tmp_path / "pace") == policy
     assert read_pace(tmp_path / "other") == read_pace(None) == UNLIMITED
@@ -96,3 +98,21 @@ def test_rows_go_to_the_target_in_pieces_where_copies_are_slowed_down(share: flo
 
 def test_no_rows_are_no_piece() -> None:
     assert list(in_pieces(pa.table({"c0": pa.array([], pa.int64())}), CopyPolicy)) == []
+
+
+def priority() -> int:
+    """Of the thread that asks."""
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
+def test_what_goes_on_behind_others_has_a_lower_priority_and_nothing_else_has() -> None:
+    usual = priority()
+    assert behind_others(priority) == min(usual + LOWER_BY, 19)
+    assert behind_others(lambda: behind_others(priority)) == min(usual + 2 * LOWER_BY, 19)
+    assert priority() == usual
+
+
+def test_what_fails_behind_others_fails() -> None:
+    with pytest.raises(ZeroDivisionError):
+        behind_others(lambda: 1 // 0)
