@@ -142,7 +142,7 @@ class Guard:
             now = described.get(entry.spec.source)
             found = self._explained(entry, now)
             if now is not None and found is not None and not self._is_fresh(entry, now):
-                self._parts.book.park(entry.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, found, known=entry)
+                self._parts.book.park(entry.table, _renewed_for(entry, now).value, found, known=entry)
         self._withdraw([entry for entry in [*live, *paused] if entry.spec.source not in described])
         mark = mark if source.capturing() == mark else ""
         seen_by = source.current()
@@ -216,8 +216,7 @@ class Guard:
         if entry.reason.code == FaultKind.TABLE_MISSING:
             return "the table is there again"
         if entry.reason.code == FaultKind.TABLE_NOT_LOGGED:
-            again = self._parts.book.renews(FaultKind.TABLE_STRUCTURE_CHANGED)
-            return "its changes are in the log again" if again else None
+            return "its changes are in the log again" if self._parts.book.renews(_renewed_for(entry, now)) else None
         if entry.reason.code == FaultKind.TABLE_NO_IDENTITY:
             again = self._parts.book.renews(FaultKind.TABLE_STRUCTURE_CHANGED) and now.mode is not KeyMode.APPEND
             return "it has a replica identity again" if again else None
@@ -396,6 +395,12 @@ class Guard:
 
 def _lost_identity(entry: TableEntry) -> bool:
     return entry.reason is not None and entry.reason.code == FaultKind.TABLE_NO_IDENTITY
+
+
+def _renewed_for(entry: TableEntry, now: TableSchema) -> FaultKind:
+    """What a parked table is copied anew for, once what parked it is over."""
+    below = entry.reason is not None and entry.reason.code == FaultKind.TABLE_NOT_LOGGED and now.relfilenode == 0
+    return FaultKind.TABLE_PARTITIONS_CHANGED if below else FaultKind.TABLE_STRUCTURE_CHANGED
 
 
 def _kind(reading: GuardReading, name: TableName) -> FaultKind:

@@ -250,7 +250,7 @@ def test_a_root_whose_changes_are_in_the_log_again_is_copied_when_its_partitions
     for described, parked in looks:
         watched.described = described
         assert len(watched.look()) == parked
-    assert watched.codes == [FaultKind.TABLE_STRUCTURE_CHANGED.value]
+    assert watched.codes == [FaultKind.TABLE_PARTITIONS_CHANGED.value]
 
 
 def told(end: int, leaf: int = 33) -> LeavesTold:
