@@ -16,7 +16,7 @@ import pytest
 from tests.fixtures.channel import until
 
 _ENGINE = """
-import os, sys
+import os, sys, threading
 from pathlib import Path
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO
@@ -31,8 +31,15 @@ if __name__ == "__main__":
     source = ConnectionSpec("silent", "postgres", settings)
     config = ReaderConfig(source, "slot", "reader", ZERO, Path(sys.argv[2]), Ordinal(0), KeepDurable(on=False, number=0))
     os.environ["PENSTOCK_FAILPOINTS"] = sys.argv[3]
-    reader = ReaderProcess(config, lambda _, event: print(event, flush=True))
+    said = threading.Event()
+
+    def tell(_, event):
+        said.wait()
+        print(event, flush=True)
+
+    reader = ReaderProcess(config, tell)
     print(reader.pid, flush=True)
+    said.set()
     sys.stdin.read()
 """
 
