@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from server.bench import lanes, scaling
+from server.bench import lanes, scaling, table_life
 from server.bench.catalogue import ONE_SIDED
 from server.bench.round_trips import FORMS
 from server.bench.suite import Order
@@ -17,7 +17,7 @@ _VERIFY_S, _VERIFIED_ROWS_S = 3.0, 400_000.0
 _MARK_S = 0.5
 """Of a round: what comes beside its rests."""
 _OUR_ROWS_S, _NATIVE_ROWS_S = 160_000.0, 80_000.0
-_COPIED_ROWS_S = 20_000.0
+_COPIED_ROWS_S = 80_000.0
 """Of a table that is copied three times beside a load."""
 _OPEN_ROWS_S = 20_000.0
 """Of transactions that were open for long, over very many tables."""
@@ -95,7 +95,9 @@ def _measured(mode: Mode, pace: Pace, size: Size, order: Order) -> float:
     if mode is Mode.SUSTAINED:
         return size.rounds * (size.seconds + order.warm_up + 1)
     if mode is Mode.TABLE_LIFE:
-        return size.rounds * (2 * size.seconds + order.warm_up + size.amount / _COPIED_ROWS_S)
+        turns = max(1, round(size.seconds / table_life.TURN_S))
+        ends = turns * (table_life.SETTLE_S + size.amount / _COPIED_ROWS_S)
+        return size.rounds * (2 * size.seconds + order.warm_up + ends)
     if mode is Mode.OPEN:
         decided = size.amount / pace.written
         return size.rounds * (1.25 * size.seconds + 2 * decided + size.amount * pace.changes / _OPEN_ROWS_S)

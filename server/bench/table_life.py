@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -24,11 +24,15 @@ from server.bench.workload import DATABASE, Connection, Mode, Size
 Document = dict[str, Any]
 
 _NAME = "life"
-_KEY = "ALTER TABLE life ADD CONSTRAINT life_pkey PRIMARY KEY (id)"
-_STEP_S = 120.0
-_CHANGE = "UPDATE life SET n = n + 1 WHERE id %% 1000 = %s"
-_PARTS = ((False, 0.5), (True, 1.0), (False, 0.5))
-"""Whether something is done with the table, and for which part of the time."""
+_PARK, _MEND = "ALTER TABLE life REPLICA IDENTITY NOTHING", "ALTER TABLE life REPLICA IDENTITY DEFAULT"
+"""Neither costs the source anything, unlike a key that is dropped and built again: what is measured is not the source's own work.
+For the same reason changes to the table go along its key."""
+_STEP_S, _REST_S = 120.0, 0.5
+_CHANGE, _CHANGED = "UPDATE life SET n = n + 1 WHERE id > %s AND id <= %s", 500
+TURN_S = 10.0
+"""Quiet and busy times take turns, so that a machine whose speed drifts is no more of a burden to the one than to the other."""
+SETTLE_S = 3.0
+"""Behind a table's life the target still has work of it, which belongs to neither."""
 
 
 class TableLife(Tpcb):
@@ -44,7 +48,7 @@ class TableLife(Tpcb):
 
 
 class Life:
-    """Does everything that is done with a table, over and over from `start` to `stop`, which waits for the round under way."""
+    """Does everything that is done with a table, over and over from `start` to `end`; `stop` waits for the round under way."""
 
     def __init__(self, stage: Stage, side: PenstockSide) -> None:
         self.done: Counter[str] = Counter()
@@ -58,9 +62,18 @@ class Life:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """Begin no further round."""
         self._stopping.set()
+
+    def stop(self) -> None:
+        self.end()
         self._thread.join()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a round is still under way."""
+        return self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -75,15 +88,16 @@ class Life:
         change()
         self._timed("reloaded", lambda: side.reload_table(table))
         change()
-        self._execute("ALTER TABLE life DROP CONSTRAINT life_pkey")
+        self._execute(_PARK)
         self._timed("parked", lambda: until(lambda: side.table_state(table) == "parked", _STEP_S, "the table parked"))
-        self._execute(_KEY)
+        self._execute(_MEND)
         self._timed("repaired", lambda: side.reload_table(table))
         change()
         self._timed("removed", lambda: side.remove_table(table))
 
     def _change(self) -> None:
-        self._stage.source.execute(_CHANGE, [self.done.total() % 1000], database=DATABASE)
+        at = self.done.total() * _CHANGED
+        self._stage.source.execute(_CHANGE, [at, at + _CHANGED], database=DATABASE)
 
     def _execute(self, statement: str) -> None:
         self._stage.source.execute(statement, database=DATABASE)
@@ -98,54 +112,65 @@ class Life:
 
 def fill(connection: Connection, rows: int) -> None:
     """Make the table. Followed are only the others to begin with."""
-    connection.execute("CREATE TABLE life (id bigint, n int NOT NULL, at timestamptz NOT NULL, note text)")
+    connection.execute("CREATE TABLE life (id bigint PRIMARY KEY, n int NOT NULL, at timestamptz NOT NULL, note text)")
     connection.execute("INSERT INTO life SELECT i, 0, now(), md5(i::text) FROM generate_series(1, %s) i", [rows])
-    connection.execute(_KEY.encode())
     connection.execute("VACUUM ANALYZE life")
 
 
 @contextmanager
-def _living(stage: Stage, side: PenstockSide, lives: list[Life]) -> Iterator[None]:
-    life = Life(stage, side)
-    lives.append(life)
+def _living(life: Life) -> Iterator[Life]:
     life.start()
     try:
-        yield
+        yield life
     finally:
         life.stop()
 
 
+def _in_turns(client: Client, life_of: Callable[[], Life], seconds: float) -> tuple[Times, Times, list[Life]]:
+    """Times of waits for about `seconds` of quiet and as many of busy time, and the table's lives in the busy ones."""
+    quiet, busy = Times(), Times()
+    lives: list[Life] = []
+    turns = max(1, round(seconds / TURN_S))
+    for _ in range(turns):
+        client.waits = quiet
+        client.run(seconds / turns, keep=True)
+        client.waits = busy
+        with _living(life_of()) as life:
+            lives.append(life)
+            client.run(seconds / turns, keep=True)
+            life.end()
+            while life.goes_on:
+                client.run(_REST_S, keep=True)
+        client.run(SETTLE_S, keep=False)
+    return quiet, busy, lives
+
+
 def measure(stage: Stage, side: PenstockSide, size: Size, waits_per_s: float, warm_up: float) -> Document:
-    """Half of the quiet time, the busy time, the other half; all of it under load."""
+    """Quiet and busy times in turns, all under load."""
     if stage.source.execute("SELECT to_regclass('life') IS NULL", database=DATABASE)[0][0]:
         with stage.connect() as connection:
             fill(connection, size.amount)
     client = Client(stage, side, waits_per_s)
-    times = {False: Times(), True: Times()}
-    lives: list[Life] = []
     side.await_only((*(table.name for table in stage.workload.followed(size.scale)), "marks"))
     try:
         with load(stage, size.rate):
             client.run(warm_up, keep=False)
-            for busy, share in _PARTS:
-                client.waits = times[busy]
-                with _living(stage, side, lives) if busy else nullcontext():
-                    client.run(size.seconds * share, keep=True)
+            quiet, busy, lives = _in_turns(client, lambda: Life(stage, side), size.seconds)
             load_now = load_average()
     finally:
         client.close()
         side.await_only(())
-    (life,) = lives
-    if life.failed:
-        raise BenchError(f"the table's life ended early: {life.failed[0]}")
-    quiet, busy_ = times[False], times[True]
+    failed = [reason for life in lives for reason in life.failed]
+    if failed:
+        raise BenchError(f"the table's life ended early: {failed[0]}")
+    done: Counter[str] = sum((life.done for life in lives), Counter())
+    took = {what: sum(life.seconds.get(what, 0.0) for life in lives) for what in done}
     return {
-        "waits": {**busy_.summary(), "failed": len(client.failed), "failures": client.failed[:5]},
+        "waits": {**busy.summary(), "failed": len(client.failed), "failures": client.failed[:5]},
         "waits_quiet": quiet.summary(),
-        "p50_rise": round(busy_.percentile(50) / quiet.percentile(50), 3),
-        "p99_rise": round(busy_.percentile(99) / quiet.percentile(99), 3),
-        "rounds_of_life": life.done["removed"],
-        "mean_s": {what: round(life.seconds[what] / life.done[what], 2) for what in life.done},
+        **{f"p{p}_rise": round(busy.percentile(p) / quiet.percentile(p), 3) for p in (50, 95, 99)},
+        "rounds_of_life": done["removed"],
+        "mean_s": {what: round(took[what] / done[what], 2) for what in done},
         "client_late_most_ms": round(client.latest_s * 1000, 2),
         "load_average": load_now,
     }
