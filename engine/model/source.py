@@ -454,11 +454,17 @@ class Source(Protocol):
         ...
 
     def walk_key(
-        self, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        chunk_bytes: int,
+        most_chunks: int,
+        above_bytes: int | None = None,
     ) -> KeyWalk | None:
         """At most so many chunks of about `chunk_bytes` along a table's key, behind the place `after`; they serve under any snapshot.
 
-        None where the table has no key whose order is the same here and there, or none to go along cheaply.
+        None where the table has no key whose order is the same here and there, or none to go along cheaply, and where the whole table
+        is no larger than `above_bytes`.
         """
         ...
 

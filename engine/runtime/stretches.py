@@ -132,9 +132,8 @@ class Stretches:
         stretch = self._stretch_bytes()
         chunk = min(settings.copy_chunk_bytes, stretch)
         upto = standing.upto if standing is not None else None
-        walk = self._parts.source.walk_key(schema.whole, upto, chunk, max(1, stretch // chunk))
-        small = walk is not None and standing is None and walk.table_bytes <= settings.copy_stretch_bytes
-        return None if small else walk
+        small = settings.copy_stretch_bytes if standing is None else None
+        return self._parts.source.walk_key(schema.whole, upto, chunk, max(1, stretch // chunk), small)
 
     def _stretch_bytes(self) -> int:
         """Fewer where reading is slowed down: a snapshot is not to stand for longer because of that."""

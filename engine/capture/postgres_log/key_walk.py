@@ -41,12 +41,17 @@ FROM pg_class c WHERE c.oid = %s
 
 
 def walk_key(
-    connector: Connector, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+    connector: Connector,
+    schema: TableSchema,
+    after: KeyBound | None,
+    chunk_bytes: int,
+    most_chunks: int,
+    above_bytes: int | None = None,
 ) -> KeyWalk | None:
     """At most so many chunks of about `chunk_bytes` behind the place `after`; None where the table has no key to go along.
 
     That is a unique index over the columns of its key of which the first ones have an order that is the same everywhere. Only the
-    index is walked.
+    index is walked, and not even that in a table that is no larger than `above_bytes`: None for that one too.
 
     Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the table, or a column of its key, has another name by now.
     """
@@ -54,18 +59,25 @@ def walk_key(
         return None
     with connector.session(str(schema.name)) as connection:
         try:
-            return _walk(connection, schema, after, chunk_bytes, most_chunks)
+            return _walk(connection, schema, after, chunk_bytes, most_chunks, above_bytes)
         except psycopg.Error as error:
             raise SOURCE.fault(error, str(schema.name), _KINDS) from error
 
 
 def _walk(
-    connection: PostgresConnection, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+    connection: PostgresConnection,
+    schema: TableSchema,
+    after: KeyBound | None,
+    chunk_bytes: int,
+    most_chunks: int,
+    above_bytes: int | None,
 ) -> KeyWalk | None:
     found = connection.execute(_SIZE, [schema.relation]).fetchone()
     if found is None or not found[0]:
         return None
     table_bytes, rows = int(found[1]), int(found[2])
+    if above_bytes is not None and table_bytes <= above_bytes:
+        return None
     columns = _ordered_columns(connection, schema)
     if not columns or (after is not None and len(after.values) > len(columns)):
         return None

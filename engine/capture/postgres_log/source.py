@@ -271,9 +271,14 @@ class PostgresSource:
         return computing.compute(self._connector, table, columns, inputs, rows)
 
     def walk_key(
-        self, schema: TableSchema, after: KeyBound | None, chunk_bytes: int, most_chunks: int
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        chunk_bytes: int,
+        most_chunks: int,
+        above_bytes: int | None = None,
     ) -> KeyWalk | None:
-        return walk_key(self._connector, schema, after, chunk_bytes, most_chunks)
+        return walk_key(self._connector, schema, after, chunk_bytes, most_chunks, above_bytes)
 
     def open_stream(
         self,

@@ -494,6 +494,17 @@ def test_a_chunk_is_not_read_by_names_that_mean_something_else_by_now(
             assert refused.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
 
 
+def test_a_small_table_is_not_cut_along_its_key(db: Database, source: PostgresSource) -> None:
+    db.execute("CREATE TABLE a (id int PRIMARY KEY)")
+    db.execute("INSERT INTO a SELECT generate_series(1, 10000)")
+    size = db.execute("SELECT pg_table_size('a')")[0][0]
+    schema = described(source, "a")
+    assert source.walk_key(schema, None, size, 1, size) is None
+    walk = source.walk_key(schema, None, size, 1, size - 1)
+    assert walk is not None
+    assert walk.table_bytes == size
+
+
 @pytest.mark.parametrize("change", ["ALTER TABLE a RENAME id TO number", "ALTER TABLE a RENAME TO b"])
 def test_a_key_is_not_walked_by_names_that_are_gone(db: Database, source: PostgresSource, change: str) -> None:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
