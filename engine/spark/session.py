@@ -99,6 +99,8 @@ class SparkRunner:
         self._numbers = itertools.count(1)
         self._active: dict[str, set[str]] = {}
         self._last_run = 0.0
+        self._slots = 1
+        """As of the last job: every look at it is a question to Java, and batches ask for it that run without Spark."""
 
     def start(self) -> None:
         with self._lock:
@@ -112,8 +114,7 @@ class SparkRunner:
 
     @property
     def parallelism(self) -> int:
-        context = self._context
-        return int(context.defaultParallelism) if context is not None else 1
+        return self._slots if self._context is not None else 1
 
     def wait_ready(self, timeout_s: float) -> bool:
         if not self._settled.wait(timeout_s):
@@ -162,6 +163,7 @@ class SparkRunner:
                 .mapPartitions(partial(attempt_all, function))
                 .collect()
             )
+            self._slots = int(context.defaultParallelism)
         except (Py4JError, OSError) as error:
             self._revive_if_gone(context)
             raise EngineFault(FaultKind.SPARK_FAILED, group, self._reason(error, group, unique)) from error
@@ -241,9 +243,10 @@ class SparkRunner:
                 return
 
     def _keep(self, context: Any) -> None:
+        slots = int(context.defaultParallelism)
         with self._lock:
             if not self._stopping.is_set():
-                self._context = context
+                self._context, self._slots = context, slots
                 self._last_run = time.monotonic()
                 return
         _shut_down(context)

@@ -33,6 +33,10 @@ _FLOOD_NAP_S = 0.020
 _FLOOD_BYTES = 192 * 1024
 """A read that brings this much tells that the source sends as fast as it can, a backlog for example."""
 _NAPS = ((_FLOOD_BYTES, _FLOOD_NAP_S), (_POUR_BYTES, _POUR_NAP_S), (0, _TRICKLE_NAP_S))
+_STEADY_READS = 20
+_STEADY_NAP_S = 0.015
+"""After so many reads that each brought something, small transactions come one after another. A read costs much the same whatever it
+brings, here and in all that takes the chunk in, so fewer are made."""
 
 _MOVED_STATUS_S = 1.0
 _IDLE_STATUS_S = 5.0
@@ -150,6 +154,7 @@ class PostgresLogStream:
         self._in_stream_xid = 0
         self._last_read = 0.0
         self._nap = 0.0
+        self._without_pause = 0
         self._leftover = False
         self._silent_since = time.monotonic()
         self._asked = False
@@ -218,9 +223,12 @@ class PostgresLogStream:
         self._last_read = time.monotonic()
         count = self._inbox.fill(self._transport)
         self._nap = next(nap for least, nap in _NAPS if count >= least)
+        self._without_pause += 1
+        if self._without_pause > _STEADY_READS:
+            self._nap = max(self._nap, _STEADY_NAP_S)
         if count == 0:
             # A pause: whatever comes next is read as soon as it is there.
-            self._nap = 0.0
+            self._nap, self._without_pause = 0.0, 0
             if self._transport.wait(min(deadline - self._last_read, self._status_due(self._last_read)), self._wake):
                 self._last_read = time.monotonic()
                 count = self._inbox.fill(self._transport)
