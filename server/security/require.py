@@ -45,7 +45,7 @@ Caller = Annotated[Principal, Depends(principal_of)]
 def needs(role: Role) -> Any:
     """A dependency that refuses whoever may not do what `role` may."""
 
-    def check(principal: Caller) -> None:
+    async def check(principal: Caller) -> None:  # on the event loop: a thread would cost more than this does
         if not principal.may(role):
             raise Forbidden(
                 f"This needs the role {role.value}; the token '{principal.name}' has {principal.role.value}."

@@ -165,6 +165,7 @@ def _copy_out(connector: Connector, connection: PostgresConnection, query: str, 
 def _raw_copy(connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:
     """COPY spoken over the bare socket. Stopped half-way, the session is of no use to libpq any more and is closed."""
     raw = RawSocket(connection)
+    raw.size_buffer()
     pieces: list[bytes] = []
     fault: EngineFault | None = None
     finished = False
