@@ -18,6 +18,9 @@ from engine.runtime.settings import EngineSettingsError, load_settings
 from engine.runtime.worker import settle
 from engine.spark.session import SparkRunner
 
+SWITCH_S = 0.0005
+"""For so long a thread that computes in Python may keep those waiting that come back from the target, the network or the queue. With
+Python's own 5 ms a commit, which comes back a dozen times, could wait for longer than it works."""
 FORCED_EXIT_S = 4.5
 """A clean stop takes less; what hangs longer is left behind: the next start resumes at the last batch boundary."""
 
@@ -45,6 +48,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     prepare()
+    sys.setswitchinterval(SWITCH_S)
     runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", prepare=settle)
     engine = Engine(settings, runner, SystemClock())
     engine.start()
