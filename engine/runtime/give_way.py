@@ -21,7 +21,8 @@ LOOK_MS = 500.0
 WINDOW_MS = 2000.0
 """What lies further back says nothing of now."""
 BEHIND_MS = 5000.0
-"""So long behind a copy's last row what it costs others may still show, and another stretch of it may begin."""
+"""So long behind a copy's last row what it costs others may still show, and another stretch of it may begin, or another copy, with the
+share that it had at most: a rest in which nothing is read does not tell that more can be."""
 _SLOWER, _FASTER = 0.7, 1.2
 _QUIET = 400
 _ENOUGH = 20
@@ -62,7 +63,8 @@ class GiveWay:
             elif began:
                 self._share, self._looked_ms = FIRST_SHARE, now_ms
             elif now_ms - self._looked_ms >= LOOK_MS:
-                self._share, self._looked_ms = self._next(now_ms), now_ms
+                found, self._looked_ms = self._next(now_ms), now_ms
+                self._share = found if copying else min(found, self._share)
             self._copied_ms = now_ms if copying else self._copied_ms
             return self._share
 

@@ -68,6 +68,12 @@ def test_the_next_stretch_goes_on_as_the_one_before(course: Course) -> None:
     assert course.go(LOOK_MS / 1000, 400.0, copying=True) == pytest.approx(slow, rel=0.5)
 
 
+def test_a_rest_between_copies_makes_the_next_one_no_faster(course: Course) -> None:
+    slow = course.go(5, 400.0, copying=True)
+    course.go(BEHIND_MS / 1000 - 0.5, 100.0, copying=False)
+    assert course.go(0.05, 100.0, copying=True) == pytest.approx(slow, rel=0.25)
+
+
 def test_clocks_that_differ_slow_nothing_down_for_that() -> None:
     course = Course()
     course.go(10, 3_600_000.0, copying=False)
