@@ -27,7 +27,7 @@ _NAME = "life"
 _PARK, _MEND = "ALTER TABLE life REPLICA IDENTITY NOTHING", "ALTER TABLE life REPLICA IDENTITY DEFAULT"
 """Neither costs the source anything, unlike a key that is dropped and built again: what is measured is not the source's own work.
 For the same reason changes to the table go along its key."""
-_STEP_S, _REST_S = 120.0, 0.5
+_STEP_S, _REST_S = 120.0, 2.0
 _CHANGE, _CHANGED = "UPDATE life SET n = n + 1 WHERE id > %s AND id <= %s", 500
 TURN_S = 10.0
 """Quiet and busy times take turns, so that a machine whose speed drifts is no more of a burden to the one than to the other."""

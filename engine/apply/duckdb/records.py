@@ -164,9 +164,8 @@ class DuckDbRecords:
         self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
     ) -> list[Reservation]:
         """Rows of `penstock.tables`: of one subscription or all, of the given tables or all; removed ones included."""
-        wanted: dict[
-            str, Any
-        ] = {}  # what is not asked for costs as much to plan as what is, and every batch reads here
+        # What is not asked for would cost as much to plan as what is, and every batch reads here.
+        wanted: dict[str, Any] = {}
         if subscription is not None:
             wanted["subscription = ?"] = subscription
         if tables is not None:
