@@ -63,11 +63,15 @@ def _not_renamed(old: TableName, new: TableName) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Undecided:
-    """A root whose partitions got new storage; whether by a truncate of the root, the log will tell."""
+    """A root whose partitions got new storage; whether by a truncate of the root, the log will tell.
+
+    `lost`: behind the look it waited for a new copy, which has what was seen.
+    """
 
     name: TableName
     detail: str
     rewrite: PartitionRewrite
+    lost: bool
 
 
 class Guard:
@@ -318,7 +322,9 @@ class Guard:
             if rewrite is None:
                 self._park(name, _kind(reading, name), detail)
             else:
-                self._undecided.append(_Undecided(name, detail, rewrite))
+                entry = self._parts.book.by_name(name)
+                lost = entry is not None and not entry.followed
+                self._undecided.append(_Undecided(name, detail, rewrite, lost))
         self._decide()
 
     def _judge_leaves(
@@ -367,9 +373,14 @@ class Guard:
                 continue
             if captured < one.rewrite.seen_by:
                 waiting.append(one)
-            else:
+            elif not (one.lost and self._is_taken_up(one.name)):
                 self._park(one.name, FaultKind.TABLE_PARTITIONS_CHANGED, one.detail)
         self._undecided = waiting
+
+    def _is_taken_up(self, name: TableName) -> bool:
+        """Whether a table that waited for a new copy does so no more, or is about to get it."""
+        entry = self._parts.book.by_name(name)
+        return entry is not None and entry.state is not TableState.PARKED
 
     def _park(self, name: TableName, kind: FaultKind, detail: str) -> None:
         entry = self._parts.book.by_name(name)

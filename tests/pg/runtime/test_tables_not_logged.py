@@ -8,6 +8,7 @@ import pytest
 
 from engine.model.fault import FaultKind
 from engine.model.patterns import TablePattern
+from engine.model.position import ZERO
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from tests.fixtures.postgres import Database
@@ -102,6 +103,25 @@ def test_where_changes_wait_for_approval_it_stays_parked_until_it_is_copied_anew
     assert replica.states()["days"] == "parked"
     replica.pipeline.reload("r1", [days.table])
     replica.wait_live()
+    replica.assert_equal()
+
+
+def test_what_was_seen_before_a_reload_is_not_held_against_it(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = table("days")
+    replica = replicate(shop, [days], schema_changes=SchemaPolicy.ASK, live=False)
+    assert replica.wait_table("days", "parked").code == NOT_LOGGED
+    replica.wait_state("running")
+    assert replica.pipeline.run is not None
+    with monkeypatch.context() as slow:  # the log is read too slowly to tell whether the root was truncated
+        slow.setattr(replica.pipeline.run._guard, "_captured", lambda: ZERO)
+        shop.execute("ALTER TABLE days_2 SET LOGGED")
+        looked(replica)
+        replica.pipeline.reload("r1", [days.table])
+        replica.wait_live()
+    looked(replica)
+    assert replica.states()["days"] == "live"
     replica.assert_equal()
 
 
