@@ -123,7 +123,7 @@ def test_a_reload_that_the_end_of_a_run_overtakes_is_made_in_the_next(
         patch.setattr(run.copies, "_defer", too_late)
         replica.pipeline.reload("r1", [orders.table])
         assert ended.wait(20)
-    assert told(replica, "r1") == ["running"]
+        assert told(replica, "r1") == ["running"]
     run.stop()
     assert wait_ended(replica, "r1").state == "succeeded"
     replica.wait_live()

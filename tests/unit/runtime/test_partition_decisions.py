@@ -132,7 +132,9 @@ class Watched:
                 accept=lambda *told: self.accepted.append(told),
             ),
             book=SimpleNamespace(
-                by_name=lambda name: SimpleNamespace(table=str(name), state=self.state, schema=self.schema),
+                by_name=lambda name: SimpleNamespace(
+                    table=str(name), state=self.state, schema=self.schema, followed=True
+                ),
                 by_relation=lambda relation: self.entry if relation == 30 else None,
                 park=self._park,
                 in_state=lambda *states: [self.entry] if states == (self.entry.state,) else [],
