@@ -26,20 +26,20 @@ _GENERATED = {_NONE: "no generated", _STORED: "stored generated"}
 _OTHER_IDENTITY = "a table's replica identity changed meanwhile"
 
 _PUBLICATION = """
-SELECT p.oid, p.puballtables, p.pubviaroot,
+SELECT p.puballtables, p.pubviaroot,
        concat_ws(', ', CASE WHEN pubinsert THEN 'insert' END, CASE WHEN pubupdate THEN 'update' END,
                  CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END),
-       coalesce(to_jsonb(p) ->> 'pubgencols', 'n')
-FROM pg_publication p WHERE p.pubname = %s
+       coalesce(to_jsonb(p) ->> 'pubgencols', 'n'), {schemas}, m.oid, m.nspname, m.relname, m.limited
+FROM pg_publication p LEFT JOIN (
+    SELECT r.prpubid, c.oid, n.nspname, c.relname,
+           to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
+           OR coalesce((to_jsonb(r) ->> 'prexcept')::boolean, false) AS limited
+    FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+) AS m ON m.prpubid = p.oid
+WHERE p.pubname = %s
 """
-_MEMBERS = """
-SELECT r.prrelid, n.nspname, c.relname,
-       to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
-       OR coalesce((to_jsonb(r) ->> 'prexcept')::boolean, false)
-FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE r.prpubid = %s
-"""
-_SCHEMAS = "SELECT count(*) FROM pg_publication_namespace WHERE pnpubid = %s"
+"""One row for each of its tables, one without a table where it has none."""
+_SCHEMAS = "(SELECT count(*) FROM pg_publication_namespace WHERE pnpubid = p.oid)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,15 @@ def _bring_all(
     """Everything in one transaction. It never waits for a table while it holds others: that could end in a deadlock with the
     tables' own users, and theirs might be the transaction that the source then gives up."""
     asked = {table.source for table in tables}
+    published: dict[TableName, int] = {}
+    changed = False
     for wanted in _wanted(connection, tables, slot):
         current = _read(connection, wanted.name)
         whole = _with_renamed(wanted, current, asked, ours)
+        if current is not None and not _compare(whole, current):
+            published.update(current.oids)
+            continue
+        changed = True
         steps = _steps(connection, whole, current)
         touched = sorted({table for _, table in steps})
         if touched:
@@ -141,7 +147,9 @@ def _bring_all(
             connection.execute(sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT").format(listed))
         for word in ("DROP", "ADD"):
             _change(connection, wanted.name, word, [table for each, table in steps if each == word])
-    published: dict[TableName, int] = {}
+    if not changed:
+        return published
+    published = {}
     for wanted in _wanted(connection, tables, slot):
         current = _read(connection, wanted.name)
         if current is None or set(current.members) != _with_renamed(wanted, current, asked, ours).members:
@@ -194,8 +202,7 @@ def faults(
     """
     with connector.session(slot) as connection, one_look(connection):
         found: list[str] = []
-        for wanted in _expected(connection, [t for t in tables if t.source not in gone], slot):
-            current = _read(connection, wanted.name)
+        for wanted, current in _expected(connection, [t for t in tables if t.source not in gone], slot):
             found += _compare(wanted, current) if published is None else _compare_with(published, wanted, current)
         return tuple(found)
 
@@ -280,13 +287,15 @@ def _wanted(connection: PostgresConnection, tables: Sequence[TableSpec], slot: s
     return Wanted(main, _FULL, generated, full, oids), Wanted(extra, _INSERTS, generated, inserts - full, oids)
 
 
-def _expected(connection: PostgresConnection, tables: Sequence[TableSpec], slot: str) -> tuple[Wanted, Wanted]:
-    """As `_wanted`; a table that is published and lost its identity is not a change of the publication."""
+def _expected(
+    connection: PostgresConnection, tables: Sequence[TableSpec], slot: str
+) -> list[tuple[Wanted, Publication | None]]:
+    """As `_wanted`, with what there is; a table that is published and lost its identity is not a change of the publication."""
     main, extra = _wanted(connection, tables, slot)
     current = _read(connection, main.name)
     followed = {t.source for t in tables if not t.insert_only}
     kept = followed & set(current.members) if current is not None else frozenset()
-    return replace(main, members=main.members | kept), extra
+    return [(replace(main, members=main.members | kept), current), (extra, _read(connection, extra.name))]
 
 
 def _publishable(table: CatalogTable) -> bool:
@@ -294,17 +303,15 @@ def _publishable(table: CatalogTable) -> bool:
 
 
 def _read(connection: PostgresConnection, name: str) -> Publication | None:
-    row = connection.execute(_PUBLICATION, [name]).fetchone()
-    if row is None:
+    schemas = _SCHEMAS if connection.info.server_version >= 150000 else "0"
+    rows = connection.execute(sql.SQL(_PUBLICATION).format(schemas=sql.SQL(schemas)), [name]).fetchall()
+    if not rows:
         return None
-    oid, every_table, via_root, operations, generated = row
-    rows = connection.execute(_MEMBERS, [oid]).fetchall()
-    members = {TableName(schema, table): bool(limited) for _, schema, table, limited in rows}
-    oids = {TableName(schema, table): number for number, schema, table, _ in rows}
-    schemas = 0
-    if connection.info.server_version >= 150000:
-        schemas = connection.execute(_SCHEMAS, [oid]).fetchall()[0][0]
-    return Publication(name, every_table, via_root, operations, generated, schemas, members, oids)
+    tables = [(TableName(schema, table), number, limited) for *_, number, schema, table, limited in rows if number]
+    members = {table: bool(limited) for table, _, limited in tables}
+    every_table, via_root, operations, generated, extended = rows[0][:5]
+    oids = {table: number for table, number, _ in tables}
+    return Publication(name, every_table, via_root, operations, generated, extended, members, oids)
 
 
 def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
@@ -333,7 +340,8 @@ def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
 
 
 def _steps(connection: PostgresConnection, wanted: Wanted, current: Publication | None) -> list[tuple[str, TableName]]:
-    """Make the publication, or bring its options to what is wanted. Returns the tables to DROP from it and to ADD, in this order."""
+    """Make the publication, or bring its options to what is wanted. Returns the tables to DROP from it and to ADD, in this order: none
+    where it is as it should be."""
     name = sql.Identifier(wanted.name)
     options = sql.SQL("(publish = {}, publish_via_partition_root = true{})").format(
         sql.Literal(wanted.operations),
