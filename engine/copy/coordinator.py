@@ -181,16 +181,15 @@ class CopyCoordinator:
 
     def _append(self, copy: _Copy, result: PartResult) -> None:
         self._begin(copy)
-        for file in result.files:
-            taken = 0
-            for piece in in_pieces(read_staged(file), lambda: read_pace(self._job.settings.pace)):
-                with self._tools.writing():
-                    taken += self._tools.target.append_copy(result.table, piece)
-            if taken != file.rows:
-                raise EngineFault(
-                    FaultKind.COPY_FAILED, str(result.table), f"the target took {taken} of {file.rows} copied rows"
-                )
-
+        expected = sum(file.rows for file in result.files)
+        files = (read_staged(file) for file in result.files)
+        taken = 0
+        for piece in in_pieces(files, lambda: read_pace(self._job.settings.pace), over=lambda: not self._is_open(copy)):
+            with self._tools.writing():
+                taken += self._tools.target.append_copy(result.table, piece)
+        if taken != expected:
+            detail = f"the target took {taken} of {expected} copied rows"
+            raise EngineFault(FaultKind.COPY_FAILED, str(result.table), detail)
         if result.refused:
             with self._tools.writing():
                 self._tools.target.set_aside_of_copy(result.table, result.refused, SET_ASIDE_LIMIT)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 
 from engine.copy.chunk_task import ChunkPart, CopyTask, CopyTaskResult, PartResult, copy_task
 from engine.copy.job import CopyJob, CopyTools
@@ -122,7 +123,7 @@ class Lanes:
                     # What is read at once shares the limit, and only the tasks of one wave know of each other.
                     self._changed.wait(PACE_LOOK_S)
                     continue
-                tasks = self._schedule.next_wave(settings.tasks_per_wave, settings.chunk_bytes)
+                tasks = self._schedule.next_wave(self._tasks(), settings.chunk_bytes)
                 if tasks:
                     self._in_flight += 1
                     self._reading += 1
@@ -131,6 +132,13 @@ class Lanes:
                     return None
                 self._changed.wait()
             return None
+
+    def _tasks(self) -> int:
+        """So many tasks for the next wave. Where reading rests for most of the time, fewer of them read beside each other."""
+        share = read_pace(self._job.settings.pace).max_time_share
+        if share == 1:
+            return self._job.settings.tasks_per_wave
+        return max(1, ceil(self._runner.parallelism * share))
 
     def _run(self, wave: Wave, group: str) -> None:
         try:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -101,18 +101,29 @@ class Pacer:
 
 
 def in_pieces(
-    rows: Any,
+    files: Iterable[Any],
     pace: Callable[[], CopyPolicy],
+    over: Callable[[], bool] = lambda: False,
     monotonic: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = _NEVER.wait,
 ) -> Iterator[Any]:
-    """A pyarrow.Table as the target gets it: all at once; where copies are slowed down, in pieces with rests in which others write."""
-    offset = 0
-    while offset < rows.num_rows:
-        limited, began = pace().limited, monotonic()
-        size = PIECE_ROWS if limited else rows.num_rows - offset
-        yield rows.slice(offset, size)
-        offset += size
-        if limited and offset < rows.num_rows:
-            took = monotonic() - began
-            pause(min(took / pace().max_time_share - took, LOOK_S))
+    """The rows of some pyarrow.Tables as the target gets them: each all at once; where copies are slowed down, in pieces with rests in
+    which others write, the first behind what made the target and the reader of the next rows ready. When the next piece is asked for, the
+    one before is written. `over` ends a rest."""
+
+    def rest(began: float, took: float) -> None:
+        while not over() and (left := began + took / pace().max_time_share - monotonic()) > 0:
+            pause(min(left, LOOK_S))
+
+    if pace().limited:
+        pause(LOOK_S)
+    began: float | None = None
+    for rows in files:
+        offset = 0
+        while offset < rows.num_rows:
+            if began is not None:
+                rest(began, monotonic() - began)
+            began = monotonic()
+            size = PIECE_ROWS if pace().limited else rows.num_rows - offset
+            yield rows.slice(offset, size)
+            offset += size

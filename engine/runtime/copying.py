@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -54,6 +55,8 @@ _NO_ROOM = frozenset({FaultKind.SOURCE_NO_SLOTS, FaultKind.SOURCE_NO_SENDERS})
 """The source has no slot or sender left for the copy. Tables that are live already go on, and the copy waits; else all of it does."""
 
 Defer = Callable[[TableEvent, list[TableId]], None]
+
+T = TypeVar("T")
 
 
 class CopyDesk:
@@ -319,25 +322,31 @@ class CopyDesk:
             self._parts.reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
             self._stopped.wait(RETRY_S)
 
+    def _unhurried(self, look: Callable[[], T]) -> T:
+        """What a look at the source tells. Before a copy there are many: one at a time, with rests, they hardly hold up anybody."""
+        began = self._parts.clock.monotonic_ms()
+        found = look()
+        if self._declared.give_way:
+            self._stopped.wait(self._way.rest_ms(self._parts.clock.monotonic_ms() - began) / 1000)
+        return found
+
     def _publish(self) -> None:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
-        self._look()
+        self._unhurried(self._look)
         entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
         specs = [entry.spec for entry in entries]
-        described = self._parts.source.describe(specs)
-        relations = {name: now.relation for name, now in described.items()}
-        followed = [
-            replace(e.spec, insert_only=e.schema.mode is KeyMode.APPEND)
+        known = [
+            (e.spec, e.schema)
             for e in entries
-            if e.schema is not None
-            and (e.state in _FOLLOWED or e.copy_life is not None)
-            and relations.get(e.spec.source) == e.schema.relation
+            if e.schema is not None and (e.state in _FOLLOWED or e.copy_life is not None)
         ]
+        followed = [replace(spec, insert_only=schema.mode is KeyMode.APPEND) for spec, schema in known]
+        relations = {spec.source: schema.relation for spec, schema in known}
         missing = self._parts.source.unpublished(followed, self._parts.spec.slot, relations)
         if missing:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, "; ".join(missing))
-        published = self._parts.source.prepare(specs, self._parts.spec.slot)
-        described = self._parts.source.describe(specs)
+        published = self._unhurried(lambda: self._parts.source.prepare(specs, self._parts.spec.slot))
+        described = self._unhurried(lambda: self._parts.source.describe(specs))
         complete = [e for e in entries if e.state in {TableState.LIVE, TableState.PAUSED} and e.schema is not None]
         away = [e.schema.relation for e in complete if e.schema is not None and e.spec.source not in described]
         names = self._parts.source.names(away) if away else {}
@@ -385,8 +394,8 @@ class CopyDesk:
         return True
 
     def _copy_under(self, snapshot: ExportedSnapshot, entries: list[TableEntry]) -> None:
-        described = self._parts.source.describe([entry.spec for entry in entries])
-        self._refuse_unsent([entry.spec for entry in entries], described)
+        described = self._unhurried(lambda: self._parts.source.describe([entry.spec for entry in entries]))
+        self._unhurried(lambda: self._refuse_unsent([entry.spec for entry in entries], described))
         tables = []
         for entry in entries:
             schema = described.get(entry.spec.source)
@@ -412,7 +421,9 @@ class CopyDesk:
                     self._parts.book.stretch_void(table.spec.table)
 
     def _run(self, snapshot: ExportedSnapshot, tables: list[CopyTable], listener: CopyListener) -> None:
+        self._way.begin(self._parts.clock.monotonic_ms(), goes_on=not any(table.begin for table in tables))
         self._coordinator = CopyCoordinator(self._job(snapshot, tables), self._tools(), listener)
+        self.give_way()
         try:
             if not self._ended():
                 self._coordinator.run()

@@ -17,7 +17,7 @@ from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk
 from engine.postgres.sessions import PostgresConnection, describe_state
 
-PIECE_BYTES = 1024 * 1024
+PIECE_BYTES = 256 * 1024
 _READ_TIMEOUT_MS = 21_600_000
 """Of one chunk; a copy that is slowed down takes its time."""
 _SILENCE_S = 600.0

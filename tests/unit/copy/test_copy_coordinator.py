@@ -11,8 +11,10 @@ import pytest
 
 from engine.copy.chunk_task import ReadLimits
 from engine.copy.job import CopySettings
+from engine.copy.pace import write_pace
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
+from engine.model.subscription import CopyPolicy
 from tests.unit.copy.copy_fakes import POSITION, Bench, FakeSource, InlineRunner
 
 T = TableId
@@ -62,6 +64,32 @@ def test_small_tables_are_finished_first(tmp_path: Path) -> None:
     bench.coordinator().run()
     assert bench.notes.order == ["tsmall", "tmiddle", "tbig"]
     assert bench.source.reads[1][0] != bench.source.reads[2][0], "open tables take turns"
+
+
+class CountingRunner(InlineRunner):
+    """Two tasks at a time; notes how many each run had."""
+
+    parallelism = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tasks: list[int] = []
+
+    def run(self, function: Callable[[Any], Any], descriptors: Sequence[Any], group: str) -> list[Any]:
+        self.tasks.append(len(descriptors))
+        return super().run(function, descriptors, group)
+
+
+@pytest.mark.parametrize(("share", "tasks"), [(0.1, 1), (0.5, 1), (0.6, 2), (1.0, 3)])
+def test_where_reading_rests_for_most_of_the_time_fewer_read_beside_each_other(
+    tmp_path: Path, share: float, tasks: int
+) -> None:
+    write_pace(tmp_path / "pace", CopyPolicy(max_time_share=share))
+    settings = CopySettings(chunk_bytes=1, tasks_per_wave=3, lanes=1, pace=tmp_path / "pace")
+    source = FakeSource({"a": [rows(at, 1) for at in range(6)]})
+    bench = Bench(source, tmp_path / "staging", settings, runner=CountingRunner())
+    assert bench.coordinator().run().copied == ("ta",)
+    assert bench.runner.tasks == [tasks] * (6 // tasks)
 
 
 def test_all_calls_back_come_from_one_thread(tmp_path: Path) -> None:

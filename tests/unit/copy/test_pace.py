@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from engine.copy.pace import LOWER_BY, PIECE_ROWS, UNLIMITED, Pacer, behind_others, in_pieces, read_pace, write_pace
+from engine.copy.pace import (
+    LOOK_S,
+    LOWER_BY,
+    PIECE_ROWS,
+    UNLIMITED,
+    Pacer,
+    behind_others,
+    in_pieces,
+    read_pace,
+    write_pace,
+)
 from engine.model.subscription import CopyPolicy
 
 
@@ -84,20 +94,50 @@ def test_the_file_says_what_was_written_and_nothing_limits_where_there_is_none(t
     assert read_pace(tmp_path / "other") == read_pace(None) == UNLIMITED
 
 
-@pytest.mark.parametrize(("share", "rests"), [(1.0, []), (0.5, [0.1, 0.1]), (0.1, [0.25, 0.25])])
-def test_rows_go_to_the_target_in_pieces_where_copies_are_slowed_down(share: float, rests: list[float]) -> None:
-    rows = pa.table({"c0": range(PIECE_ROWS * 2 + 5)})
-    now, rested, taken = [0.0], [], []
-    for piece in in_pieces(rows, lambda: CopyPolicy(max_time_share=share), lambda: now[0], rested.append):
-        taken.append(piece)
-        now[0] += 0.1
-    assert pa.concat_tables(taken).equals(rows)
-    assert len(taken) == len(rests) + 1
-    assert rested == pytest.approx(rests)
+class Writing:
+    """A clock, and a target that takes 0.1 s for each piece."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.began: list[float] = []
+        self.taken: list[pa.Table] = []
+
+    def write(self, files: list[pa.Table], share: float, over: Callable[[], bool] = lambda: False) -> None:
+        for piece in in_pieces(files, lambda: CopyPolicy(max_time_share=share), over, lambda: self.now, self._pause):
+            self.taken.append(piece)
+            self.began.append(round(self.now, 3))
+            self.now += 0.1
+
+    def _pause(self, seconds: float) -> None:
+        assert 0 < seconds <= LOOK_S
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("share", "began"),
+    [
+        (1.0, [0, 0.1]),
+        (0.5, [LOOK_S, LOOK_S + 0.2, LOOK_S + 0.4, LOOK_S + 0.6]),
+        (0.1, [LOOK_S, LOOK_S + 1, LOOK_S + 2, LOOK_S + 3]),
+        (0.01, [LOOK_S, LOOK_S + 10, LOOK_S + 20, LOOK_S + 30]),
+    ],
+)
+def test_rows_go_to_the_target_in_pieces_where_copies_are_slowed_down(share: float, began: list[float]) -> None:
+    files = [pa.table({"c0": range(PIECE_ROWS * 2 + 5)}), pa.table({"c0": range(7)})]
+    writing = Writing()
+    writing.write(files, share)
+    assert pa.concat_tables(writing.taken).equals(pa.concat_tables(files))
+    assert writing.began == pytest.approx(began)
+
+
+def test_a_copy_that_is_over_does_not_rest_any_more() -> None:
+    writing = Writing()
+    writing.write([pa.table({"c0": range(PIECE_ROWS * 3)})], 0.01, over=lambda: len(writing.taken) > 1)
+    assert writing.began == pytest.approx([LOOK_S, LOOK_S + 10, LOOK_S + 10.1])
 
 
 def test_no_rows_are_no_piece() -> None:
-    assert list(in_pieces(pa.table({"c0": pa.array([], pa.int64())}), CopyPolicy)) == []
+    assert list(in_pieces([pa.table({"c0": pa.array([], pa.int64())})], CopyPolicy)) == []
 
 
 def priority() -> int:

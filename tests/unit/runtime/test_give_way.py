@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.runtime.give_way import BEHIND_MS, FIRST_SHARE, LEAST_SHARE, LOOK_MS, WINDOW_MS, GiveWay
+from engine.runtime.give_way import BEHIND_MS, LEAST_SHARE, LOOK_SHARE, WINDOW_MS, GiveWay
 
 
 class Course:
@@ -13,9 +13,13 @@ class Course:
     def __init__(self) -> None:
         self.way = GiveWay()
         self.now_ms = 0.0
+        self.copying = False
 
-    def go(self, seconds: float, lag_ms: float | None, *, copying: bool) -> float:
-        """For so long, with lags of so much; None = nothing is written."""
+    def go(self, seconds: float, lag_ms: float | None, *, copying: bool, goes_on: bool = False) -> float:
+        """For so long, with lags of so much; None = nothing is written. `goes_on`: what is copied was begun before."""
+        if copying and not self.copying:
+            self.way.begin(self.now_ms, goes_on=goes_on)
+        self.copying = copying
         for _ in range(int(seconds * 20)):
             self.now_ms += 50
             if lag_ms is not None:
@@ -32,8 +36,8 @@ def course() -> Course:
 
 
 def test_a_copy_that_costs_others_nothing_is_soon_not_slowed_down(course: Course) -> None:
-    assert course.go(0.05, 100.0, copying=True) == FIRST_SHARE
-    assert course.go(5, 120.0, copying=True) == 1
+    assert course.go(0.05, 100.0, copying=True) == LEAST_SHARE
+    assert course.go(8, 120.0, copying=True) == 1
 
 
 def test_a_copy_that_costs_others_much_goes_on_slowly(course: Course) -> None:
@@ -43,7 +47,7 @@ def test_a_copy_that_costs_others_much_goes_on_slowly(course: Course) -> None:
 def test_it_goes_faster_again_once_that_is_over(course: Course) -> None:
     course.go(5, 400.0, copying=True)
     assert course.go(WINDOW_MS / 1000 + 0.5, 100.0, copying=True) < 0.3
-    assert course.go(10, 100.0, copying=True) == 1
+    assert course.go(12, 100.0, copying=True) == 1
 
 
 @pytest.mark.parametrize("lag_ms", [None, 5000.0])
@@ -62,26 +66,41 @@ def test_what_a_copy_cost_is_not_taken_for_what_it_is_without(course: Course) ->
     assert course.go(5, 400.0, copying=True) == LEAST_SHARE
 
 
-def test_the_next_stretch_goes_on_as_the_one_before(course: Course) -> None:
-    slow = course.go(5, 400.0, copying=True)
-    course.go(1, None, copying=False)
-    assert course.go(LOOK_MS / 1000, 400.0, copying=True) == pytest.approx(slow, rel=0.5)
+def test_each_copy_begins_slowly_however_fast_the_one_before_went(course: Course) -> None:
+    assert course.go(8, 100.0, copying=True) == 1
+    course.go(1, 100.0, copying=False)
+    assert course.go(0.05, 100.0, copying=True) == LEAST_SHARE
 
 
-def test_a_rest_between_copies_makes_the_next_one_no_faster(course: Course) -> None:
-    slow = course.go(5, 400.0, copying=True)
-    course.go(BEHIND_MS / 1000 - 0.5, 100.0, copying=False)
-    assert course.go(0.05, 100.0, copying=True) == pytest.approx(slow, rel=0.25)
+def test_the_next_stretch_of_a_table_goes_on_as_fast_as_the_one_before(course: Course) -> None:
+    share = course.go(4, 100.0, copying=True)
+    assert LEAST_SHARE < share < 1
+    course.go(1, 400.0, copying=False)
+    assert course.go(0.05, 100.0, copying=True, goes_on=True) == share
+
+
+def test_a_stretch_that_comes_late_begins_slowly(course: Course) -> None:
+    course.go(4, 100.0, copying=True)
+    course.go(BEHIND_MS / 1000 + 1, 100.0, copying=False)
+    assert course.go(0.05, 100.0, copying=True, goes_on=True) == LEAST_SHARE
+
+
+def test_looks_before_a_copy_leave_more_time_than_they_take(course: Course) -> None:
+    assert course.way.rest_ms(20.0) == 20.0 / LOOK_SHARE - 20.0
+
+
+def test_where_nobody_writes_looks_follow_each_other_at_once() -> None:
+    assert Course().way.rest_ms(20.0) == 0
 
 
 def test_clocks_that_differ_slow_nothing_down_for_that() -> None:
     course = Course()
     course.go(10, 3_600_000.0, copying=False)
-    assert course.go(5, 3_600_020.0, copying=True) == 1
+    assert course.go(8, 3_600_020.0, copying=True) == 1
     assert course.go(5, 3_600_500.0, copying=True) == LEAST_SHARE
 
 
 def test_lags_of_which_nothing_is_known_allow_a_little() -> None:
     course = Course()
     course.go(10, 0.0, copying=False)
-    assert course.go(5, 10.0, copying=True) == 1
+    assert course.go(8, 10.0, copying=True) == 1
