@@ -249,21 +249,27 @@ class DuckDbTarget:
         del keyed
         self._give_up_loads([table])
         check_columns(table, schema)
-        with self._writing() as (connection, database):
-            records = DuckDbRecords(connection, database.catalog)
-            if not any(
-                r.table == table and folded_name(r.target) == folded_name(target)
-                for r in records.reservations(subscription, [table])
-            ):
-                raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
-            writer = self._writer(database)
-            writer.refuse_columns(table, target, schema)
-            writer.drop_copies(records.copies(None, table))
-            place = hidden_name(table, target)
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database.catalog)}.{quoted(target.schema)}")
-            for statement in create_statements(qualified(database.catalog, place), schema):
-                connection.execute(statement)
-            records.write_copy(subscription, CopyRecord(table, place, schema, load=load))
+        try:
+            with self._writing() as (connection, database):
+                records = DuckDbRecords(connection, database.catalog)
+                if not any(
+                    r.table == table and folded_name(r.target) == folded_name(target)
+                    for r in records.reservations(subscription, [table])
+                ):
+                    raise EngineFault(FaultKind.INTERNAL, table, "its name on the target was not reserved")
+                writer = self._writer(database)
+                writer.refuse_columns(table, target, schema)
+                writer.drop_copies(records.copies(None, table))
+                place = Place(table, qualified(database.catalog, hidden_name(table, target)), schema)
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(database.catalog)}.{quoted(target.schema)}")
+                for statement in create_statements(place.qualified, schema):
+                    connection.execute(statement)
+                records.write_copy(subscription, CopyRecord(table, hidden_name(table, target), schema, load=load))
+                with self._loading:
+                    self._loads[table] = CopyLoad(database, place)
+        except BaseException:
+            self._give_up_loads([table])
+            raise
 
     def append_copy(self, table: TableId, rows: Any) -> int:
         load = self._load_of(table)
@@ -278,6 +284,7 @@ class DuckDbTarget:
                 load.finish()
 
     def _load_of(self, table: TableId) -> CopyLoad:
+        """Where `begin_copy` was called just now, the writer is not asked for: commits would have to wait."""
         with self._loading:
             load = self._loads.get(table)
         if load is not None and not load.database.broken:
