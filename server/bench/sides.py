@@ -32,6 +32,8 @@ DRAIN_TIMEOUT_S = 1800.0
 _WAIT_TIMEOUT_MS = 10_000
 _ASK_TIMEOUT_MS = 600_000
 _LIVE_TIMEOUT_S = 600.0
+PATIENTLY_S = 0.25
+"""How often somebody asks who has time, as the CLI does. Each time costs the server some milliseconds."""
 _PATH = "/subscriptions/bench"
 
 SUBSCRIBER_SETTINGS = {
@@ -67,13 +69,13 @@ class Side(Protocol):
         """End and remove everything of it. Safe at any time."""
 
 
-def until(done: Callable[[], bool], timeout_s: float, what: str) -> None:
+def until(done: Callable[[], bool], timeout_s: float, what: str, every_s: float = 0.1) -> None:
     """Ask again and again; BenchError when it has not come true in time. A server that does not answer has not said no."""
     deadline, pause = monotonic() + timeout_s, threading.Event()
     while not _tried(done):
         if monotonic() > deadline:
             raise BenchError(f"not within {timeout_s:g} s: {what}")
-        pause.wait(0.1)
+        pause.wait(every_s)
 
 
 def _tried(done: Callable[[], bool]) -> bool:
@@ -173,7 +175,7 @@ class PenstockSide:
     def add_table(self, name: str) -> str:
         """Follow one more table; returns its id when it is live."""
         table = str(self.api.post(f"{_PATH}/tables", declared(Table(name)))["id"])
-        until(lambda: self.table_state(table) == "live", _LIVE_TIMEOUT_S, f"{name} became live")
+        until(lambda: self.table_state(table) == "live", _LIVE_TIMEOUT_S, f"{name} became live", PATIENTLY_S)
         return table
 
     def table_state(self, table: str) -> str:
@@ -183,9 +185,10 @@ class PenstockSide:
         """Copy it anew; returns when the new rows are in place."""
         reload = self.api.post(f"{_PATH}/tables/{table}/reloads", {})
         path = f"{_PATH}/reloads/{reload['id']}"
-        until(lambda: self.api.get(path)["state"] in {"succeeded", "failed"}, _LIVE_TIMEOUT_S, "the reload ended")
-        if (ended := self.api.get(path))["state"] != "succeeded":
-            raise BenchError(f"the reload failed: {ended.get('reason')}")
+        ended = {"succeeded", "failed"}
+        until(lambda: self.api.get(path)["state"] in ended, _LIVE_TIMEOUT_S, "the reload ended", PATIENTLY_S)
+        if (found := self.api.get(path))["state"] != "succeeded":
+            raise BenchError(f"the reload failed: {found.get('reason')}")
 
     def remove_table(self, table: str) -> None:
         """Follow it no more; its rows on the target stay."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from server.bench.errors import BenchError
 from server.bench.facts import load_average
 from server.bench.histogram import Times
-from server.bench.sides import PenstockSide, until
+from server.bench.sides import PATIENTLY_S, PenstockSide, until
 from server.bench.small_transactions import Tpcb
 from server.bench.stage import Stage
 from server.bench.steady import Client, load
@@ -89,11 +89,14 @@ class Life:
         self._timed("reloaded", lambda: side.reload_table(table))
         change()
         self._execute(_PARK)
-        self._timed("parked", lambda: until(lambda: side.table_state(table) == "parked", _STEP_S, "the table parked"))
+        self._timed("parked", lambda: self._parks(table))
         self._execute(_MEND)
         self._timed("repaired", lambda: side.reload_table(table))
         change()
         self._timed("removed", lambda: side.remove_table(table))
+
+    def _parks(self, table: str) -> None:
+        until(lambda: self._side.table_state(table) == "parked", _STEP_S, "the table parked", PATIENTLY_S)
 
     def _change(self) -> None:
         at = self.done.total() * _CHANGED
