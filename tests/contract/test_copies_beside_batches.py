@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.apply.batch_writer import BatchWriter
 from engine.apply.duckdb import loading
 from engine.apply.postgres import target as postgres_target
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
-from engine.model.target import TableCommit
+from engine.model.target import BatchCommit, TableCommit
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure
 from tests.contract.targets import KINDS, OpenTarget, target_opener
 
@@ -103,6 +104,36 @@ def test_a_batch_is_committed_while_rows_of_a_copy_are_inserted(
     pipeline.target.finish_copy(ORDERS)
     pipeline.commit(TableCommit(ORDERS, orders, orders.name, handover=True))
     assert pipeline.rows(orders) == [(1, "copied"), (2, "copied")]
+
+
+@pytest.mark.parametrize("opened", ["duckdb"], indirect=True)
+def test_the_first_rows_of_a_copy_wait_for_no_batch(
+    pipeline: Pipeline, thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.load(LINES, lines, [(1, "a")])
+    begin(pipeline)
+    apply, reached, free = BatchWriter.apply, threading.Event(), threading.Event()
+
+    def held(writer: BatchWriter, batch: BatchCommit) -> None:
+        reached.set()
+        assert free.wait(30)
+        apply(writer, batch)
+
+    monkeypatch.setattr(BatchWriter, "apply", held)
+    committed = thread.submit(pipeline.change, LINES, lines, changes(LINES, insert=inserts(lines, [(2, "b")])))
+    try:
+        assert reached.wait(30)
+        with ThreadPoolExecutor(1) as other:
+            appended = other.submit(pipeline.target.append_copy, ORDERS, inserts(orders, [(1, "copied")]))
+            assert wait([appended], 10).done == {appended}
+            free.set()
+        assert appended.result() == 1
+    finally:
+        free.set()
+    committed.result(30)
+    pipeline.target.finish_copy(ORDERS)
+    pipeline.commit(TableCommit(ORDERS, orders, orders.name, handover=True))
+    assert (pipeline.rows(orders), pipeline.rows(lines)) == ([(1, "copied")], [(1, "a"), (2, "b")])
 
 
 def test_a_batch_changes_what_a_copy_has_while_more_of_it_is_inserted(
