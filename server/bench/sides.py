@@ -33,7 +33,7 @@ _WAIT_TIMEOUT_MS = 10_000
 _ASK_TIMEOUT_MS = 600_000
 _LIVE_TIMEOUT_S = 600.0
 PATIENTLY_S = 0.25
-"""How often somebody asks who has time, as the CLI does. Each time costs the server some milliseconds."""
+"""How often somebody asks who has time, about as the CLI does (0.2 s). Each time costs the server some milliseconds."""
 _PATH = "/subscriptions/bench"
 
 SUBSCRIBER_SETTINGS = {
