@@ -18,7 +18,7 @@ IN_A_ROW = 5
 PROBE_EVERY = 64
 """After so many batches the other way is tried once, so that what is known of it stays true."""
 PROBE_WITHIN = 3.0
-"""Unless it is expected to take so many times as long."""
+"""Unless it is expected to take so many times as long. That expectation fades while the way is not used."""
 TABLE_ROWS = 100
 """A touched table costs a batch of net changes as much as so many rows."""
 _KEPT = 0.9
@@ -50,6 +50,8 @@ class LaneTuner:
         self._cost: dict[int, float] = {}
         self._best = 1
         self._since = 0
+        self._downwards = True
+        """Where the last neighbour was tried that was not the only one."""
 
     def choose(self, transactions: int) -> int:
         """For a batch of so many."""
@@ -64,9 +66,16 @@ class LaneTuner:
             return near[0]
         if self._since >= PROBE_EVERY:
             self._since = 0
-            at = LANE_CHOICES.index(self._best)
-            return LANE_CHOICES[at + 1] if at + 1 < len(LANE_CHOICES) else LANE_CHOICES[at - 1]
+            return self._neighbour()
         return self._best
+
+    def _neighbour(self) -> int:
+        """The next number of lanes, or the one before: in turns, since what is known of either expires."""
+        at = LANE_CHOICES.index(self._best)
+        near = [lanes for lanes in LANE_CHOICES[max(at - 1, 0) : at + 2] if lanes != self._best]
+        if len(near) > 1:
+            self._downwards = not self._downwards
+        return near[0] if self._downwards else near[-1]
 
     def learn(self, lanes: int, transactions: int, changes: int, seconds: float) -> None:
         """A batch took so long with so many lanes."""
@@ -130,7 +139,9 @@ class NetOrNot:
         self._tables += (written.tables - self._tables) * (1 - _KEPT)
         if written.net_rows is None:
             self._single.learn(written.changes, written.took_ms)
+            self._net.fade()
             return
+        self._single.fade()
         share = written.net_rows / max(written.changes, 1)
         self._share += (share - self._share) * (1 - _KEPT)
         self._net.learn(self._units(written.net_rows, written.tables), written.took_ms)

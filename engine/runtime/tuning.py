@@ -15,6 +15,10 @@ TELLING = 300.0
 over few records cost says little of one over a hundred times as many."""
 SURPRISE = 4.0
 """A job counts for at most so many times what was expected: one that had to wait for a worker's start tells nothing of the next."""
+EXPIRES_AFTER = 50
+"""So many jobs after the last one that went this way, what is known of it begins to fade: one that was slow for a time is tried again."""
+FADING = 0.98
+"""What it counts from then on beside what was believed at first, for each further job."""
 HERE_MS = 100.0
 """The longest job that is run in this process, which answers queries and the source meanwhile."""
 CHEAP_MS = 20.0
@@ -33,13 +37,24 @@ class LinearCost:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
         for amount in (0, records):
             self._add(amount, fixed_ms + per_record_ms * amount)
+        self._first = self._sums
+        self._unrenewed = 0
 
     def learn(self, records: int, took_ms: float) -> None:
         """A job over so many records took so long."""
         took_ms = min(took_ms, SURPRISE * self.expected_ms(records) + 1.0)
-        self._n, self._x, self._y = self._n * KEPT, self._x * KEPT, self._y * KEPT
-        self._xx, self._xy = self._xx * KEPT, self._xy * KEPT
+        self._unrenewed = 0
+        self._sums = tuple(each * KEPT for each in self._sums)
         self._add(records, took_ms)
+
+    def fade(self) -> None:
+        """A job was measured that says nothing of this cost. After many of them in a row what is known counts less each time."""
+        self._unrenewed += 1
+        if self._unrenewed <= EXPIRES_AFTER:
+            return
+        self._sums = tuple(
+            known * FADING + first * (1 - FADING) for known, first in zip(self._sums, self._first, strict=True)
+        )
 
     def expected_ms(self, records: int) -> float:
         return self.fixed_ms + self._per_record * records
@@ -57,6 +72,14 @@ class LinearCost:
         slope = (together + belief * self._believed) / (spread + belief)
         # What jobs took in all is the most that their records can have taken.
         return max(0.0, min(slope, self._y / self._x if self._x else slope))
+
+    @property
+    def _sums(self) -> tuple[float, ...]:
+        return self._n, self._x, self._y, self._xx, self._xy
+
+    @_sums.setter
+    def _sums(self, sums: tuple[float, ...]) -> None:
+        self._n, self._x, self._y, self._xx, self._xy = sums
 
     def _add(self, records: int, took_ms: float) -> None:
         self._n += 1
@@ -102,8 +125,11 @@ class JobTuner:
         return min(ways, key=lambda way: expected[way])
 
     def learn(self, way: Way, records: int, took_ms: float) -> None:
-        """A job over so many records went this way."""
+        """A job over so many records went this way. What is known of the other ways fades."""
         self._cost(way).learn(records, took_ms)
+        for other, cost in self._costs.items():
+            if other != way:
+                cost.fade()
 
     @property
     def setup_ms(self) -> Mapping[str, float]:

@@ -121,6 +121,21 @@ def test_more_lanes_are_kept_where_they_help() -> None:
     assert found[-2] == 1
 
 
+def test_both_neighbours_of_a_number_of_lanes_are_tried_again() -> None:
+    tuner = LaneTuner()
+    costs = {1: 1.0, 2: 0.5, 4: 0.9}
+    for _ in range(10):
+        lanes = tuner.choose(LANES_FROM)
+        tuner.learn(lanes, LANES_FROM, 1000, costs[lanes])
+    costs[1] = 0.1  # One lane has become the best.
+    chosen = []
+    for _ in range(12 * PROBE_EVERY):
+        chosen.append(tuner.choose(LANES_FROM))
+        tuner.learn(chosen[-1], LANES_FROM, 1000, costs[chosen[-1]])
+    assert chosen[0] == 2
+    assert chosen[-PROBE_EVERY // 2] == 1
+
+
 def test_small_batches_tell_nothing_of_lanes() -> None:
     tuner = LaneTuner()
     assert [tuner.choose(LANES_FROM - 1) for _ in range(200)] == [1] * 200
@@ -144,6 +159,21 @@ def test_few_changes_in_many_tables_are_written_one_by_one_and_many_as_net_chang
     assert ways[-PROBE_EVERY:].count(True) <= 1
     ways = run(tuner, 300, changes=50_000, tables=10, net_rows=50_000)
     assert ways[-PROBE_EVERY:].count(False) <= 1
+
+
+def test_a_way_of_writing_that_was_slow_for_a_time_is_tried_again() -> None:
+    """Each was slow for some batches, and far quicker than the other since."""
+    for net_was_slow in (True, False):
+        tuner = NetOrNot()
+        for _ in range(24):
+            tuner.learn(Written(500, 2, 500 if net_was_slow else None, 20_000.0))
+            tuner.learn(Written(500, 2, None if net_was_slow else 500, 50.0))
+        tuner.net = not net_was_slow
+        for _ in range(1_000):
+            net = tuner.choose(500)
+            took = 5.0 if net is net_was_slow else 50.0
+            tuner.learn(Written(500, 2, 500 if net else None, took))
+        assert tuner.net is net_was_slow
 
 
 def test_rows_that_change_again_and_again_are_worth_netting() -> None:

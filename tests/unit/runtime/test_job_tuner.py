@@ -6,7 +6,7 @@ import random
 from statistics import fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.subscription import BatchPolicy
@@ -47,6 +47,49 @@ def test_where_this_process_is_slow_less_is_run_in_it() -> None:
 def test_this_process_is_never_held_for_long() -> None:
     tuner = taught((1.0, 0.001), (1_000.0, 0.1))
     assert tuner.choose(int(HERE_MS / 0.001), 60_000.0, spark=2).path == "spark"
+
+
+@pytest.mark.parametrize("slow_ms", [150.0, 2_000.0, 60_000.0])
+def test_a_way_that_was_slow_for_a_time_is_tried_again(slow_ms: float) -> None:
+    """What was measured while the machine was busy says nothing for ever."""
+    tuner = JobTuner(FREE)
+    for _ in range(24):
+        tuner.learn(HERE, 20, slow_ms)
+    assert tuner.choose(20, 10.0, spark=2).path == "spark"
+    ways = []
+    for _ in range(600):
+        ways.append(tuner.choose(20, 10.0, spark=2))
+        tuner.learn(ways[-1], 20, 2.0 if ways[-1] == HERE else 60.0)
+    assert set(ways[-200:]) == {HERE}
+
+
+def test_a_way_that_stays_slow_is_seldom_tried() -> None:
+    tuner = JobTuner(FREE)
+    here = 0
+    for _ in range(5_000):
+        way = tuner.choose(20, 10.0, spark=2)
+        here += way == HERE
+        tuner.learn(way, 20, 2_000.0 if way == HERE else 60.0)
+    assert here < 5_000 * 0.03
+
+
+@settings(max_examples=40)
+@given(
+    slow=st.lists(st.floats(1, 10_000), max_size=50),
+    records=st.integers(1, 5_000),
+    quick=st.sampled_from([HERE, Way("spark", 1), Way("spark", 2)]),
+)
+def test_the_way_that_has_become_the_quickest_is_found(slow: list[float], records: int, quick: Way) -> None:
+    """Whatever was measured before: then one way takes 20 ms, the others 200."""
+    tuner = JobTuner(FREE)
+    for took in slow:
+        for way in (HERE, Way("spark", 1), Way("spark", 2)):
+            tuner.learn(way, records, took)
+    ways = []
+    for _ in range(1_000):
+        ways.append(tuner.choose(records, 1.0, spark=2))
+        tuner.learn(ways[-1], records, 20.0 if ways[-1] == quick else 200.0)
+    assert ways[-300:].count(quick) > 270
 
 
 def test_without_spark_everything_runs_here() -> None:
