@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -147,13 +147,33 @@ class InOrder:
     group: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class QueryAnswer:
-    """Rows of a read-only query: `table` is a pyarrow.Table; `truncated` tells that more rows than asked for exist."""
+MOST_ROW_BYTES = 64 * 1024 * 1024
+"""The largest row that a query may answer with."""
+BATCH_BYTES = 1 << 20
+"""About the size of the pieces that an answer comes in; a larger row is a piece of its own."""
 
-    table: Any
+
+@dataclass(frozen=True, slots=True)
+class QueryLimits:
+    """How far a query may go. `max_rows`: more are left out, and the answer says so; None: none are."""
+
+    timeout_s: float
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    """A larger answer ends with `query_too_large`."""
+
+
+@dataclass(slots=True)
+class QueryAnswer:
+    """Rows of a read-only query, as they come. They are to be taken once, and within the `with` block of `Target.query`."""
+
+    schema: Any
+    """pyarrow.Schema. Names of columns may occur more than once."""
     position: Lsn
-    truncated: bool
+    batches: Iterator[Any]
+    """pyarrow.RecordBatch of about BATCH_BYTES. Raises QueryRefused where the query fails, or reaches a limit, later on."""
+    truncated: bool = False
+    """More rows than `max_rows` exist. Known at the end of `batches`."""
 
 
 class QueryRefused(Exception):
@@ -431,8 +451,13 @@ class Target(Protocol):
         """Begin to take rows before their commit; one at a time. None where that is not possible, now or on this target at all."""
         ...
 
-    def query(self, sql: str, max_rows: int, timeout_s: float, subscription: SubscriptionName) -> QueryAnswer:
-        """Run exactly one read on one batch boundary. Raises QueryRefused."""
+    def query(
+        self, sql: str, limits: QueryLimits, subscription: SubscriptionName
+    ) -> AbstractContextManager[QueryAnswer]:
+        """Run exactly one read on one batch boundary. Raises QueryRefused, also while rows are taken.
+
+        The time limit holds for both: who takes the rows slowly is stopped by it too. At the end of the block nothing of it runs any more.
+        """
         ...
 
     def pin(self, subscription: SubscriptionName) -> AbstractContextManager[TargetReader]: ...
@@ -449,6 +474,7 @@ __all__ = [
     "KeyMode",
     "PartsTarget",
     "QueryAnswer",
+    "QueryLimits",
     "QueryRefused",
     "TableCommit",
     "TableRecord",

@@ -39,7 +39,7 @@ from engine.model.identity import TableId, TicketId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
-from engine.model.target import QueryRefused
+from engine.model.target import QueryLimits, QueryRefused
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.fault_policy import policy
 from engine.runtime.partition_list import listed_partitions
@@ -53,6 +53,7 @@ from engine.runtime.settings import EngineSettings
 from engine.runtime.verifications import VerificationReport, verify_at_cuts
 
 WORKERS = 16
+MOST_ANSWER_BYTES = 256 * 1024 * 1024
 
 Request = Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences | Ticket | Verify
 """The commands that are answered here."""
@@ -240,12 +241,14 @@ class RequestDesk:
             )
         run = pipeline.run
         before = run.applied if run is not None else None
-        answer = target.query(command.sql, command.max_rows, limit_s, pipeline.spec.name)
-        # Positions without changes are not written to the target at once; its rows are those of the visible position all the same.
-        position = before.visible if before is not None and answer.position <= before.written else answer.position
+        limits = QueryLimits(limit_s, command.max_rows, MOST_ANSWER_BYTES)
         sink = io.BytesIO()
-        with pa.ipc.new_stream(sink, answer.table.schema) as writer:
-            writer.write_table(answer.table)
+        with target.query(command.sql, limits, pipeline.spec.name) as answer:
+            # Positions without changes are not written to the target at once; its rows are those of the visible position all the same.
+            position = before.visible if before is not None and answer.position <= before.written else answer.position
+            with pa.ipc.new_stream(sink, answer.schema) as writer:
+                for batch in answer.batches:
+                    writer.write_batch(batch)
         self._out.upload_result(command.request_id, sink.getvalue(), position, truncated=answer.truncated)
 
     def _pipeline(self, subscription: str) -> Pipeline:

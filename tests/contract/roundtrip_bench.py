@@ -26,6 +26,7 @@ from engine.model.values import value_type
 from engine.net import decode_copy_text, run_task
 from tests.contract.value_cases import Case
 from tests.contract.value_render import Held, selected
+from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database
 
 SUBSCRIPTION = SubscriptionName("roundtrip")
@@ -159,7 +160,7 @@ class RoundTrip:
     def _held(self, schema: TableSchema, way: str) -> list[Held | list[Held]]:
         expression = selected("v", value_type(schema.column("v")))
         sql = f'SELECT {expression} AS v FROM {way}."{schema.name.name}" ORDER BY id'
-        answer = self.target.query(sql, 1_000_000, 60.0, SUBSCRIPTION)
+        answer = answered(self.target, sql, 1_000_000, 60.0, SUBSCRIPTION)
         return list(answer.table.column(0).to_pylist())
 
     def _one(self, statement: str, parameters: list[Any]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import BatchCommit, TableCommit, Target
 from engine.model.values import Kind, ValueType, value_type
+from tests.fixtures.answers import answered
 
 SUBSCRIPTION = SubscriptionName("shop")
 SYSTEM = "7300000000000000001"
@@ -187,7 +188,7 @@ class Pipeline:
         return sorted(self.select(f"SELECT * FROM {sql_name(schema.name)}"), key=lambda row: tuple(map(str, row)))
 
     def select(self, sql: str) -> list[Row]:
-        answer = self.target.query(sql, 100_000, 30.0, self.subscription)
+        answer = answered(self.target, sql, 100_000, 30.0, self.subscription)
         return [tuple(row.values()) if len(row) else () for row in answer.table.to_pylist()]
 
 

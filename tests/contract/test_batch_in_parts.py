@@ -30,6 +30,7 @@ from tests.contract.target_material import (
     keys,
     structure,
 )
+from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.pg
@@ -202,7 +203,7 @@ def test_an_engine_lost_among_the_parts_leaves_a_whole_batch_or_none(
     assert prepared(mart) == 2
     if decided:
         with pytest.raises(QueryRefused) as refused:
-            target.query("SELECT 1", 1, 5.0, SUBSCRIPTION)
+            answered(target, "SELECT 1", 1, 5.0, SUBSCRIPTION)
         assert refused.value.code == "query_unavailable"
     newer = opened()
     newer.claim(SUBSCRIPTION, Epoch(2), SYSTEM, 1, SLOT, Lsn(1000))
@@ -211,7 +212,7 @@ def test_an_engine_lost_among_the_parts_leaves_a_whole_batch_or_none(
     progress = newer.progress(SUBSCRIPTION)
     assert progress is not None
     assert progress.end == (batch.end if decided else Lsn(pipeline.end))
-    assert newer.query("SELECT count(*) AS n FROM orders", 1, 5.0, SUBSCRIPTION).position == progress.end
+    assert answered(newer, "SELECT count(*) AS n FROM orders", 1, 5.0, SUBSCRIPTION).position == progress.end
 
 
 def _shut(mart: Database) -> None:
@@ -310,7 +311,9 @@ def test_our_readers_see_no_half_batch(pipeline: Pipeline, passages: Passages, m
 
     def ask() -> None:
         begun.set()
-        asked.append(pipeline.target.query("SELECT count(*) AS n FROM notes", 1, 20.0, SUBSCRIPTION).table.to_pylist())
+        asked.append(
+            answered(pipeline.target, "SELECT count(*) AS n FROM notes", 1, 20.0, SUBSCRIPTION).table.to_pylist()
+        )
 
     thread = threading.Thread(target=ask)
     strange: list[int] = []

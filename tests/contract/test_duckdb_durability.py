@@ -16,6 +16,7 @@ from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
 from engine.model.target import TableCommit
 from tests.contract import killed_writer
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys
+from tests.fixtures.answers import answered
 
 ROOT = Path(__file__).parents[2]
 T = killed_writer.LEFT
@@ -113,7 +114,7 @@ def test_readers_never_see_half_a_batch(tmp_path: Path) -> None:
 
     def read() -> None:
         while not stop.is_set():
-            answer = target.query(sql, 10, 30.0, SUBSCRIPTION)
+            answer = answered(target, sql, 10, 30.0, SUBSCRIPTION)
             low, high, count, batch = answer.table.to_pylist()[0].values()
             expected = answer.position.value
             if not (low == high and count == 100 and batch == low + 2 and expected == 1000 + 100 * batch):

@@ -19,6 +19,7 @@ from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryRefused
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
+from tests.fixtures.answers import answered
 
 ROOT = Path(__file__).parents[2]
 T = TableId("t0a")
@@ -248,5 +249,5 @@ def test_a_forgotten_subscription_leaves_its_tables_and_may_come_back(tmp_path: 
     again.load(TableId("t0c"), pairs, [(2, 2)])
     assert again.rows(pairs) == [(2, 2)]
     with pytest.raises(QueryRefused):
-        target.query("SELECT 1", 1, 5.0, "other")  # type: ignore[arg-type]
+        answered(target, "SELECT 1", 1, 5.0, "other")  # type: ignore[arg-type]
     target.close()

@@ -15,10 +15,11 @@ from engine.apply.duckdb.query_guard import TABLE_FUNCTIONS
 from engine.model.identity import TableId, TableName
 from engine.model.target import QueryRefused
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, inserts, structure
+from tests.fixtures.answers import answered
 
 ORDERS = TableId("t0a")
 orders = structure(TableName("public", "orders"), {"id": "int4", "note": "text"}, ["id"])
-SETTINGS = DuckDbSettings(memory_limit="100MB", threads=1, spill_limit="20MB", answer_bytes=8 * 1024 * 1024)
+SETTINGS = DuckDbSettings(memory_limit="100MB", threads=1, spill_limit="20MB")
 
 
 @pytest.fixture(scope="module")
@@ -197,22 +198,23 @@ READS = [
 
 @pytest.mark.parametrize("sql", READS)
 def test_reads_run(pipeline: Pipeline, sql: str) -> None:
-    answer = pipeline.target.query(sql, 1000, 10.0, SUBSCRIPTION)
+    answer = answered(pipeline.target, sql, 1000, 10.0, SUBSCRIPTION)
     assert answer.table.num_rows > 0
 
 
 def test_columns_keep_their_names(pipeline: Pipeline) -> None:
-    answer = pipeline.target.query('SELECT 1 AS a, 2 AS a, 3 AS "A"', 10, 10.0, SUBSCRIPTION)
+    answer = answered(pipeline.target, 'SELECT 1 AS a, 2 AS a, 3 AS "A"', 10, 10.0, SUBSCRIPTION)
     assert answer.table.schema.names == ["a", "a", "A"]
 
 
 def test_a_query_ends_at_its_deadline(pipeline: Pipeline) -> None:
     endless = "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"
     with pytest.raises(QueryRefused) as caught:
-        pipeline.target.query(endless, 10, 0.2, SUBSCRIPTION)
+        answered(pipeline.target, endless, 10, 0.2, SUBSCRIPTION)
     assert caught.value.code == "query_timeout"
     with pytest.raises(QueryRefused) as streaming:
-        pipeline.target.query(
+        answered(
+            pipeline.target,
             "SELECT a.range FROM range(10000000) a, range(10000000) b WHERE hash(a.range + b.range) = 1",
             10,
             0.2,
@@ -234,7 +236,7 @@ def test_a_query_ends_at_its_deadline(pipeline: Pipeline) -> None:
 )
 def test_a_query_too_large_is_refused(pipeline: Pipeline, sql: str) -> None:
     with pytest.raises(QueryRefused) as caught:
-        pipeline.target.query(sql, 10_000_000, 60.0, SUBSCRIPTION)
+        answered(pipeline.target, sql, 10_000_000, 60.0, SUBSCRIPTION, 8 << 20)
     assert caught.value.code == "query_too_large"
     assert pipeline.rows(orders) == [(1, "a"), (2, "b")]
 
@@ -242,7 +244,7 @@ def test_a_query_too_large_is_refused(pipeline: Pipeline, sql: str) -> None:
 def test_an_error_in_the_middle_of_an_answer_is_the_querys(pipeline: Pipeline) -> None:
     sql = "SELECT CASE WHEN range = 90000 THEN CAST('x' || range AS INTEGER) ELSE 1 END FROM range(100000)"
     with pytest.raises(QueryRefused) as caught:
-        pipeline.target.query(sql, 1_000_000, 30.0, SUBSCRIPTION)
+        answered(pipeline.target, sql, 1_000_000, 30.0, SUBSCRIPTION)
     assert caught.value.code == "query_invalid"
 
 
@@ -250,7 +252,7 @@ def test_a_target_without_progress_answers_no_query(tmp_path: Path) -> None:
     target = DuckDbTarget(tmp_path / "x.duckdb", SETTINGS)
     Pipeline(target).claim()
     with pytest.raises(QueryRefused) as caught:
-        target.query("SELECT 1", 1, 5.0, "other")  # type: ignore[arg-type]
+        answered(target, "SELECT 1", 1, 5.0, "other")  # type: ignore[arg-type]
     assert caught.value.code == "query_unavailable"
     target.close()
 
@@ -264,7 +266,7 @@ def test_closing_the_target_ends_running_queries(tmp_path: Path) -> None:
     def ask() -> None:
         begun.set()
         try:
-            target.query("SELECT sum(a.range) FROM range(10000000) a, range(10000000) b", 10, 60.0, SUBSCRIPTION)
+            answered(target, "SELECT sum(a.range) FROM range(10000000) a, range(10000000) b", 10, 60.0, SUBSCRIPTION)
         except QueryRefused as refused:
             codes.append(refused.code)
 

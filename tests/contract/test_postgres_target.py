@@ -28,6 +28,7 @@ from tests.contract.target_material import (
     keys,
     structure,
 )
+from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.pg
@@ -189,7 +190,7 @@ def test_a_query_never_sees_a_table_empty_that_is_just_replaced(
     def look() -> None:
         try:
             while not stop.is_set():
-                answer = pipeline.target.query("SELECT count(*) AS n FROM orders", 10, 10.0, SUBSCRIPTION)
+                answer = answered(pipeline.target, "SELECT count(*) AS n FROM orders", 10, 10.0, SUBSCRIPTION)
                 counts.add(answer.table["n"][0].as_py())
         except BaseException as error:
             refused.append(error)
@@ -308,7 +309,7 @@ def test_a_query_does_nothing_but_read(pipeline: Pipeline, mart: Database, sql: 
 
 def test_a_long_query_ends_at_its_deadline(pipeline: Pipeline) -> None:
     with pytest.raises(QueryRefused) as caught:
-        pipeline.target.query("SELECT pg_sleep(60)", 1, 0.2, SUBSCRIPTION)
+        answered(pipeline.target, "SELECT pg_sleep(60)", 1, 0.2, SUBSCRIPTION)
     assert caught.value.code == "query_timeout"
 
 

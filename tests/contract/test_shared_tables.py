@@ -20,6 +20,7 @@ from engine.model.target import TableCommit, Target
 from tests.contract.target_material import Pipeline, Row, changes, inserts, keys, source_type, sql_name, structure
 from tests.contract.targets import Build, OpenTarget, builder, target_opener
 from tests.contract.test_target_contract import fault_of
+from tests.fixtures.answers import answered
 
 pytestmark = pytest.mark.pg
 
@@ -103,7 +104,7 @@ def seen(source: Source, sql: str = "SELECT *") -> list[Row]:
 
 
 def columns_of(source: Source) -> list[str]:
-    answer = source.pipeline.target.query("SELECT * FROM marts.orders", 1, 30.0, source.pipeline.subscription)
+    answer = answered(source.pipeline.target, "SELECT * FROM marts.orders", 1, 30.0, source.pipeline.subscription)
     return list(answer.table.column_names)
 
 

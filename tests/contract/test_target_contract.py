@@ -31,6 +31,7 @@ from tests.contract.target_material import (
     structure,
 )
 from tests.contract.targets import KINDS, Build, OpenTarget, builder, target_opener
+from tests.fixtures.answers import answered
 
 pytestmark = pytest.mark.pg
 
@@ -795,7 +796,7 @@ def test_values_arrive_exactly(pipeline: Pipeline, kind: str) -> None:
     rows = list(enumerate([*EXTREMES[kind], None]))
     pipeline.load(ORDERS, schema, rows[:1])
     pipeline.change(ORDERS, schema, changes(ORDERS, insert=inserts(schema, rows[1:])))
-    answer = pipeline.target.query("SELECT v FROM public.v ORDER BY id", 100, 10.0, SUBSCRIPTION)
+    answer = answered(pipeline.target, "SELECT v FROM public.v ORDER BY id", 100, 10.0, SUBSCRIPTION)
     expected = inserts(schema, rows)["c1"]
     got = answer.table.column(0).cast(expected.type)
     if "float" in kind:
@@ -813,9 +814,9 @@ def test_values_arrive_exactly(pipeline: Pipeline, kind: str) -> None:
 def test_an_answer_names_the_batch_it_saw(pipeline: Pipeline) -> None:
     pipeline.load(ORDERS, orders, [(1, "a", None), (2, "b", None), (3, "c", None)])
     end = pipeline.commit()
-    answer = pipeline.target.query("SELECT id FROM public.orders ORDER BY id", 2, 10.0, SUBSCRIPTION)
+    answer = answered(pipeline.target, "SELECT id FROM public.orders ORDER BY id", 2, 10.0, SUBSCRIPTION)
     assert (answer.position, answer.truncated, answer.table.to_pydict()) == (end, True, {"id": [1, 2]})
-    whole = pipeline.target.query("SELECT id FROM public.orders ORDER BY id", 3, 10.0, SUBSCRIPTION)
+    whole = answered(pipeline.target, "SELECT id FROM public.orders ORDER BY id", 3, 10.0, SUBSCRIPTION)
     assert (whole.truncated, whole.table.num_rows) == (False, 3)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -14,8 +16,9 @@ from engine.apply.duckdb.database import roll_back
 from engine.apply.duckdb.errors import is_broken, is_out_of_memory
 from engine.apply.duckdb.query_guard import refusal
 from engine.apply.duckdb.records import DuckDbRecords
+from engine.apply.query_rows import limited
 from engine.model.identity import SubscriptionName
-from engine.model.target import QueryAnswer, QueryRefused
+from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
 
 _ROWS_AT_ONCE = 512
 _INTERRUPT_AGAIN_SECONDS = 0.05
@@ -57,15 +60,10 @@ class Deadline:
                 return
 
 
+@contextmanager
 def run_query(
-    connection: Any,
-    catalog: str,
-    sql: str,
-    max_rows: int,
-    timeout_s: float,
-    subscription: SubscriptionName,
-    max_bytes: int,
-) -> QueryAnswer:
+    connection: Any, catalog: str, sql: str, limits: QueryLimits, subscription: SubscriptionName
+) -> Iterator[QueryAnswer]:
     """Run `sql` and say at which position it saw the target. The connection is used for this query only.
 
     Raises:
@@ -73,7 +71,11 @@ def run_query(
         duckdb.FatalException: the instance is broken.
     """
     _bounded(sql)
-    with Deadline(connection, timeout_s) as deadline:
+    with Deadline(connection, limits.timeout_s) as deadline:
+
+        def refused(error: Exception) -> Exception:
+            return _refused(error, deadline.passed, limits.timeout_s)
+
         try:
             statement = _single_read(connection, sql)
             _set_search_path(connection)
@@ -81,12 +83,12 @@ def run_query(
             position = DuckDbRecords(connection, catalog).position(subscription)
             if position is None:
                 raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
-            rows, truncated = _read(connection, statement, max_rows, max_bytes)
+            schema, batches = _read(connection, statement, limits.max_rows, refused)
+            yield limited(schema, position.end, batches, limits)
         except (duckdb.Error, OSError, pa.ArrowException) as error:
-            raise _refused(error, deadline.passed, timeout_s) from error
+            raise refused(error) from error
         finally:
             roll_back(connection)
-    return QueryAnswer(rows, position.end, truncated)
 
 
 def _bounded(sql: str) -> None:
@@ -133,22 +135,26 @@ def _set_search_path(connection: Any) -> None:
         return
 
 
-def _read(connection: Any, statement: Any, max_rows: int, max_bytes: int) -> tuple[Any, bool]:
-    """At most `max_rows` rows as a pyarrow.Table, and whether there are more."""
+def _read(
+    connection: Any, statement: Any, max_rows: int | None, refused: Callable[[Exception], Exception]
+) -> tuple[Any, Iterator[Any]]:
+    """The rows as pyarrow.RecordBatch with their schema: at most one more than `max_rows`."""
     relation = connection.sql(statement)
     if relation is None:
         raise QueryRefused("query_not_a_read", "the statement returns no rows")
     names = list(relation.columns)
-    reader = relation.limit(max_rows + 1).to_arrow_reader(_ROWS_AT_ONCE)
-    batches: list[Any] = []
-    size = 0
-    for batch in reader:
-        size += batch.nbytes
-        if size > max_bytes:
-            raise QueryRefused("query_too_large", f"the answer is larger than {max_bytes} bytes; ask for less")
-        batches.append(batch)
-    rows = pa.Table.from_batches(batches, reader.schema).rename_columns(names)
-    return rows.slice(0, max_rows), rows.num_rows > max_rows
+    rows = relation if max_rows is None else relation.limit(max_rows + 1)
+    reader = rows.to_arrow_reader(_ROWS_AT_ONCE)
+    schema = pa.schema([field.with_name(name) for field, name in zip(reader.schema, names, strict=True)])
+
+    def batches() -> Iterator[Any]:
+        try:
+            for batch in reader:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        except (duckdb.Error, OSError, pa.ArrowException) as error:
+            raise refused(error) from error
+
+    return schema, batches()
 
 
 def _refused(error: Exception, timed_out: bool, timeout_s: float) -> Exception:

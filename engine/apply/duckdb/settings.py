@@ -12,8 +12,6 @@ SPILL_LIMIT = "8GB"
 """Disk that sorts, joins and comparisons larger than memory may use beside the database file."""
 CHECKPOINT_THRESHOLD = "64MB"
 """Size of the write-ahead log at which a commit folds it into the database file."""
-ANSWER_BYTES = 256 * 1024 * 1024
-"""Upper bound of one query's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,6 @@ class DuckDbSettings:
     threads: int = THREADS
     spill_limit: str = SPILL_LIMIT
     checkpoint_threshold: str = CHECKPOINT_THRESHOLD
-    answer_bytes: int = ANSWER_BYTES
 
 
 def settings_from(values: Mapping[str, str | int]) -> DuckDbSettings:

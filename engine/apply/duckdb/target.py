@@ -59,6 +59,7 @@ from engine.model.target import (
     AheadRows,
     BatchCommit,
     QueryAnswer,
+    QueryLimits,
     QueryRefused,
     TargetProgress,
     TargetReader,
@@ -421,9 +422,13 @@ class DuckDbTarget:
                 raise self._fault(error, database) from error
             return self._ahead
 
-    def query(self, sql: str, max_rows: int, timeout_s: float, subscription: SubscriptionName) -> QueryAnswer:
-        with self._reading() as (connection, catalog):
-            return run_query(connection, catalog, sql, max_rows, timeout_s, subscription, self._settings.answer_bytes)
+    @contextmanager
+    def query(self, sql: str, limits: QueryLimits, subscription: SubscriptionName) -> Iterator[QueryAnswer]:
+        with (
+            self._reading() as (connection, catalog),
+            run_query(connection, catalog, sql, limits, subscription) as answer,
+        ):
+            yield answer
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:

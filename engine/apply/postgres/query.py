@@ -10,10 +10,11 @@ import psycopg
 import pyarrow as pa
 from psycopg import pq
 
+from engine.apply.query_rows import limited
 from engine.model.identity import RelationId, SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.target import QueryAnswer, QueryRefused
+from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
 from engine.postgres.sessions import PostgresConnection
 
 DecodeText = Callable[[bytes, TableSchema], Any]
@@ -36,8 +37,7 @@ def run_query(
     connection: PostgresConnection,
     decode: DecodeText,
     sql: str,
-    max_rows: int,
-    timeout_s: float,
+    limits: QueryLimits,
     subscription: SubscriptionName,
     snapshot: Callable[[PostgresConnection, SubscriptionName], Lsn],
 ) -> QueryAnswer:
@@ -54,13 +54,13 @@ def run_query(
         position = snapshot(connection, subscription)
         connection.execute("SET TRANSACTION READ ONLY")
         connection.execute(f"SET LOCAL search_path = {SEARCH_PATH}")
-        connection.execute(f"SET LOCAL statement_timeout = {max(1, int(timeout_s * 1000))}")
+        connection.execute(f"SET LOCAL statement_timeout = {max(1, int(limits.timeout_s * 1000))}")
         names, schema = _describe(connection, sql)
-        lines, truncated = _lines(connection, sql, max_rows)
+        lines = _lines(connection, sql, limits.max_rows)
         rows = pa.Table.from_batches([decode(lines, schema)]).rename_columns(names)
-        return QueryAnswer(rows, position, truncated)
+        return limited(rows.schema, position, rows.to_batches(), limits)
     except psycopg.Error as error:
-        raise _refused(error, timeout_s) from error
+        raise _refused(error, limits.timeout_s) from error
     finally:
         with suppress(psycopg.Error):
             connection.execute("ROLLBACK")
@@ -90,21 +90,19 @@ def _type(row: tuple[Any, ...], modifier: int) -> SourceType:
     return SourceType(name, modifier, category, inner, oid)
 
 
-def _lines(connection: PostgresConnection, sql: str, max_rows: int) -> tuple[bytes, bool]:
-    """At most `max_rows` lines of the answer, and whether there are more. `sql` is one statement, as `_describe` has seen."""
+def _lines(connection: PostgresConnection, sql: str, max_rows: int | None) -> bytes:
+    """Lines of the answer, at most one more than `max_rows`. `sql` is one statement, as `_describe` has seen."""
     body = sql.rstrip().rstrip(";")
     kept = bytearray()
-    rows = 0
     # The line feed ends a comment that the statement may end with.
     with connection.cursor() as cursor, cursor.copy(f"COPY ({body}\n) TO STDOUT".encode()) as copy:
-        for line in copy:
-            if rows == max_rows:
-                return bytes(kept), True
+        for rows, line in enumerate(copy, 1):
             kept += line
-            rows += 1
             if len(kept) > ANSWER_BYTES:
                 raise QueryRefused("query_too_large", f"the answer is larger than {ANSWER_BYTES} bytes; ask for less")
-    return bytes(kept), False
+            if max_rows is not None and rows > max_rows:
+                break
+    return bytes(kept)
 
 
 def _refused(error: psycopg.Error, timeout_s: float) -> QueryRefused:

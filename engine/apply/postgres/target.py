@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from enum import StrEnum
 from time import monotonic
 from types import MappingProxyType
@@ -63,6 +64,7 @@ from engine.model.target import (
     CommitRates,
     InOrder,
     QueryAnswer,
+    QueryLimits,
     QueryRefused,
     TargetProgress,
     TargetReader,
@@ -517,16 +519,20 @@ class PostgresTarget:
         """None: rows are not taken before their commit."""
         return None
 
-    def query(self, sql: str, max_rows: int, timeout_s: float, subscription: SubscriptionName) -> QueryAnswer:
+    @contextmanager
+    def query(self, sql: str, limits: QueryLimits, subscription: SubscriptionName) -> Iterator[QueryAnswer]:
         """As the protocol says. A table that was replaced while the query began would look empty to it: it is run again then."""
-        deadline = monotonic() + timeout_s
+        deadline = monotonic() + limits.timeout_s
         while (left := deadline - monotonic()) > 0:
             before = self._generations()
             with self._sessions.session() as connection:
-                answer = run_query(connection, self._decode, sql, max_rows, left, subscription, self._snapshot)
+                answer = run_query(
+                    connection, self._decode, sql, replace(limits, timeout_s=left), subscription, self._snapshot
+                )
             if self._generations() == before:
-                return answer
-        raise QueryRefused("query_timeout", f"tables were replaced one after another for {timeout_s:g} s")
+                yield answer
+                return
+        raise QueryRefused("query_timeout", f"tables were replaced one after another for {limits.timeout_s:g} s")
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:

@@ -28,6 +28,7 @@ from engine.net import decode_copy_text
 from engine.spark.local import LocalRunner
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import TableVerdict, VerdictStatus
+from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.pg
@@ -98,7 +99,7 @@ class World:
         self.target.commit(BatchCommit(NAME, Epoch(1), BatchId(progress.batch + 1), progress.end, (commit,)))
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
-        answer = self.target.query(statement, 100_000, 30.0, NAME)
+        answer = answered(self.target, statement, 100_000, 30.0, NAME)
         return [tuple(row.values()) for row in answer.table.to_pylist()]
 
     def verify(self, snapshot: ExportedSnapshot, only: TableSpec | None = None) -> list[TableVerdict]:

@@ -30,6 +30,7 @@ from engine.model.values import Kind, value_type
 from engine.runtime.catalog import open_source
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.value_render import rendered as rendered_value
+from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database, standing_database
 from tests.fixtures.replication import Replica, table
 from tests.pg.schema_changes.golden import Golden, Outcome, Row
@@ -147,7 +148,7 @@ class Played:
         target = self.replica.pipeline.target
         assert target is not None
         statement = f"SELECT * FROM {place} LIMIT 1"
-        return sorted(target.query(statement, 1, 30.0, self.replica.spec.name).table.column_names)
+        return sorted(answered(target, statement, 1, 30.0, self.replica.spec.name).table.column_names)
 
     def now(self, name: TableName) -> TableName:
         """The name that the table goes by in the end, as was reported."""

@@ -14,6 +14,7 @@ from engine.model.subscription import ConnectionSpec
 from engine.model.target import TableRecord, Target
 from engine.model.values import Kind, value_type
 from tests.contract.value_render import rendered, selected
+from tests.fixtures.answers import answered
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica
 
@@ -46,7 +47,7 @@ def _held_rows(replica: Replica, target: Target, record: TableRecord) -> list[Ro
     held = [selected(_quoted(column.name), value_type(column)) for column in record.schema.columns]
     named = ", ".join(f"{expression} AS v{i}" for i, expression in enumerate(held))
     statement = f"SELECT {named} FROM {_quoted(record.target.schema)}.{_quoted(record.target.name)}"
-    answer = target.query(statement, 10_000_000, 60.0, replica.spec.name).table
+    answer = answered(target, statement, 10_000_000, 60.0, replica.spec.name).table
     values = [
         [rendered(value_type(column), value) for value in answer.column(i).to_pylist()]
         for i, column in enumerate(record.schema.columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
 from engine.link.client import ServerLink
 from engine.link.messages import Problem, Query
 from engine.model.position import Lsn
+from engine.model.target import QueryAnswer
 from engine.runtime.pipeline import Pipeline
 from engine.runtime.query_places import QueryPlaces, QueryTurn
 from engine.runtime.requests import RequestDesk
@@ -62,11 +64,13 @@ class HeldTarget:
         self.let_go = threading.Event()
         self.running = threading.Semaphore(0)
 
-    def query(self, sql: str, *rest: Any) -> Any:
+    @contextmanager
+    def query(self, sql: str, *rest: Any) -> Iterator[QueryAnswer]:
         if "held" in sql:
             self.running.release()
             assert self.let_go.wait(DEADLINE_S)
-        return self._target.query(sql, *rest)
+        with self._target.query(sql, *rest) as answer:
+            yield answer
 
 
 @pytest.fixture

@@ -1,0 +1,54 @@
+"""Rows of a query on their way out: in pieces of a bounded size, no more than asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from engine.model.position import Lsn
+from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryAnswer, QueryLimits, QueryRefused
+
+
+def limited(schema: Any, position: Lsn, batches: Iterable[Any], limits: QueryLimits) -> QueryAnswer:
+    """An answer of these record batches. What follows the last row that is wanted is not taken from `batches`.
+
+    Its iterator raises QueryRefused(query_too_large) at a row larger than MOST_ROW_BYTES, and beyond `limits.max_bytes`.
+    """
+    answer = QueryAnswer(schema, position, iter(()))
+    answer.batches = _limited(answer, batches, limits)
+    return answer
+
+
+def _limited(answer: QueryAnswer, batches: Iterable[Any], limits: QueryLimits) -> Iterator[Any]:
+    rows = size = 0
+    for whole in batches:
+        batch = whole
+        if limits.max_rows is not None and rows + batch.num_rows > limits.max_rows:
+            answer.truncated = True
+            batch = batch.slice(0, limits.max_rows - rows)
+        rows += batch.num_rows
+        for piece in pieces(batch):
+            size += piece.nbytes
+            if limits.max_bytes is not None and size > limits.max_bytes:
+                raise QueryRefused(
+                    "query_too_large", f"the answer is larger than {limits.max_bytes} bytes; ask for less"
+                )
+            yield piece
+        if answer.truncated:
+            return
+
+
+def pieces(batch: Any) -> Iterator[Any]:
+    """The batch in slices of about BATCH_BYTES. Raises QueryRefused at a row larger than MOST_ROW_BYTES."""
+    if batch.num_rows == 0:
+        return
+    if batch.nbytes <= BATCH_BYTES:
+        yield batch
+    elif batch.num_rows == 1:
+        if batch.nbytes > MOST_ROW_BYTES:
+            raise QueryRefused("query_too_large", f"a row of the answer is larger than {MOST_ROW_BYTES} bytes")
+        yield batch
+    else:
+        half = batch.num_rows // 2
+        yield from pieces(batch.slice(0, half))
+        yield from pieces(batch.slice(half))
