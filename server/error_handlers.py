@@ -82,10 +82,26 @@ async def _on_http(request: Request, error: Exception) -> Response:
         )
     if error.status_code == 413:
         return problem_response(request, BodyTooLarge("The body is larger than this server takes."))
+    if error.status_code == 400 and isinstance(error.__cause__, _UNREADABLE):
+        return problem_response(request, _unreadable(error.__cause__))
     if error.status_code == 405:
         detail = f"{request.url.path} does not take {request.method}."
         return problem_response(request, MethodNotAllowed(detail, headers=error.headers))
     return problem_response(request, HttpProblem(error.status_code, str(error.detail), error.headers))
+
+
+_UNREADABLE = (UnicodeDecodeError, RecursionError, ValueError)
+"""What FastAPI answers with an undocumented 400, where reading a body fails in another way than as wrong JSON text."""
+
+
+def _unreadable(why: BaseException) -> InvalidRequest:
+    if isinstance(why, UnicodeDecodeError):
+        detail = f"The body is not JSON: it is not UTF-8 text at byte {why.start}."
+    elif isinstance(why, RecursionError):
+        detail = "The body nests too deeply."
+    else:
+        detail = "The body is not JSON: a number in it has too many digits."
+    return InvalidRequest(detail, errors=[FieldError(pointer="", detail=detail)])
 
 
 def field_errors(errors: Sequence[Any], prefix: Sequence[str | int] = ()) -> list[FieldError]:
@@ -113,7 +129,9 @@ def _words(item: Any) -> str:
         case "extra_forbidden":
             return "Nothing of this name exists here."
         case "json_invalid":
-            return f"The body is not JSON: {item.get('ctx', {}).get('error', 'it cannot be parsed')}."
+            why = item.get("ctx", {}).get("error", "it cannot be parsed")
+            at = item["loc"][-1] if item["loc"] and isinstance(item["loc"][-1], int) else None
+            return f"The body is not JSON: {why}{'' if at is None else f', at character {at}'}."
         case _:
             message = str(item["msg"]).removeprefix("Value error, ")
             return message if message.endswith(".") else f"{message}."

@@ -1,77 +1,224 @@
-"""`apply FILE`: brings connections and subscriptions to what a file says."""
+"""`apply FILE`: brings connections and subscriptions to what a file says. `export`: writes such a file of what is there."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
+from pydantic import BaseModel
 from rich.markup import escape
 
 from server.cli.client import Api, Document, segment
-from server.cli.manifest import ManifestError, Resource, parse
+from server.cli.manifest import DECLARED, ManifestError, Resource, parse
 from server.cli.options import AsJson, Token, Url, open_api
 from server.cli.output import out, print_json, reported
 
-_COLOURS = {"created": "green", "changed": "yellow", "unchanged": "dim"}
+_COLOURS = {
+    "created": "green",
+    "changed": "yellow",
+    "unchanged": "dim",
+    "added": "green",
+    "removed": "red",
+    "kept": "dim",
+}
+_EXAMPLE = """
+connections:
+  shop:
+    kind: postgres
+    settings: {host: db.internal, port: 5432, database: shop, user: penstock}
+    secrets: {password: "${SHOP_PASSWORD}"}
+  mart:
+    kind: duckdb
+    settings: {path: /var/lib/penstock/mart.duckdb}
+subscriptions:
+  shop:
+    source: shop
+    target: mart
+    tables:
+      - {schema: public, name: orders}
+      - {schema: public, name: events, insert_only: true}
+      - {schema: sales, name: "*"}
+"""
+HELP = f"""Create or change connections and subscriptions as FILE says, after printing what that changes. Safe to repeat.
+
+Connections and subscriptions that FILE does not name stay as they are. Tables that a subscription in FILE does not name stay in it,
+unless --prune is given; the rows of a table that leaves stay on the target. 'penstock export' writes such a file.
+
+Example of a file:
+
+\b{_EXAMPLE}"""
+EXPORT_HELP = """Print connections and subscriptions as a file for 'penstock apply'.
+
+Secrets are not printed: each becomes the name of an environment variable, which 'apply' reads."""
 
 
 @reported
 def apply(
     file: Annotated[Path, typer.Argument(help="YAML or JSON; '-' reads stdin. ${NAME} is an environment variable.")],
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove tables that FILE leaves out from the subscriptions that it names.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     url: Url = None,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create or change connections and subscriptions as FILE says. Nothing is removed. Safe to repeat."""
+    """The command; `HELP` is its text."""
     resources = parse(_read(file), os.environ)
     with open_api(url, token) as api:
-        results = [apply_resource(api, resource) for resource in resources]
+        plans = plans_of(api, resources, prune=prune)
+        if not as_json:
+            for resource, plan in zip(resources, plans, strict=True):
+                _show(resource, plan, prune=prune)
+        if not dry_run:
+            for resource, plan in zip(resources, plans, strict=True):
+                _put(api, resource, plan, prune=prune)
     if as_json:
-        print_json({"results": results})
+        results = [_result(resource, plan) for resource, plan in zip(resources, plans, strict=True)]
+        print_json({"dry_run": dry_run, "results": results})
+    elif dry_run:
+        out.print("[dim]Nothing was changed (--dry-run).[/]")
+
+
+@reported
+def export(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
+    """The command; `EXPORT_HELP` is its text."""
+    with open_api(url, token) as api:
+        document = {
+            collection: {item["name"]: _body(collection, item) for item in api.items(f"/{collection}")}
+            for collection in DECLARED
+        }
+    if as_json:
+        print_json(document)
         return
-    for result in results:
-        colour = _COLOURS[result["result"]]
-        fields = f" ({', '.join(result['fields'])})" if result["fields"] else ""
-        out.print(f"[{colour}]{result['result']:>9}[/] {result['kind']} {escape(result['name'] + fields)}")
+    typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), nl=False)
 
 
-def apply_resource(api: Api, resource: Resource) -> Document:
-    """PUT one resource. Tells whether it was created, changed (and in which fields) or was so already.
+def plans_of(api: Api, resources: Sequence[Resource], *, prune: bool) -> list[Document]:
+    """What putting each resource would do, as the server says.
 
-    Secrets are never returned, so a changed secret does not count as a change; the new value is set all the same.
+    A subscription whose connections are still to be made cannot be asked about: it is new.
     """
-    path = f"/{resource.collection}/{segment(resource.name)}"
-    before = api.find(path)
-    after = api.put(path, resource.body)
-    fields = [] if before is None else changed_fields(before, after)
-    result = "created" if before is None else "changed" if fields else "unchanged"
-    return {"kind": resource.collection[:-1], "name": resource.name, "result": result, "fields": fields}
+    plans: list[Document] = []
+    new: set[str] = set()
+    for resource in resources:
+        if resource.collection == "subscriptions" and new & {resource.body.get("source"), resource.body.get("target")}:
+            plans.append({"result": "created", "fields": [], "tables": _named(resource), "etag": None})
+            continue
+        answer = api.send("POST", f"{_path(resource)}/plans", resource.body, query=_keep(resource, prune=prune))
+        plan: Document = answer.json()
+        if resource.collection == "connections" and plan["result"] == "created":
+            new.add(resource.name)
+        plans.append(plan)
+    return plans
 
 
-_OBSERVED = frozenset(
-    {
-        "state",
-        "state_since",
-        "code",
-        "reason",
-        "remedy",
-        "deleting",
-        "positions",
-        "lag",
-        "retained_bytes",
-        "table_states",
+def _put(api: Api, resource: Resource, plan: Document, *, prune: bool) -> None:
+    """Put it as planned: refused where somebody changed it since."""
+    condition = {"If-Match": plan["etag"]} if plan.get("etag") else {"If-None-Match": "*"}
+    api.send("PUT", _path(resource), resource.body, query=_keep(resource, prune=prune), headers=condition)
+
+
+def _path(resource: Resource) -> str:
+    return f"/{resource.collection}/{segment(resource.name)}"
+
+
+def _keep(resource: Resource, *, prune: bool) -> dict[str, str]:
+    return {"keep_tables": "true"} if resource.collection == "subscriptions" and not prune else {}
+
+
+def _named(resource: Resource) -> list[Document]:
+    tables = resource.body.get("tables")
+    return [
+        {"schema": table.get("schema"), "name": table.get("name"), "action": "added"}
+        for table in (tables if isinstance(tables, list) else [])
+        if isinstance(table, dict)
+    ]
+
+
+def _show(resource: Resource, plan: Document, *, prune: bool) -> None:
+    kind = resource.collection[:-1]
+    out.print(f"{_word(plan['result'], 9)} {kind} {escape(resource.name)}")
+    for change in plan.get("fields", []):
+        out.print(f"            {escape(change['field'])}: {_value(change['before'])} → {_value(change['after'])}")
+    for name in plan.get("secrets", []):
+        out.print(f"            secret {escape(name)} is set")
+    kept = 0
+    for table in plan.get("tables", []):
+        kept += table["action"] == "kept"
+        if table["action"] != "kept":
+            name = escape(f"{table['schema']}.{table['name']}")
+            what = "; its rows stay on the target" if table["action"] == "removed" else ""
+            out.print(f"  {_word(table['action'], 9)} table {name}{what}")
+    if kept and not prune:
+        out.print(f"            tables that the file does not name stay: {kept}; --prune removes them")
+
+
+def _word(word: str, width: int) -> str:
+    return f"[{_COLOURS[word]}]{word:>{width}}[/]"
+
+
+def _value(value: Any) -> str:
+    return escape("none" if value is None else str(value))
+
+
+def _result(resource: Resource, plan: Document) -> Document:
+    tables = plan.get("tables", [])
+    touched = [table for table in tables if table["action"] != "kept"]
+    fields = sorted({change["field"].partition(".")[0] for change in plan.get("fields", [])})
+    if plan["result"] == "changed" and touched:
+        fields.append("tables")
+    if plan["result"] == "changed" and plan.get("secrets"):
+        fields.append("secrets")
+    shown = {"tables": tables} if resource.collection == "subscriptions" else {}
+    return {
+        "kind": resource.collection[:-1],
+        "name": resource.name,
+        "result": plan["result"],
+        "fields": fields,
+        "changes": plan.get("fields", []),
+        **shown,
     }
-    | {"slot", "secrets_set", "created_at", "updated_at"}
-)
 
 
-def changed_fields(before: Document, after: Document) -> list[str]:
-    """Names of declared fields that differ; what the server observes does not count."""
-    names = sorted((before.keys() | after.keys()) - _OBSERVED)
-    return [name for name in names if before.get(name) != after.get(name)]
+def _body(collection: str, item: Document) -> Document:
+    """What PUT takes of a resource, without what is as by default."""
+    from server.subscriptions.policies import POLICIES  # noqa: PLC0415  the other commands start faster without them
+    from server.tables.body import TableBody  # noqa: PLC0415
+
+    body = {name: item[name] for name in DECLARED[collection] if item.get(name) is not None}
+    if collection == "subscriptions":
+        body |= {name: _said(model, body[name]) for name, model in POLICIES.items() if name in body}
+        body["tables"] = [_said(TableBody, table) for table in body["tables"]]
+    body = _literal(body)
+    if item.get("secrets_set"):
+        body["secrets"] = {name: f"${{{_variable(item['name'], name)}}}" for name in item["secrets_set"]}
+    return {name: value for name, value in body.items() if value != {}}
+
+
+def _said(model: type[BaseModel], document: Document) -> Document:
+    said: Document = model.model_validate(document).model_dump(by_alias=True, exclude_defaults=True, mode="json")
+    return said
+
+
+def _literal(value: Any) -> Any:
+    """A text that looks like a variable is written so that it is none."""
+    if isinstance(value, dict):
+        return {name: _literal(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value
+
+
+def _variable(connection: str, secret: str) -> str:
+    name = re.sub(r"\W", "_", f"{connection}_{secret}", flags=re.ASCII).upper()
+    return f"_{name}" if name[0].isdigit() else name
 
 
 def _read(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""The file that `penstock apply` reads: connections and subscriptions, as YAML or JSON.
+"""The file that `penstock apply` reads and `penstock export` writes: connections and subscriptions, as YAML or JSON.
 
 Each section is a mapping of names to bodies, or a list of bodies that carry their `name`. A body is what PUT takes. In any string,
 `${NAME}` stands for an environment variable, and `$${` for a plain `${`.
@@ -14,7 +14,24 @@ from typing import Any
 import yaml
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SECTIONS = ("connections", "subscriptions")
+DECLARED = {
+    "connections": ("kind", "settings"),
+    "subscriptions": (
+        "source",
+        "target",
+        "tables",
+        "desired_state",
+        "capture",
+        "batch",
+        "apply",
+        "queue",
+        "schema_changes",
+        "copies",
+        "freshness",
+    ),
+}
+"""What PUT takes of each collection, secrets apart."""
+_SECTIONS = tuple(DECLARED)
 
 
 class ManifestError(ValueError):

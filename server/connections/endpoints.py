@@ -13,6 +13,7 @@ from server.connections.schemas import (
     CheckRequest,
     ChecksView,
     ConnectionPatch,
+    ConnectionPlan,
     ConnectionPut,
     ConnectionView,
     DdlCaptureView,
@@ -87,6 +88,18 @@ def put_connection(
         response.status_code = 201
     set_etag(response, row)
     return service.view(row)
+
+
+@router.post(
+    "/{name}/plans",
+    operation_id="connections_plan",
+    summary="See what a PUT of a connection would do",
+    dependencies=[needs(Role.OPERATOR)],
+    responses=responses(ConnectionKindFixed, SecretsUnreadable),
+)
+def plan_connection(session: Reading, box: Box, name: NamePath, body: ConnectionPut) -> ConnectionPlan:
+    """Changes nothing. What the PUT would refuse is refused here in the same way."""
+    return service.plan(session, box, name, body)
 
 
 @router.patch(

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringC
 
 from engine.model.subscription import OriginFilter
 from server.connections.kinds import KINDS
+from server.plans import FieldChange, PlanResult
 from server.tables.body import TableBody
 
 Secret = Annotated[SecretStr, Field(min_length=1, max_length=4096)]
@@ -80,6 +81,30 @@ class ConnectionView(BaseModel):
     secrets_set: list[str]
     created_at: datetime
     updated_at: datetime
+
+
+class ConnectionPlan(BaseModel):
+    """What a PUT of this body would do now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "result": "changed",
+                    "fields": [{"field": "settings.port", "before": 5432, "after": 5433}],
+                    "secrets": ["password"],
+                    "etag": '"9f86d081-3"',
+                }
+            ]
+        }
+    )
+
+    result: PlanResult
+    fields: list[FieldChange]
+    secrets: list[str] = Field(description="Names of secrets that change. What they hold is never shown.")
+    etag: str | None = Field(
+        description="Of the connection now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds."
+    )
 
 
 class CheckRequest(BaseModel):

@@ -9,14 +9,15 @@ from pydantic import JsonValue, SecretStr, ValidationError
 
 from server.connections import repository
 from server.connections.kinds import KINDS, Kind
-from server.connections.schemas import ConnectionPatch, ConnectionPut, ConnectionView
+from server.connections.schemas import ConnectionPatch, ConnectionPlan, ConnectionPut, ConnectionView
 from server.db.models.connection import ConnectionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.error_handlers import field_errors
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.etags import check_if_match, new_stamp
+from server.etags import check_if_match, etag_of, new_stamp
 from server.events.service import record_event
+from server.plans import field_changes, result_of
 from server.security.secret_box import SecretBox, SecretsUnreadable
 
 
@@ -69,6 +70,28 @@ def put(
         raise ConnectionKindFixed(f"'{name}' is of the kind {row.kind}, not {kind.name}.")
     _change(session, box, row, settings, body.secrets)
     return row, False
+
+
+def plan(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> ConnectionPlan:
+    """What `put` would do. Raises what it raises."""
+    row = repository.find(session, name)
+    after = proposed(session, box, name, body)
+    before = {} if row is None else _readable_secrets(KINDS[row.kind], row, box, body.secrets)
+    secrets = sorted(
+        name for name in before.keys() | after["secrets"].keys() if before.get(name) != after["secrets"].get(name)
+    )
+    settings = {} if row is None else row.settings
+    names = sorted(settings.keys() | after["settings"].keys())
+    fields = field_changes(
+        None if row is None else {f"settings.{name}": settings.get(name) for name in names},
+        {f"settings.{name}": after["settings"].get(name) for name in names},
+    )
+    return ConnectionPlan(
+        result=result_of(row is None, bool(fields or secrets)),
+        fields=fields,
+        secrets=secrets,
+        etag=None if row is None else etag_of(row),
+    )
 
 
 def patch(

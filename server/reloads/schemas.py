@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from server.engines.work import WorkState
 from server.partitions.schemas import LoadedPartitionView
+
+PartitionName = Annotated[str, StringConstraints(max_length=512, pattern=r"^[^\x00.][^\x00]*\.[^\x00]+$")]
 
 
 class ReloadRequest(BaseModel):
@@ -19,10 +21,12 @@ class ReloadRequest(BaseModel):
         json_schema_extra={"examples": [{}, {"partitions": ["public.sales_2024_06"]}, {"partitions": "changed"}]},
     )
 
-    partitions: Annotated[list[str], Field(min_length=1, max_length=1000)] | Literal["changed"] | None = Field(
-        default=None,
-        description="Partitions of the table on the source, as schema.name, with all that is below them; `changed`: those whose rows"
-        " differ from the source's, found by comparing each. Without it, all of the table.",
+    partitions: Annotated[list[PartitionName], Field(min_length=1, max_length=1000)] | Literal["changed"] | None = (
+        Field(
+            default=None,
+            description="Partitions of the table on the source, as schema.name, with all that is below them; `changed`: those whose rows"
+            " differ from the source's, found by comparing each. Without it, all of the table.",
+        )
     )
 
 

@@ -22,15 +22,20 @@ from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
 from server.security.principal import Role
 from server.security.require import needs
-from server.security.secret_box import SecretsUnreadable
+from server.security.secret_box import SecretBox, SecretsUnreadable
 from server.subscriptions import lookup, repository, service
 from server.subscriptions.lookup import SubscriptionDeleting
+from server.subscriptions.plans import SubscriptionPlan, plan
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
 from server.subscriptions.service import ApplyModeUnsupported, SubscriptionEndpointFixed
 from server.subscriptions.views import views
 from server.tables.body import TableBody, require_all_supported
 from server.tables.declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
 from server.tables.service import TableTargetFixed, TransitionRefused
+
+KeepTables = Annotated[
+    bool, Query(description="Tables and patterns that the body leaves out stay in the subscription.")
+]
 
 router = APIRouter(prefix="/subscriptions", tags=["subscriptions"], dependencies=[needs(Role.VIEWER)])
 
@@ -94,23 +99,19 @@ async def put_subscription(
     response: Response,
     name: NamePath,
     body: SubscriptionPut,
+    keep_tables: KeepTables = False,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> SubscriptionView:
     """Safe to repeat: tables that the body leaves out are removed, new ones are copied, the others go on.
 
-    Patterns are expanded now, by asking the source through the engine.
+    Patterns are expanded now, by asking the source through the engine. `POST …/plans` says what a PUT would do.
     """
-
-    def source_of(reading: ReadSession) -> dict[str, Any] | None:
-        connection = service.check_before_discovery(reading, body)
-        return opened(connection, box) if _has_pattern(body.tables) else None
-
-    discovered = await _discover(request, source_of)
+    discovered = await _discover_for(request, box, body)
 
     def work() -> SubscriptionView:
         check_absent(if_none_match, name, lookup.find_for_update(session, name))
-        row, created = service.put(session, name, body, discovered, if_match)
+        row, created = service.put(session, name, body, discovered, if_match, keep_tables=keep_tables)
         session.flush()
         if created:
             response.status_code = 201
@@ -118,6 +119,26 @@ async def put_subscription(
         return _shown(request, session, row)
 
     return await run_in_threadpool(work)
+
+
+@router.post(
+    "/{name}/plans",
+    operation_id="subscriptions_plan",
+    summary="See what a PUT of a subscription would do",
+    dependencies=[needs(Role.OPERATOR)],
+    responses=_CHANGE,
+)
+async def plan_subscription(
+    request: Request,
+    session: Writing,
+    box: Box,
+    name: NamePath,
+    body: SubscriptionPut,
+    keep_tables: KeepTables = False,
+) -> SubscriptionPlan:
+    """Changes nothing. What the PUT would refuse is refused here in the same way."""
+    discovered = await _discover_for(request, box, body)
+    return await run_in_threadpool(lambda: plan(session, name, body, discovered, keep_tables=keep_tables))
 
 
 @router.patch(
@@ -189,6 +210,14 @@ def delete_subscription(
 
 def _has_pattern(tables: Sequence[TableBody]) -> bool:
     return any(table.is_pattern for table in tables)
+
+
+async def _discover_for(request: Request, box: SecretBox, body: SubscriptionPut) -> list[dict[str, Any]]:
+    def source_of(reading: ReadSession) -> dict[str, Any] | None:
+        connection = service.check_before_discovery(reading, body)
+        return opened(connection, box) if _has_pattern(body.tables) else None
+
+    return await _discover(request, source_of)
 
 
 async def _discover(request: Request, source_of: Any) -> list[dict[str, Any]]:

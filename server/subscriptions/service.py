@@ -51,11 +51,17 @@ class VisibilityUnsupported(InvalidRequest):
 
 
 def put(
-    session: WriteSession, name: str, body: SubscriptionPut, discovered: Discovered, if_match: str | None
+    session: WriteSession,
+    name: str,
+    body: SubscriptionPut,
+    discovered: Discovered,
+    if_match: str | None,
+    *,
+    keep_tables: bool = False,
 ) -> tuple[SubscriptionRow, bool]:
     """Create the subscription, or make it what `body` says. Returns whether it is new.
 
-    `discovered`: the source's tables where `body` has patterns.
+    `discovered`: the source's tables where `body` has patterns. `keep_tables`: tables and patterns that `body` leaves out stay.
     """
     row = lookup.find_for_update(session, name)
     check_if_match(if_match, row)
@@ -66,7 +72,7 @@ def put(
         return _create(session, name, body, source, target, policies, discovered), True
     row = lookup.get_changeable(session, name)
     _refuse_moving(session, row, body.source, body.target)
-    changed = _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
+    changed = _set_tables(session, row, body.tables, discovered, KINDS[target.kind], keep=keep_tables)
     changed |= _set_policies(row, policies)
     changed |= declare_desired(session, row, body.desired_state)
     if changed:
@@ -232,13 +238,23 @@ def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | Non
 
 
 def _set_tables(
-    session: WriteSession, row: SubscriptionRow, bodies: Sequence[TableBody], discovered: Discovered, target: Kind
+    session: WriteSession,
+    row: SubscriptionRow,
+    bodies: Sequence[TableBody],
+    discovered: Discovered,
+    target: Kind,
+    *,
+    keep: bool = False,
 ) -> bool:
+    """`keep`: tables and patterns that are there and that `bodies` leave out stay."""
     meant = resolve(bodies, discovered, target, row.name, repository_of_tables.kept_out(session, row.id or 0))
-    changed = tables.reconcile(session, row, meant, target)
+    changed = tables.reconcile(session, row, meant, target, keep=keep)
     patterns = [
         body.model_dump(by_alias=True, exclude_defaults=True, mode="json") for body in bodies if body.is_pattern
     ]
+    if keep:
+        given = {(pattern["schema"], pattern["name"]) for pattern in patterns}
+        patterns += [pattern for pattern in row.patterns if (pattern["schema"], pattern["name"]) not in given]
     if patterns != row.patterns:
         row.patterns = patterns
         changed = True

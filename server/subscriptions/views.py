@@ -40,7 +40,7 @@ def views(session: ReadSession, rows: Sequence[SubscriptionRow], now: datetime) 
 
 
 def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], now: datetime) -> SubscriptionView:
-    named = [_declared(table) for table in found if not table.from_pattern]
+    named = [declared(table) for table in found if not table.from_pattern]
     return SubscriptionView(
         name=row.name,
         source=names[row.source_id],
@@ -75,7 +75,7 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
     )
 
 
-def _declared(row: TableRow) -> TableBody:
+def declared(row: TableRow) -> TableBody:
     """The table as its user would declare it."""
     elsewhere = (row.target_schema, row.target_name) != (row.schema_name, row.name)
     return TableBody(

@@ -195,9 +195,16 @@ def _place(row: TableRow, target: Kind) -> tuple[str, str]:
 
 
 def reconcile(
-    session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration], target: Kind
+    session: WriteSession,
+    subscription: SubscriptionRow,
+    tables: Sequence[Declaration],
+    target: Kind,
+    *,
+    keep: bool = False,
 ) -> bool:
     """Make the subscription's tables those of `tables`: add, change, remove. Returns whether anything changed.
+
+    `keep`: remove none.
 
     Raises:
         TableTargetFixed: a table that is there is to stand elsewhere on the target.
@@ -205,7 +212,7 @@ def reconcile(
     """
     wanted = {table.source: table for table in tables}
     present = {(row.schema_name, row.name): row for row in repository.present(session, subscription.id or 0)}
-    staying = [row for source, row in present.items() if source in wanted]
+    staying = [row for source, row in present.items() if keep or source in wanted]
     check_targets(
         [table for source, table in wanted.items() if source not in present],
         target,
@@ -213,7 +220,7 @@ def reconcile(
     )
     changed = False
     for source, row in present.items():
-        if source not in wanted:
+        if source not in wanted and not keep:
             _remove(session, subscription, row)
             changed = True
     # A removed table's name must be free on the target before another takes it.

@@ -44,6 +44,21 @@ def test_one_form(client: TestClient, method: str, path: str, body: bytes | None
     ProblemBody.model_validate(problem)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"a": "\xff"}', "not UTF-8 text at byte 7"),
+        (b"[" * 50_000, "nests too deeply"),
+        (b'{"a":' + b"9" * 5_000 + b"}", "too many digits"),
+        (b'{"kind": "x"}}', "at character 13"),
+    ],
+)
+def test_a_body_that_is_no_json_is_refused_with_the_place(client: TestClient, body: bytes, words: str) -> None:
+    answer = client.put("/api/v1/connections/a", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert words in answer.json()["errors"][0]["detail"]
+
+
 def test_a_body_of_unknown_length_is_counted(client: TestClient) -> None:
     pieces = (b" " * 1024 * 1024 for _ in range(17))
     answer = client.put("/api/v1/connections/a", content=pieces, headers={"Content-Type": "application/json"})

@@ -115,6 +115,14 @@ def test_an_event_that_the_engine_tells_of_a_table_goes_by_its_name(rig: Rig) ->
     assert _told(client, assign)[0] == ("table_copied", "3 rows as of 0/50")
 
 
+@pytest.mark.parametrize("name", ["", "orders_1", ".orders_1", "public.", "public.a\0"])
+def test_what_is_no_name_of_a_partition_is_refused_before_the_source_is_asked(rig: Rig, name: str) -> None:
+    client, engine, _, path = rig
+    engine.answers = {"partitions": []}
+    answer = client.post(f"{path}/reloads", json={"partitions": [name]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
 def test_many_partitions_are_counted(rig: Rig) -> None:
     client, engine, assign, path = rig
     names = [f"public.orders_{number}" for number in range(5)]

@@ -366,19 +366,35 @@ def test_ddl_capture_shows_what_it_would_run_and_says_what_is_there(stand_in: St
     assert "DROP" in outdated
 
 
-def test_apply_says_what_it_did(stand_in: StandIn, run: Run, tmp_path: Path) -> None:
+def test_apply_says_what_it_does(stand_in: StandIn, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "penstock.yaml"
     file.write_text("connections: {a: {kind: duckdb}, b: {kind: duckdb}}\nsubscriptions: {s/1: {source: a}}\n")
-    stand_in.replies["GET", "/connections/b"] = (200, {"kind": "postgres"})
+    new = {"result": "created", "fields": [], "secrets": [], "etag": None}
+    change = {"field": "settings.path", "before": "x", "after": "y"}
+    stand_in.replies["POST", "/connections/a/plans"] = (200, new)
+    stand_in.replies["POST", "/connections/b/plans"] = (
+        200,
+        {"result": "changed", "fields": [change], "secrets": ["password"], "etag": '"1"'},
+    )
     for path in ("/connections/a", "/connections/b", "/subscriptions/s%2F1"):
         stand_in.replies["PUT", path] = lambda body: (200, body)
     result = run("apply", str(file), "--json")
     assert result.exit_code == 0, result.stderr
     assert [(r["name"], r["result"], r["fields"]) for r in json.loads(result.stdout)["results"]] == [
         ("a", "created", []),
-        ("b", "changed", ["kind"]),
+        ("b", "changed", ["settings", "secrets"]),
         ("s/1", "created", []),
     ]
+    put = [path for method, path, *_ in stand_in.requests if method == "PUT"]
+    assert put == [
+        "/api/v1/connections/a",
+        "/api/v1/connections/b",
+        "/api/v1/subscriptions/s%2F1?keep_tables=true",
+    ]
+    shown = run("apply", str(file), "--dry-run")
+    assert "settings.path: x → y" in shown.stdout
+    assert "secret password is set" in shown.stdout
+    assert len([path for method, path, *_ in stand_in.requests if method == "PUT"]) == 3
 
 
 def test_apply_without_a_file(run: Run, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from server.cli.apply_command import changed_fields
 from server.cli.manifest import ManifestError, Resource, parse
 
 _FILE = """
@@ -63,10 +62,3 @@ def test_broken_yaml_does_not_print_the_file() -> None:
         parse("connections: {a: {secrets: {password: hunter2, ]", {})
     assert "hunter2" not in str(caught.value)
     assert caught.value.__suppress_context__
-
-
-def test_only_declared_fields_count_as_changes() -> None:
-    before = {"name": "a", "kind": "duckdb", "settings": {"path": "x"}, "state": "running", "lag": {"bytes": 1}}
-    after = {"name": "a", "kind": "duckdb", "settings": {"path": "y"}, "state": "paused", "lag": {"bytes": 2}}
-    assert changed_fields(before, after) == ["settings"]
-    assert changed_fields(before, before | {"lag": None}) == []

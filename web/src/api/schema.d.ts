@@ -125,6 +125,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/connections/{name}/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See what a PUT of a connection would do
+         * @description Changes nothing. What the PUT would refuse is refused here in the same way.
+         */
+        post: operations["connections_plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/connections/{name}/shared-tables": {
         parameters: {
             query?: never;
@@ -376,7 +396,7 @@ export interface paths {
          * Create or replace a subscription
          * @description Safe to repeat: tables that the body leaves out are removed, new ones are copied, the others go on.
          *
-         *     Patterns are expanded now, by asking the source through the engine.
+         *     Patterns are expanded now, by asking the source through the engine. `POST …/plans` says what a PUT would do.
          */
         put: operations["subscriptions_put"];
         post?: never;
@@ -492,6 +512,26 @@ export interface paths {
         get: operations["history_get"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/subscriptions/{name}/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See what a PUT of a subscription would do
+         * @description Changes nothing. What the PUT would refuse is refused here in the same way.
+         */
+        post: operations["subscriptions_plan"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1394,6 +1434,39 @@ export interface components {
             };
         };
         /**
+         * ConnectionPlan
+         * @description What a PUT of this body would do now.
+         * @example {
+         *       "etag": "\"9f86d081-3\"",
+         *       "fields": [
+         *         {
+         *           "after": 5433,
+         *           "before": 5432,
+         *           "field": "settings.port"
+         *         }
+         *       ],
+         *       "result": "changed",
+         *       "secrets": [
+         *         "password"
+         *       ]
+         *     }
+         */
+        ConnectionPlan: {
+            /**
+             * Etag
+             * @description Of the connection now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds.
+             */
+            etag: string | null;
+            /** Fields */
+            fields: components["schemas"]["FieldChange"][];
+            result: components["schemas"]["PlanResult"];
+            /**
+             * Secrets
+             * @description Names of secrets that change. What they hold is never shown.
+             */
+            secrets: string[];
+        };
+        /**
          * ConnectionPut
          * @description A whole connection.
          * @example {
@@ -1698,6 +1771,17 @@ export interface components {
             subscription?: string | null;
             /** @description The state that the table came into, where the event tells of that. */
             table_state?: components["schemas"]["TableState"] | null;
+        };
+        /**
+         * FieldChange
+         * @description A declared field that the PUT changes. Secrets are never among them.
+         */
+        FieldChange: {
+            after: components["schemas"]["JsonValue"];
+            /** @description Null where there is none. */
+            before: components["schemas"]["JsonValue"];
+            /** Field */
+            field: string;
         };
         /**
          * FieldError
@@ -2247,6 +2331,24 @@ export interface components {
             partitions: components["schemas"]["PartitionView"][];
             /** Table Id */
             table_id: string;
+        };
+        /**
+         * PlanResult
+         * @description What becomes of the resource.
+         * @enum {string}
+         */
+        PlanResult: "created" | "changed" | "unchanged";
+        /**
+         * PlannedTable
+         * @description A table that the PUT touches, or that its body does not name.
+         */
+        PlannedTable: {
+            /** @description `removed`: it leaves the subscription, and its rows stay on the target. `kept`: the body leaves it out, and it stays since `keep_tables` was given. */
+            action: components["schemas"]["TableAction"];
+            /** Name */
+            name: string;
+            /** Schema */
+            schema: string;
         };
         /**
          * Problem
@@ -3114,6 +3216,43 @@ export interface components {
             target?: string | null;
         };
         /**
+         * SubscriptionPlan
+         * @description What a PUT of this body would do now.
+         * @example {
+         *       "etag": "\"9f86d081-3\"",
+         *       "fields": [
+         *         {
+         *           "after": "paused",
+         *           "before": "running",
+         *           "field": "desired_state"
+         *         }
+         *       ],
+         *       "result": "changed",
+         *       "tables": [
+         *         {
+         *           "action": "removed",
+         *           "name": "events",
+         *           "schema": "public"
+         *         }
+         *       ]
+         *     }
+         */
+        SubscriptionPlan: {
+            /**
+             * Etag
+             * @description Of the subscription now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds.
+             */
+            etag: string | null;
+            /** Fields */
+            fields: components["schemas"]["FieldChange"][];
+            result: components["schemas"]["PlanResult"];
+            /**
+             * Tables
+             * @description Tables that neither change nor are left out are not listed.
+             */
+            tables: components["schemas"]["PlannedTable"][];
+        };
+        /**
          * SubscriptionPut
          * @description A whole subscription.
          * @example {
@@ -3279,6 +3418,12 @@ export interface components {
              */
             updated_at: string;
         };
+        /**
+         * TableAction
+         * @description What becomes of a table.
+         * @enum {string}
+         */
+        TableAction: "added" | "removed" | "changed" | "kept";
         /**
          * TableBody
          * @description A table to be replicated; with a `*` in its name, every table of the schema whose name matches, also those that are yet to come:
@@ -4915,6 +5060,69 @@ export interface operations {
             };
         };
     };
+    connections_plan: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ConnectionPut"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConnectionPlan"];
+                };
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `connection_kind_fixed`: The kind of a connection does not change; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `invalid_request`: Invalid request */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     connections_shared_tables: {
         parameters: {
             query?: {
@@ -5780,7 +5988,10 @@ export interface operations {
     };
     subscriptions_put: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Tables and patterns that the body leaves out stay in the subscription. */
+                keep_tables?: boolean;
+            };
             header?: {
                 /** @description Change only what still has this ETag; otherwise the answer is 412. */
                 "if-match"?: string | null;
@@ -6455,6 +6666,99 @@ export interface operations {
             };
             /** @description `invalid_request`: Invalid request */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    subscriptions_plan: {
+        parameters: {
+            query?: {
+                /** @description Tables and patterns that the body leaves out stay in the subscription. */
+                keep_tables?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description 1 to 63 letters, digits, `_`, `.` and `-`, the first a letter or digit. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SubscriptionPut"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SubscriptionPlan"];
+                };
+            };
+            /** @description `unauthenticated`: Who are you? */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `forbidden`: Not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `subscription_endpoint_fixed`: Source and target do not change; `subscription_deleting`: The subscription is being deleted; `table_target_fixed`: The place on the target does not change; `transition_refused`: Not possible in this state; `secrets_unreadable`: Stored secrets cannot be opened */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `precondition_failed`: The resource has changed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into tables that stand there; `shared_table_conflict`: The tables do not go together in a shared table */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_unavailable`: No engine is connected */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `engine_timeout`: The engine did not answer in time */
+            504: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,0 +1,40 @@
+"""What a PUT would do, found out without doing it: the parts that plans of connections and of subscriptions have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, Field, JsonValue
+
+
+class PlanResult(StrEnum):
+    """What becomes of the resource."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+class FieldChange(BaseModel):
+    """A declared field that the PUT changes. Secrets are never among them."""
+
+    field: str
+    before: JsonValue = Field(description="Null where there is none.")
+    after: JsonValue
+
+
+def field_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[FieldChange]:
+    """The fields of `after` that differ; none of a resource that is new."""
+    if before is None:
+        return []
+    return [
+        FieldChange(field=name, before=before.get(name), after=value)
+        for name, value in after.items()
+        if before.get(name) != value
+    ]
+
+
+def result_of(created: bool, changed: bool) -> PlanResult:
+    return PlanResult.CREATED if created else PlanResult.CHANGED if changed else PlanResult.UNCHANGED

@@ -1,0 +1,108 @@
+"""What a PUT of a subscription would do. It is done in a transaction that is rolled back."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.db.session import WriteSession
+from server.etags import etag_of
+from server.plans import FieldChange, PlanResult, field_changes, result_of
+from server.subscriptions import lookup, service
+from server.subscriptions.schemas import SubscriptionPut
+from server.subscriptions.service import Discovered
+from server.subscriptions.views import declared, views
+from server.tables import repository as tables
+
+_FIELDS = set(SubscriptionPut.model_fields) - {"tables"}
+
+
+class TableAction(StrEnum):
+    """What becomes of a table."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+    KEPT = "kept"
+
+
+class PlannedTable(BaseModel):
+    """A table that the PUT touches, or that its body does not name."""
+
+    schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
+    name: str
+    action: TableAction = Field(
+        description="`removed`: it leaves the subscription, and its rows stay on the target. `kept`: the body leaves it out, and it stays "
+        "since `keep_tables` was given."
+    )
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+
+class SubscriptionPlan(BaseModel):
+    """What a PUT of this body would do now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "result": "changed",
+                    "fields": [{"field": "desired_state", "before": "running", "after": "paused"}],
+                    "tables": [{"schema": "public", "name": "events", "action": "removed"}],
+                    "etag": '"9f86d081-3"',
+                }
+            ]
+        }
+    )
+
+    result: PlanResult
+    fields: list[FieldChange]
+    tables: list[PlannedTable] = Field(description="Tables that neither change nor are left out are not listed.")
+    etag: str | None = Field(
+        description="Of the subscription now, null where there is none. Send it as If-Match with the PUT, so that the plan still holds."
+    )
+
+
+def plan(
+    session: WriteSession, name: str, body: SubscriptionPut, discovered: Discovered, *, keep_tables: bool
+) -> SubscriptionPlan:
+    """Find out what `service.put` would do. The session is rolled back; raises what `service.put` raises."""
+    row = lookup.find_for_update(session, name)
+    etag = None if row is None else etag_of(row)
+    before, stood = (None, {}) if row is None else _declared(session, name)
+    try:
+        service.put(session, name, body, discovered, None, keep_tables=keep_tables)
+        session.flush()
+        after, standing = _declared(session, name)
+    finally:
+        session.rollback()
+    named = {(table.schema_name, table.name) for table in body.tables if not table.is_pattern}
+    patterns = [table for table in body.tables if table.is_pattern]
+    actions: dict[tuple[str, str], TableAction] = {}
+    for source in sorted(stood.keys() | standing.keys()):
+        if source not in standing:
+            actions[source] = TableAction.REMOVED
+        elif source not in stood:
+            actions[source] = TableAction.ADDED
+        elif stood[source] != standing[source]:
+            actions[source] = TableAction.CHANGED
+        elif source not in named and not any(pattern.takes(*source) for pattern in patterns):
+            actions[source] = TableAction.KEPT
+    fields = field_changes(before, after)
+    changed = bool(fields) or any(action is not TableAction.KEPT for action in actions.values())
+    return SubscriptionPlan(
+        result=result_of(row is None, changed),
+        fields=fields,
+        tables=[PlannedTable(schema_name=s, name=n, action=action) for (s, n), action in actions.items()],
+        etag=etag,
+    )
+
+
+def _declared(session: WriteSession, name: str) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
+    """The declared fields but the tables, and each table as it is declared."""
+    row = lookup.get(session, name)
+    view = views(session, [row], session.now())[0].model_dump(mode="json", include=_FIELDS)
+    found = {(table.schema_name, table.name): declared(table) for table in tables.present(session, row.id or 0)}
+    return view, found

@@ -1,0 +1,202 @@
+"""Plans: what a PUT would do, which they never do; and `penstock apply` and `export`, which rest on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner, Result
+
+from server.cli import apply_command
+from server.cli.client import Api
+from server.cli.exit_codes import ExitCode
+from server.cli.main import app as cli
+from server.cli.manifest import DECLARED
+from server.connections.schemas import ConnectionPut
+from server.subscriptions.schemas import SubscriptionPut
+from tests.server.conftest import PlayedEngine
+from tests.server.test_subscriptions_api import BODY, ORDERS, URL, outbox
+
+EVENTS = {"schema": "public", "name": "events"}
+CONNECTIONS = "/api/v1/connections"
+
+pytestmark = pytest.mark.usefixtures("connections")
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line against this server."""
+
+    @contextmanager
+    def opened(url: str | None, token: str | None) -> Any:
+        api = Api("http://testserver", token)
+        api._http = client
+        yield api
+
+    monkeypatch.setattr(apply_command, "open_api", opened)
+
+    def invoke(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(cli, list(arguments), input=stdin)
+
+    return invoke
+
+
+def actions(plan: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(table["name"], table["action"]) for table in plan["tables"]]
+
+
+def names(client: TestClient) -> list[str]:
+    return [table["name"] for table in client.get(f"{URL}/s").json()["tables"]]
+
+
+def test_a_plan_says_what_a_put_would_do_and_does_nothing(client: TestClient, app: FastAPI) -> None:
+    new = client.post(f"{URL}/s/plans", json=BODY)
+    assert (new.status_code, new.json()["result"], actions(new.json())) == (200, "created", [("orders", "added")])
+    assert new.json()["etag"] is None
+    assert client.get(f"{URL}/s").status_code == 404
+    put = client.put(f"{URL}/s", json={**BODY, "tables": [ORDERS, EVENTS]})
+    told = outbox(app)
+    wanted = {**BODY, "tables": [{**ORDERS, "where": None, "priority": 3}, {**ORDERS, "name": "lines"}]}
+    plan = client.post(f"{URL}/s/plans", json={**wanted, "desired_state": "paused"}).json()
+    assert actions(plan) == [("events", "removed"), ("lines", "added"), ("orders", "changed")]
+    assert plan["fields"] == [{"field": "desired_state", "before": "running", "after": "paused"}]
+    assert (plan["result"], plan["etag"]) == ("changed", put.headers["ETag"])
+    assert (names(client), outbox(app)) == (["events", "orders"], told)
+    assert client.get(f"{URL}/s").headers["ETag"] == put.headers["ETag"]
+
+
+def test_a_plan_is_refused_as_the_put_would_be(client: TestClient) -> None:
+    for body in ({**BODY, "source": "nope"}, {**BODY, "tables": [ORDERS, ORDERS]}):
+        refused, plan = client.put(f"{URL}/s", json=body), client.post(f"{URL}/s/plans", json=body)
+        assert (plan.status_code, plan.json()["errors"]) == (refused.status_code, refused.json()["errors"])
+
+
+def test_tables_that_are_left_out_stay_where_that_is_asked_for(client: TestClient, engine: PlayedEngine) -> None:
+    engine.answers["discover"] = {"tables": [{"schema": "sales", "name": "a", "key": ["id"], "identity": "default"}]}
+    client.put(f"{URL}/s", json={**BODY, "tables": [EVENTS, {"schema": "sales", "name": "*"}]})
+    plan = client.post(f"{URL}/s/plans?keep_tables=true", json=BODY).json()
+    assert actions(plan) == [("events", "kept"), ("orders", "added"), ("a", "kept")]
+    answer = client.put(f"{URL}/s?keep_tables=true", json=BODY)
+    assert names(client) == ["events", "orders", "*"]
+    assert answer.json()["table_states"] == {"registered": 3}
+    again = client.post(f"{URL}/s/plans?keep_tables=true", json=BODY).json()
+    assert (again["result"], actions(again)) == ("unchanged", [("events", "kept"), ("a", "kept")])
+    client.put(f"{URL}/s", json=BODY)
+    assert names(client) == ["orders"]
+
+
+def test_a_connections_plan_names_its_secrets_and_never_shows_them(client: TestClient) -> None:
+    body = {
+        "kind": "postgres",
+        "settings": {"host": "h", "database": "d", "user": "u"},
+        "secrets": {"password": "x1y2"},
+    }
+    new = client.post(f"{CONNECTIONS}/new/plans", json=body).json()
+    assert (new["result"], new["fields"], new["secrets"], new["etag"]) == ("created", [], ["password"], None)
+    assert client.get(f"{CONNECTIONS}/new").status_code == 404
+    put = client.put(f"{CONNECTIONS}/new", json=body)
+    assert client.post(f"{CONNECTIONS}/new/plans", json=body).json()["result"] == "unchanged"
+    changed = client.post(
+        f"{CONNECTIONS}/new/plans",
+        json={**body, "settings": {**body["settings"], "host": "i"}, "secrets": {"password": "z"}},  # type: ignore[dict-item]
+    )
+    assert changed.json() == {
+        "result": "changed",
+        "fields": [{"field": "settings.host", "before": "h", "after": "i"}],
+        "secrets": ["password"],
+        "etag": put.headers["ETag"],
+    }
+    assert "x1y2" not in changed.text
+
+
+def test_what_the_command_line_declares_is_what_put_takes() -> None:
+    assert set(DECLARED["connections"]) | {"secrets"} == set(ConnectionPut.model_fields)
+    assert set(DECLARED["subscriptions"]) == set(SubscriptionPut.model_fields)
+
+
+def file_of(tables: list[dict[str, Any]], **more: Any) -> str:
+    return json.dumps({"subscriptions": {"s": {**BODY, "tables": tables, **more}}})
+
+
+def test_apply_removes_tables_only_when_told_to_prune(client: TestClient, run: Run) -> None:
+    client.put(f"{URL}/s", json={**BODY, "tables": [ORDERS, EVENTS]})
+    shown = run("apply", "-", stdin=file_of([ORDERS]))
+    assert shown.exit_code == 0, shown.output
+    assert "tables that the file does not name stay: 1; --prune removes them" in shown.stdout
+    assert names(client) == ["events", "orders"]
+    dry = run("apply", "-", "--prune", "--dry-run", stdin=file_of([ORDERS]))
+    assert "removed table public.events; its rows stay on the target" in dry.stdout
+    assert "Nothing was changed" in dry.stdout
+    assert names(client) == ["events", "orders"]
+    assert run("apply", "-", "--prune", stdin=file_of([ORDERS])).exit_code == 0
+    assert names(client) == ["orders"]
+
+
+def test_apply_plans_a_subscription_whose_connections_are_new(client: TestClient, run: Run) -> None:
+    text = """
+connections:
+  lake: {kind: duckdb, settings: {path: lake.duckdb}}
+subscriptions:
+  n: {source: shop, target: lake, tables: [{schema: public, name: orders}]}
+"""
+    dry = json.loads(run("apply", "-", "--dry-run", "--json", stdin=text).stdout)
+    assert [(r["name"], r["result"]) for r in dry["results"]] == [("lake", "created"), ("n", "created")]
+    assert client.get(f"{URL}/n").status_code == 404
+    assert run("apply", "-", stdin=text).exit_code == 0
+    assert client.get(f"{URL}/n").json()["table_states"] == {"registered": 1}
+
+
+def test_apply_refuses_what_changed_since_its_plan(
+    client: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.put(f"{URL}/s", json={**BODY, "tables": [ORDERS, EVENTS]})
+    plans_of = apply_command.plans_of
+
+    def overtaken(*given: Any, **more: Any) -> Any:
+        plans = plans_of(*given, **more)
+        client.put(f"{URL}/s", json={**BODY, "tables": [ORDERS, EVENTS, {**ORDERS, "name": "lines"}]})
+        return plans
+
+    monkeypatch.setattr(apply_command, "plans_of", overtaken)
+    refused = run("apply", "-", "--prune", stdin=file_of([ORDERS]))
+    assert refused.exit_code == ExitCode.REFUSED
+    assert names(client) == ["events", "lines", "orders"]
+
+
+def test_what_is_exported_can_be_applied_and_changes_nothing(
+    client: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    client.put(
+        f"{CONNECTIONS}/2.db",
+        json={
+            "kind": "postgres",
+            "settings": {"host": "${h}", "database": "d", "user": "u"},
+            "secrets": {"password": "p"},
+        },
+    )
+    tables = [{**ORDERS, "key": ["id"], "columns": {"n": {"map_as": "text"}}, "target": {"name": "o"}}, EVENTS]
+    client.put(f"{URL}/s", json={**BODY, "tables": tables, "batch": {"max_age_ms": 700}, "desired_state": "paused"})
+    exported = run("export")
+    assert exported.exit_code == 0, exported.output
+    document = yaml.safe_load(exported.stdout)
+    assert document["connections"]["2.db"]["secrets"] == {"password": "${_2_DB_PASSWORD}"}
+    assert document["subscriptions"]["s"]["batch"] == {"max_age_ms": 700}
+    monkeypatch.setenv("_2_DB_PASSWORD", "p")
+    for name, body in document["connections"].items():
+        for secret in body.get("secrets", {}):
+            monkeypatch.setenv(f"{name.upper().replace('.', '_')}_{secret.upper()}", "secret")
+    file = tmp_path / "all.yaml"
+    file.write_text(exported.stdout)
+    planned = json.loads(run("apply", str(file), "--prune", "--dry-run", "--json").stdout)["results"]
+    changes = [(result["name"], result["changes"], result.get("tables", [])) for result in planned]
+    assert [change for change in changes if change[1] or change[2]] == []
+    assert client.get(f"{CONNECTIONS}/2.db").json()["settings"]["host"] == "${h}"
+    assert json.loads(run("export", "--json").stdout) == document
