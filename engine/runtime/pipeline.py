@@ -129,7 +129,7 @@ class Pipeline:
             self._desired = desired
             self._spec = replace(self._spec, desired=desired.value)
             if self._state is SubscriptionState.FAILED:
-                self._state = SubscriptionState.CREATED
+                self._state, self._reason = SubscriptionState.CREATED, None
             self._retry_now = True
             self._changed.notify_all()
         if desired is not DesiredState.RUNNING and self._run is not None:
@@ -140,7 +140,7 @@ class Pipeline:
         with self._changed:
             self._reset = self._retry_now = True
             if self._state is SubscriptionState.FAILED:
-                self._state = SubscriptionState.CREATED
+                self._state, self._reason = SubscriptionState.CREATED, None
             self._changed.notify_all()
         if self._run is not None:
             self._run.stop()
@@ -181,7 +181,8 @@ class Pipeline:
         run, entry = self._run, self._book.get(table)
         if entry is None or not entry.waiting:
             return
-        if entry.reason is not None and reason is not None and entry.reason.reason != reason:
+        found = entry.reason
+        if found is not None and found.known and reason is not None and found.reason != reason:
             self._reporter.event("warning", "approval_outdated", str(entry.spec.source), "it waits for more by now")
             return
         if run is not None:
@@ -246,7 +247,7 @@ class Pipeline:
         with self._changed:
             state, reason = self._state, self._reason
         self._book.tell()
-        self._reporter.state(state, reason if state is SubscriptionState.FAILED else None)
+        self._reporter.state(state, reason)
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """The table left; `drop`: its table on the target goes too. Where nothing runs, the next start does it."""
@@ -622,7 +623,7 @@ class Pipeline:
                 self._give_up_slot(fault)
             with self._changed:
                 if self._reset:  # asked for while this try was under way: a new slot and new copies are the remedy
-                    self._state = SubscriptionState.CREATED
+                    self._state, self._reason = SubscriptionState.CREATED, None
             return FIRST_RETRY_S
         self._suspect_queue |= fault.kind is FaultKind.QUEUE_CORRUPT
         self._reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
@@ -631,7 +632,7 @@ class Pipeline:
             self._target = None
             self._parts.targets.release(self._spec.target)
         with self._changed:
-            self._state = SubscriptionState.STARTING
+            self._state, self._reason = SubscriptionState.STARTING, _reason(fault)
         self._wait_for(self._wait_is_over, delay)
         return min(delay * 2, LAST_RETRY_S)
 
@@ -661,7 +662,7 @@ class Pipeline:
             after = next_state(self._state, event)
             if isinstance(after, Refused) or after is self._state:
                 return
-            self._state = after
+            self._state, self._reason = after, None
         self._reporter.state(after)
 
 
@@ -679,7 +680,8 @@ def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
     if record is None:
         return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.REGISTERED)
     if record.parked is not None:
-        reason = Reason(record.parked, "parked before the last start", policy(FaultKind(record.parked)).remedy)
+        remedy = policy(FaultKind(record.parked)).remedy
+        reason = Reason(record.parked, "parked before the last start", remedy, known=False)
         return TableEntry(spec, TableState.PARKED, record.schema.logged, after=record.applied, reason=reason)
     if not record.ready:
         # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.
