@@ -34,7 +34,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.dropped_slot import DroppedSlot
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.parts import RunParts
-from engine.runtime.reloads import PartitionChoice, ReloadBook
+from engine.runtime.reloads import CANCELLED, PartitionChoice, ReloadBook
 from engine.runtime.reporting import Evidence, Reporter
 from engine.runtime.resting import RestingGuard, drop_slot
 from engine.runtime.run import ReplicationRun
@@ -91,6 +91,8 @@ class Pipeline:
         self._undecoded = ZERO, 0
         """Up to where the source could decode its log when it last failed to, and how often it failed there."""
         self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
+        self._not_copied: frozenset[TableId] = frozenset()
+        """Tables whose reload was cancelled between two runs."""
         """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
         self.tickets = TicketBook(reporter)
@@ -196,12 +198,14 @@ class Pipeline:
         threading.Thread(target=run.reload, args=(request, tables, only), daemon=True).start()
 
     def cancel_reload(self, request: str) -> None:
-        """Nobody wants this reload any more; one of partitions ends. Others go on."""
-        self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
-        if self._run is not None:
-            self._run.cancel_reload(request)
-        else:
-            self._reloads.cancelled(request)
+        """This reload is not wanted any more and ends; others go on."""
+        with self._changed:
+            self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
+            run = self._run
+            if run is None:
+                self._not_copied |= self._reloads.cancelled(request)
+        if run is not None:
+            run.cancel_reload(request)
 
     def demand(self, position: Lsn) -> None:
         """Somebody waits for this position."""
@@ -499,6 +503,9 @@ class Pipeline:
         for spec in subscription.tables:
             entry = entry_at_start(spec, point)
             self._book.put(entry)
+            if entry.state is TableState.RELOADING and spec.table in self._not_copied:
+                self._book.park(spec.table, FaultKind.TABLE_COPY_CANCELLED.value, CANCELLED)
+                continue
             now = described.get(spec.source)
             record = point.progress.tables.get(spec.table)
             if record is not None and record.ready and record.parked is None:
@@ -512,6 +519,7 @@ class Pipeline:
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+        self._not_copied = frozenset()
         followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
         source.remember(known_marks([entry.spec for entry in followed], point.progress))
 

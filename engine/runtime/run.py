@@ -348,8 +348,8 @@ class ReplicationRun:
                 self.copies.reload(request, tables)
 
     def cancel_reload(self, request: str) -> None:
-        """Nobody wants this reload of partitions any more; others go on."""
-        self.copies.cancel_partitions(request)
+        """This reload is not wanted any more; others go on."""
+        self.copies.cancel_reload(request)
 
     def respec(self) -> None:
         """Tables were added to the book: publish and copy them. Those known already keep what they have."""

@@ -600,7 +600,9 @@ export interface paths {
         post?: never;
         /**
          * Cancel Reload
-         * @description End a reload before its time; the old rows stay.
+         * @description End a table's reload before its time, as `DELETE …/tables/{table_id}/reloads/{reload_id}` does.
+         *
+         *     A reload of all tables cannot be cancelled: its tables have no other way back to their source.
          */
         delete: operations["reloads_cancel"];
         options?: never;
@@ -866,7 +868,10 @@ export interface paths {
         post?: never;
         /**
          * Cancel Table Reload
-         * @description End a table's reload before its time; the old rows stay.
+         * @description End a table's reload before its time; the old rows stay readable.
+         *
+         *     A table whose partitions are reloaded stays live. One that is copied as a whole parks with `table_copy_cancelled`, since its changes
+         *     since the reload began were not kept for its old rows.
          */
         delete: operations["table_reloads_cancel"];
         options?: never;
@@ -7227,7 +7232,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `reload_has_ended`: The reload has ended */
+            /** @description `reload_has_ended`: The reload has ended; `reload_not_cancellable`: A reload of all tables cannot be cancelled */
             409: {
                 headers: {
                     [name: string]: unknown;
