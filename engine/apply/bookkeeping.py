@@ -34,6 +34,8 @@ class Position:
     system_id: str
     timeline: int
     slot: str
+    publications: str
+    """As the source names them; empty where that was not recorded."""
 
 
 class Existing(StrEnum):
@@ -267,6 +269,7 @@ def progress_of(
         standing,
         loads,
         frozenset(r.table for r in reservations if r.schema is None and not r.removed),
+        position.publications,
     )
 
 

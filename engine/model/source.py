@@ -30,6 +30,17 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+class Earlier(StrEnum):
+    """What publications may be that are there before `prepare`."""
+
+    ANY = "any"
+    """Whatever they are: no change of before counts, since all tables are copied behind this."""
+    OURS = "ours"
+    """There, and changed by nothing but us: whatever they were until now, tables depend on it."""
+    UNMARKED = "unmarked"
+    """As OURS, or made by a version that left no mark on them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One result of a preflight check."""
@@ -297,18 +308,28 @@ class Source(Protocol):
         ...
 
     def prepare(
-        self, tables: Sequence[TableSpec], slot: str, known: Collection[RelationId] = ()
+        self,
+        tables: Sequence[TableSpec],
+        slot: str,
+        known: Collection[RelationId] = (),
+        earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
         """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat.
 
         `known`: numbers of those that were published before this object was there. One that was renamed since it was looked for stays
-        published. Returns what is published now.
+        published. Returns what is published now. Raises EngineFault(PUBLICATION_CHANGED) where what is there is not what `earlier` says,
+        or lacks a table that was published: in the transaction that changes the publications, so that none of it is hidden by that.
         """
+        ...
+
+    def publications(self, slot: str) -> str | None:
+        """Which publications these are, as text that only the source reads: other ones under their names have another. None where one
+        is missing."""
         ...
 
     def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
         """Take those of these tables out of the publications that have no replica identity any more: in them, their owner's own
-        updates and deletes fail. Their changes are lost from then on."""
+        updates and deletes fail. Their changes are lost from then on. Raises PUBLICATION_CHANGED as `prepare` does."""
         ...
 
     def marks(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:

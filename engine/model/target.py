@@ -56,6 +56,8 @@ class TargetProgress:
     """When the rows of tables and of partitions were loaded last."""
     reserved: frozenset[TableId] = frozenset()
     """Tables that have a name there and nothing else yet."""
+    publications: str = ""
+    """As `claim` or `rebase` recorded them; empty where that was a version that did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,18 +306,34 @@ class Target(Protocol):
     def progress(self, subscription: SubscriptionName) -> TargetProgress | None: ...
 
     def claim(
-        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
     ) -> None:
-        """Create or take over the progress record and sweep leftovers of older epochs, but for copies that can go on.
+        """Create or take over the progress record and sweep leftovers of older epochs, but for copies that can go on. `publications`, as
+        the source names them, are recorded in place of those before.
 
         Raises EngineFault(EPOCH_LOST) where a higher epoch is recorded, TARGET_FOREIGN where the record is of another source.
         """
         ...
 
     def rebase(
-        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
     ) -> None:
         """Begin a subscription again from another place in the log: tables keep their rows for readers and count as not ready.
+        `publications`: as in `claim`.
 
         Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
         """

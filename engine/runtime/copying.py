@@ -27,7 +27,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
-from engine.model.source import ExportedSnapshot
+from engine.model.source import Earlier, ExportedSnapshot
 from engine.model.subscription import CopyPolicy, TableSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
@@ -37,7 +37,7 @@ from engine.runtime.fault_policy import Action, policy
 from engine.runtime.give_way import GiveWay
 from engine.runtime.partition_loads import PartitionDesk
 from engine.runtime.parts import RunParts
-from engine.runtime.reloads import CANCELLED, PartitionChoice
+from engine.runtime.reloads import PartitionChoice
 from engine.runtime.startup import why_not_described
 from engine.runtime.stretches import Next, Stretches
 from engine.runtime.table_book import TableEntry
@@ -46,7 +46,6 @@ SPARK_START_S = 120.0
 RETRY_S = 2.0
 LOOK_AGAIN_S = 0.2
 """Until what the catalog shows is in the log as well."""
-_BEING_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING, TableState.CATCHING_UP})
 _FOLLOWED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP})
 """Tables whose rows rest on every change having been published."""
 
@@ -114,8 +113,6 @@ class CopyDesk:
         """Copy these tables anew while the others go on; old rows stay readable until the swap."""
         self.reloads.begin(request, tables)
         self._defer(TableEvent.RELOAD, tables)
-        if self.reloads.is_cancelled(request):  # Before the tables were moved, so that none of them was seen to wait.
-            self._park_cancelled(tables)
         for table in tables:
             if self._parts.book.get(table) is None:
                 detail = "the table is not part of the subscription"
@@ -127,19 +124,11 @@ class CopyDesk:
         self.partitions.ask(request, table, choice)
         self.begin_missing()
 
-    def cancel_reload(self, request: str) -> None:
-        """End a reload. One of partitions leaves the table as it is. Whole tables park: what came to them since it began is not kept."""
+    def cancel_partitions(self, request: str) -> None:
+        """End a reload of partitions; the table stays as it is."""
         table = self.partitions.cancel(request)
         if table is not None:
             self.cancel(table)
-        else:
-            self._park_cancelled(self.reloads.cancelled(request))
-
-    def _park_cancelled(self, tables: Iterable[TableId]) -> None:
-        for table in tables:
-            entry = self._parts.book.get(table)
-            if entry is not None and (entry.state in _BEING_COPIED or entry.renewing):
-                self._parts.book.park(table, FaultKind.TABLE_COPY_CANCELLED.value, CANCELLED, known=entry)
 
     def cancel(self, table: TableId) -> None:
         """Stop copying one table."""
@@ -346,17 +335,8 @@ class CopyDesk:
         self._unhurried(self._look)
         entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
         specs = [entry.spec for entry in entries]
-        known = [
-            (e.spec, e.schema)
-            for e in entries
-            if e.schema is not None and (e.state in _FOLLOWED or e.copy_life is not None)
-        ]
-        followed = [replace(spec, insert_only=schema.mode is KeyMode.APPEND) for spec, schema in known]
-        relations = {spec.source: schema.relation for spec, schema in known}
-        missing = self._parts.source.unpublished(followed, self._parts.spec.slot, relations)
-        if missing:
-            raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, "; ".join(missing))
-        published = self._unhurried(lambda: self._parts.source.prepare(specs, self._parts.spec.slot))
+        slot = self._parts.spec.slot
+        published = self._unhurried(lambda: self._parts.source.prepare(specs, slot, earlier=Earlier.OURS))
         described = self._unhurried(lambda: self._parts.source.describe(specs))
         complete = [e for e in entries if e.state in {TableState.LIVE, TableState.PAUSED} and e.schema is not None]
         away = [e.schema.relation for e in complete if e.schema is not None and e.spec.source not in described]

@@ -12,7 +12,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.source import Severity, SlotStatus, Source, SourceIdentity
+from engine.model.source import Earlier, Severity, SlotStatus, Source, SourceIdentity
 from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.target import TableRecord, Target, TargetProgress
 from engine.runtime.failpoints import Failpoint, hit
@@ -36,7 +36,8 @@ class StartPoint:
 def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> StartPoint:
     """Check the source, claim the target, make the slot on a first start, and look for gaps on every other.
 
-    Raises EngineFault: what the preflight found, LOG_GAP, TARGET_FOREIGN, EPOCH_LOST, and what source and target raise.
+    Raises EngineFault: what the preflight found, LOG_GAP, PUBLICATION_CHANGED, TARGET_FOREIGN, EPOCH_LOST, and what source and target
+    raise.
     """
     identity = source.identify()
     progress = target.progress(spec.name)
@@ -52,9 +53,12 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     if fresh or progress is None:
         start = _make_slot(spec, source)
     else:
-        source.prepare(spec.tables, spec.slot, [record.schema.relation for _, record in _complete(spec, progress)])
+        known = [record.schema.relation for _, record in _complete(spec, progress)]
+        source.prepare(spec.tables, spec.slot, known, Earlier.OURS if progress.publications else Earlier.UNMARKED)
         start = progress.end
-    target.claim(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
+    target.claim(
+        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start, _publications(spec, source)
+    )
     claimed = target.progress(spec.name)
     if claimed is None:
         raise EngineFault(FaultKind.INTERNAL, str(spec.name), "the target holds no progress record after the claim")
@@ -66,7 +70,9 @@ def reset_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     refuse_errors(spec, source)
     identity = source.identify()
     start = _make_slot(spec, source)
-    target.rebase(spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start)
+    target.rebase(
+        spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start, _publications(spec, source)
+    )
     progress = target.progress(spec.name)
     if progress is None:
         raise EngineFault(FaultKind.INTERNAL, str(spec.name), "the target holds no progress record after the claim")
@@ -100,11 +106,11 @@ def known_marks(tables: Iterable[TableSpec], progress: TargetProgress) -> dict[T
 
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:
     """What must hold of the source before streaming resumes; that the slot is not ahead of us is checked with the queue."""
-    reason = (
-        _identity_gap(identity, progress)
-        or _slot_gap(source.slot_status(spec.slot))
-        or _publication_gap(spec, source, progress)
-    )
+    reason = _identity_gap(identity, progress) or _slot_gap(source.slot_status(spec.slot))
+    if reason is None:
+        changed = _publication_gap(spec, source, progress)
+        if changed is not None:
+            raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.slot, changed)
     if reason is None and source.current() < progress.end:
         reason = f"the source's log ends before {progress.end}, up to where the target already is: it was set back"
     if reason is not None:
@@ -128,7 +134,10 @@ def _slot_gap(slot: SlotStatus) -> str | None:
 
 
 def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> str | None:
-    """Whether every complete table is still published as it was: what changed while it was not is nowhere to be had."""
+    """Whether every complete table is still published as it was, by the same publications: what changed while it was not is nowhere to
+    be had. What was changed and put back, `prepare` finds."""
+    if progress.publications and source.publications(spec.slot) != progress.publications:
+        return "the publications were dropped, and maybe created again under their names"
     described = source.describe(spec.tables)
     followed = []
     for table, record in _complete(spec, progress):
@@ -159,6 +168,14 @@ def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress)
     return frozenset(found)
 
 
+def _publications(spec: SubscriptionSpec, source: Source) -> str:
+    """As the target records them. Read after `prepare`: where others were made since, those bear no mark of ours, and any look finds it."""
+    found = source.publications(spec.slot)
+    if found is None:
+        raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.slot, "the publications were dropped")
+    return found
+
+
 def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:
     """A new slot and its publications; what an interrupted first start left under this name holds nothing and is replaced.
 
@@ -167,7 +184,7 @@ def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:
     left = source.drop(spec.slot) if source.slot_status(spec.slot).exists else []
     if left:
         raise EngineFault(FaultKind.SLOT_IN_USE, spec.slot, "; ".join(left))
-    source.prepare(spec.tables, spec.slot)
+    source.prepare(spec.tables, spec.slot, earlier=Earlier.ANY)
     with source.create_slot(spec.slot) as snapshot:
         position = snapshot.position
     hit(Failpoint.SLOT_CREATED)

@@ -37,7 +37,6 @@ from server.tables.schemas import (
     OnRemoval,
     SharedView,
     TableDesiredState,
-    TableHealth,
     TablePatch,
     TableTarget,
     TableView,
@@ -94,7 +93,7 @@ def _found(session: ReadSession, subscription: SubscriptionRow, table_id: str, *
     return row
 
 
-def view(row: TableRow, health: TableHealth) -> TableView:
+def view(row: TableRow) -> TableView:
     return TableView(
         id=row.id,
         schema_name=row.schema_name,
@@ -105,7 +104,6 @@ def view(row: TableRow, health: TableHealth) -> TableView:
         code=row.code,
         reason=row.reason,
         remedy=row.remedy,
-        health=health,
         desired_state=TableDesiredState(row.desired_state),
         copied=Copied(
             rows=row.copied_rows,

@@ -298,13 +298,14 @@ def test_records_of_the_layout_before_are_read_and_brought_to_this_one(tmp_path:
         connection.execute("UPDATE penstock.layout SET version = 2")
         connection.execute("ALTER TABLE penstock.copies DROP COLUMN standing")
         connection.execute("DROP TABLE penstock.refused_rows")
+        connection.execute("ALTER TABLE penstock.progress DROP COLUMN publications")
     target = DuckDbTarget(path)
     pipeline = Pipeline(target, epoch=2)
     progress = target.progress(SUBSCRIPTION)
     assert progress is not None
     assert progress.end == Lsn(1000)
     pipeline.claim()
-    assert pipeline.select("SELECT version FROM penstock.layout") == [(5,)]
+    assert pipeline.select("SELECT version FROM penstock.layout") == [(6,)]
     assert target.refused_rows(SUBSCRIPTION, T) == []
     target.close()
 
@@ -317,7 +318,7 @@ def test_a_crash_before_the_rows_of_progress_were_made_one_is_read_rightly(tmp_p
     target.close()
     with duckdb.connect(str(path)) as connection:
         connection.execute(
-            "INSERT INTO penstock.progress SELECT subscription, epoch, batch + 1, '0/999', system_id, timeline, slot"
+            "INSERT INTO penstock.progress SELECT subscription, epoch, batch + 1, '0/999', system_id, timeline, slot, publications"
             " FROM penstock.progress"
         )
     target = DuckDbTarget(path)

@@ -27,11 +27,12 @@ from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
 from engine.model.target import TableRecord
 
-LAYOUT = 5
+LAYOUT = 6
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (2, 3, 4, 5)
+READABLE = (2, 3, 4, 5, 6)
 """Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts. Up to 3 no copy
-can go on; up to 4 there are no shared tables, no row can stand aside, and nobody counts loads."""
+can go on; up to 4 there are no shared tables, no row can stand aside, and nobody counts loads; up to 5 the publications
+are not recorded."""
 
 _SHARED = (
     "CREATE TABLE IF NOT EXISTS {own}.shared (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL, target_schema VARCHAR NOT NULL,"
@@ -50,7 +51,8 @@ _LOADS = (
 _DDL = (
     "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
     "CREATE TABLE {own}.progress (subscription VARCHAR NOT NULL, epoch BIGINT NOT NULL, batch BIGINT NOT NULL,"
-    " position VARCHAR NOT NULL, system_id VARCHAR NOT NULL, timeline BIGINT NOT NULL, slot VARCHAR NOT NULL)",
+    " position VARCHAR NOT NULL, system_id VARCHAR NOT NULL, timeline BIGINT NOT NULL, slot VARCHAR NOT NULL,"
+    " publications VARCHAR DEFAULT '')",
     "CREATE TABLE {own}.tables (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
     " target_schema VARCHAR NOT NULL, target_name VARCHAR NOT NULL, structure VARCHAR, ready BOOLEAN NOT NULL,"
     " applied VARCHAR NOT NULL, parked VARCHAR, removed BOOLEAN NOT NULL, mark VARCHAR)",
@@ -103,6 +105,9 @@ class DuckDbRecords:
         if self.exist():
             if self._version != LAYOUT:
                 self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN IF NOT EXISTS standing VARCHAR")
+                self._connection.execute(
+                    f"ALTER TABLE {self._own}.progress ADD COLUMN IF NOT EXISTS publications VARCHAR DEFAULT ''"
+                )
                 self._connection.execute(_SHARED.format(own=self._own))
                 self._connection.execute(_REFUSED_DDL.format(own=self._own))
                 self._connection.execute(_LOADS.format(own=self._own))
@@ -115,14 +120,14 @@ class DuckDbRecords:
         self._connection.execute(f"INSERT INTO {self._own}.layout VALUES (?)", [LAYOUT])
 
     def position(self, subscription: SubscriptionName) -> Position | None:
-        sql = (
-            f"SELECT epoch, batch, position, system_id, timeline, slot FROM {self._own}.progress WHERE subscription = ?"
-        )
+        publications = "''" if self._version is not None and self._version < 6 else "publications"
+        columns = f"epoch, batch, position, system_id, timeline, slot, {publications}"
+        sql = f"SELECT {columns} FROM {self._own}.progress WHERE subscription = ?"
         rows = self._connection.execute(sql, [subscription]).fetchall()
         if not rows:
             return None
         row = max(rows, key=lambda row: (row[0], row[1]))
-        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), row[3], row[4], row[5])
+        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), *row[3:])
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
         """Insert or replace the subscription's row."""
@@ -131,7 +136,7 @@ class DuckDbRecords:
             self.add_position(subscription, position)
 
     def _update_position(self, subscription: SubscriptionName, position: Position) -> int:
-        assignments = "epoch = ?, batch = ?, position = ?, system_id = ?, timeline = ?, slot = ?"
+        assignments = "epoch = ?, batch = ?, position = ?, system_id = ?, timeline = ?, slot = ?, publications = ?"
         sql = f"UPDATE {self._own}.progress SET {assignments} WHERE subscription = ?"
         return int(self._connection.execute(sql, _values(subscription, position)).fetchall()[0][0])
 
@@ -140,22 +145,22 @@ class DuckDbRecords:
 
         The next `write_position` leaves one of them.
         """
-        columns = "epoch, batch, position, system_id, timeline, slot, subscription"
+        columns = "epoch, batch, position, system_id, timeline, slot, publications, subscription"
         self._connection.execute(
-            f"INSERT INTO {self._own}.progress ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO {self._own}.progress ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             _values(subscription, position),
         )
 
     def forget(self, subscription: SubscriptionName) -> None:
-        if self._version == LAYOUT:
+        if self._version is not None and self._version > 4:
             self._connection.execute(f"DELETE FROM {self._own}.refused_rows WHERE subscription = ?", [subscription])
         self._connection.execute(f"DELETE FROM {self._own}.progress WHERE subscription = ?", [subscription])
-        if self._version is None or self._version == LAYOUT:
+        if self._version is None or self._version > 4:
             self._connection.execute(f"DELETE FROM {self._own}.loads WHERE subscription = ?", [subscription])
         self._connection.execute(
             f"UPDATE {self._own}.tables SET removed = true, ready = false WHERE subscription = ?", [subscription]
         )
-        if self._version == LAYOUT:
+        if self._version is not None and self._version > 4:
             self._connection.execute(
                 f"DELETE FROM {self._own}.shared WHERE subscription = ? AND structure IS NULL", [subscription]
             )
@@ -294,7 +299,7 @@ class DuckDbRecords:
             self.write_copy(SubscriptionName(subscription), copy)
 
     def members(self, relation: TableName | None = None) -> list[Member]:
-        if self._version is not None and self._version < LAYOUT:
+        if self._version is not None and self._version < 5:
             return []
         rows = self._connection.execute(
             f"SELECT * FROM {self._own}.shared ORDER BY target_schema, target_name"
@@ -365,7 +370,7 @@ class DuckDbRecords:
         return int(self._connection.execute("SELECT epoch_us(now())").fetchall()[0][0])
 
     def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
-        if self._version is not None and self._version < LAYOUT:
+        if self._version is not None and self._version < 5:
             return {}
         rows = self._connection.execute(
             f"SELECT table_id, count(*) FROM {self._own}.refused_rows"
@@ -375,7 +380,7 @@ class DuckDbRecords:
         return {TableId(row[0]): int(row[1]) for row in rows}
 
     def loads(self, subscription: SubscriptionName) -> dict[TableId, Loads]:
-        if self._version is not None and self._version < LAYOUT:
+        if self._version is not None and self._version < 5:
             return {}
         columns = "table_id, partition, generation, reason, position, loaded_us, request"
         sql = f"SELECT {columns} FROM {self._own}.loads WHERE subscription = ?"
@@ -401,6 +406,7 @@ def _values(subscription: SubscriptionName, position: Position) -> list[object]:
         position.system_id,
         position.timeline,
         position.slot,
+        position.publications,
         subscription,
     ]
 

@@ -134,10 +134,17 @@ class DuckDbTarget:
             )
 
     def claim(
-        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
     ) -> None:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: claimed(subscription, before, wanted))
@@ -149,14 +156,21 @@ class DuckDbTarget:
             self._writer(database).mend_shared(subscription)
 
     def rebase(
-        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
     ) -> None:
         """Begin a subscription again from another place in the log, or another log: what a whole reload needs.
 
         Its tables keep their rows for readers and count as not ready until each has been handed over again.
         Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
         """
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: rebased(subscription, before, wanted))

@@ -29,11 +29,11 @@ from engine.model.refused import RefusedRow
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
 
-LAYOUT = 4
+LAYOUT = 5
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (1, 2, 3, 4)
+READABLE = (1, 2, 3, 4, 5)
 """Up to 1 every table is our own; up to 2 no copy can go on; up to 3 there are no shared tables, no row can stand
-aside, and nobody counts loads."""
+aside, and nobody counts loads; up to 4 the publications are not recorded."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
 _SHARED = (
@@ -54,7 +54,8 @@ _DDL = (
     f"CREATE SCHEMA IF NOT EXISTS {OWN_SCHEMA}",
     f"CREATE TABLE {OWN_SCHEMA}.layout (version integer NOT NULL)",
     f"CREATE TABLE {OWN_SCHEMA}.progress (subscription text PRIMARY KEY, epoch bigint NOT NULL, batch bigint NOT NULL,"
-    " position text NOT NULL, system_id text NOT NULL, timeline bigint NOT NULL, slot text NOT NULL) WITH (fillfactor = 10)",
+    " position text NOT NULL, system_id text NOT NULL, timeline bigint NOT NULL, slot text NOT NULL,"
+    " publications text NOT NULL DEFAULT '') WITH (fillfactor = 10)",
     f"CREATE TABLE {OWN_SCHEMA}.tables (subscription text, table_id text, target_schema text NOT NULL,"
     " target_name text NOT NULL, structure text, ready boolean NOT NULL, applied text NOT NULL, parked text,"
     " removed boolean NOT NULL, mark text, generation bigint NOT NULL, existing text,"
@@ -108,6 +109,9 @@ class PostgresRecords:
                 if self._version < 2:
                     self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.tables ADD COLUMN existing text")
                 self._connection.execute(f"ALTER TABLE {OWN_SCHEMA}.copies ADD COLUMN IF NOT EXISTS standing text")
+                self._connection.execute(
+                    f"ALTER TABLE {OWN_SCHEMA}.progress ADD COLUMN IF NOT EXISTS publications text NOT NULL DEFAULT ''"
+                )
                 self._connection.execute(_SHARED)
                 self._connection.execute(_REFUSED_DDL)
                 self._connection.execute(_LOADS)
@@ -119,20 +123,22 @@ class PostgresRecords:
         self._connection.execute(f"INSERT INTO {OWN_SCHEMA}.layout VALUES (%s)", [LAYOUT])
 
     def position(self, subscription: SubscriptionName) -> Position | None:
+        publications = "publications" if self._version > 4 else "''"
         row = self._connection.execute(
-            f"SELECT epoch, batch, position, system_id, timeline, slot FROM {OWN_SCHEMA}.progress"
+            f"SELECT epoch, batch, position, system_id, timeline, slot, {publications} FROM {OWN_SCHEMA}.progress"
             f" WHERE subscription = %s{self._lock}",
             [subscription],
         ).fetchone()
         if row is None:
             return None
-        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), row[3], row[4], row[5])
+        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), *row[3:])
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
         self._connection.execute(
-            f"INSERT INTO {OWN_SCHEMA}.progress AS p VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (subscription) DO UPDATE"
+            f"INSERT INTO {OWN_SCHEMA}.progress AS p VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (subscription) DO UPDATE"
             " SET epoch = excluded.epoch, batch = excluded.batch, position = excluded.position,"
-            " system_id = excluded.system_id, timeline = excluded.timeline, slot = excluded.slot",
+            " system_id = excluded.system_id, timeline = excluded.timeline, slot = excluded.slot,"
+            " publications = excluded.publications",
             [
                 subscription,
                 position.epoch,
@@ -141,14 +147,15 @@ class PostgresRecords:
                 position.system_id,
                 position.timeline,
                 position.slot,
+                position.publications,
             ],
         )
 
     def forget(self, subscription: SubscriptionName) -> None:
-        if self._version == LAYOUT:
+        if self._version > 3:
             self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.refused_rows WHERE subscription = %s", [subscription])
         self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.progress WHERE subscription = %s", [subscription])
-        if self._version == LAYOUT:
+        if self._version > 3:
             self._connection.execute(f"DELETE FROM {OWN_SCHEMA}.loads WHERE subscription = %s", [subscription])
         self._connection.execute(
             f"UPDATE {OWN_SCHEMA}.tables SET removed = true, ready = false WHERE subscription = %s", [subscription]
@@ -401,7 +408,7 @@ class PostgresRecords:
         return int(self._connection.execute(sql).fetchall()[0][0])
 
     def set_aside(self, subscription: SubscriptionName) -> dict[TableId, int]:
-        if self._version < LAYOUT:
+        if self._version < 4:
             return {}
         rows = self._connection.execute(
             f"SELECT table_id, count(*) FROM {OWN_SCHEMA}.refused_rows"
@@ -411,7 +418,7 @@ class PostgresRecords:
         return {TableId(row[0]): int(row[1]) for row in rows}
 
     def loads(self, subscription: SubscriptionName) -> dict[TableId, Loads]:
-        if self._version < LAYOUT:
+        if self._version < 4:
             return {}
         rows = self._connection.execute(
             "SELECT table_id, partition, generation, reason, position, loaded_us, request"

@@ -171,10 +171,17 @@ class PostgresTarget:
             )
 
     def claim(
-        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
     ) -> None:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
         with self._writer.transaction() as connection:
             after = self._begin_again(connection, subscription, lambda before: claimed(subscription, before, wanted))
             copies = PostgresRecords(connection).copies(subscription)
@@ -186,9 +193,16 @@ class PostgresTarget:
             self._writer.batch_writer().mend_shared(subscription)
 
     def rebase(
-        self, subscription: SubscriptionName, epoch: Epoch, system_id: str, timeline: int, slot: str, start: Lsn
+        self,
+        subscription: SubscriptionName,
+        epoch: Epoch,
+        system_id: str,
+        timeline: int,
+        slot: str,
+        start: Lsn,
+        publications: str = "",
     ) -> None:
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
         with self._writer.transaction() as connection:
             self._begin_again(connection, subscription, lambda before: rebased(subscription, before, wanted))
             self._writer.batch_writer().drop_copies(PostgresRecords(connection).copies(subscription))

@@ -5,7 +5,8 @@ A table without identity never gets into the first: its owner's own UPDATE would
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import psycopg
@@ -13,8 +14,10 @@ from psycopg import sql
 
 from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look, publishes_stored
 from engine.capture.postgres_log.connect import Connector
+from engine.capture.postgres_log.publication_marks import mark_text, strangers, writers_in
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
+from engine.model.source import Earlier
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
 
@@ -29,17 +32,22 @@ _PUBLICATION = """
 SELECT p.puballtables, p.pubviaroot,
        concat_ws(', ', CASE WHEN pubinsert THEN 'insert' END, CASE WHEN pubupdate THEN 'update' END,
                  CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END),
-       coalesce(to_jsonb(p) ->> 'pubgencols', 'n'), {schemas}, m.oid, m.nspname, m.relname, m.limited
+       coalesce(to_jsonb(p) ->> 'pubgencols', 'n'), {schemas}, p.xmin::text::bigint,
+       CASE WHEN row_number() OVER () = 1 THEN obj_description(p.oid, 'pg_publication') END,
+       m.oid, m.nspname, m.relname, m.limited, m.writer
 FROM pg_publication p LEFT JOIN (
-    SELECT r.prpubid, c.oid, n.nspname, c.relname,
+    SELECT r.prpubid, c.oid, n.nspname, c.relname, r.xmin::text::bigint AS writer,
            to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
            OR coalesce((to_jsonb(r) ->> 'prexcept')::boolean, false) AS limited
     FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 ) AS m ON m.prpubid = p.oid
 WHERE p.pubname = %s
 """
-"""One row for each of its tables, one without a table where it has none."""
+"""One row for each of its tables, one without a table where it has none. Its comment, which may be long, comes once."""
 _SCHEMAS = "(SELECT count(*) FROM pg_publication_namespace WHERE pnpubid = p.oid)"
+_NUMBERS = "SELECT pubname::text, oid FROM pg_publication WHERE pubname = ANY (%s)"
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+_OWN_WRITER = "SELECT pg_current_xact_id()::xid::text::bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,8 @@ class Publication:
     """A publication as it is.
 
     `generated`: which generated columns it carries, as in pg_publication.pubgencols. `members`: per table, whether it is restricted by
-    a filter or column list.
+    a filter or column list. `writers`: the transactions that wrote its rows in the catalog, `mark`: those of them that its comment
+    says are ours; None where it says nothing.
     """
 
     name: str
@@ -58,6 +67,8 @@ class Publication:
     schemas: int
     members: Mapping[TableName, bool]
     oids: Mapping[TableName, int]
+    writers: frozenset[int]
+    mark: frozenset[int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,110 +93,207 @@ def names(slot: str) -> tuple[str, str]:
     return slot, f"{slot}_ins"
 
 
+def numbers(connector: Connector, slot: str) -> str | None:
+    """Which publications these are: others under the same names have other numbers. None where one of them is missing."""
+    with connector.session(slot) as connection:
+        found = dict(connection.execute(_NUMBERS, [list(names(slot))]).fetchall())
+    return " ".join(str(found[name]) for name in names(slot)) if len(found) == len(names(slot)) else None
+
+
 def prepare(
-    connector: Connector, tables: Sequence[TableSpec], slot: str, ours: Collection[int] = ()
+    connector: Connector,
+    tables: Sequence[TableSpec],
+    slot: str,
+    ours: Collection[int] = (),
+    *,
+    expected: Collection[int] = (),
+    earlier: Earlier = Earlier.OURS,
 ) -> dict[TableName, int]:
     """Create both publications, or bring them to what `tables` ask for; committed when it returns. Returns their tables with oids.
 
     `ours`: numbers of these tables as they were published before. One of them under a name that nobody asks for was renamed, maybe
     this moment, and stays in: its changes would be lost. Identities are looked at once more when the tables are locked against changes
-    of them, so that none without is published.
+    of them, so that none without is published. `expected`: numbers of tables that must be published already.
+
+    Raises:
+        EngineFault: PUBLICATION_CHANGED where others changed a publication since our last change of it, unless `earlier` lets it pass.
     """
     try:
-        return _prepare(connector, tables, slot, ours)
+        with connector.session(slot) as connection:
+            return _Preparation(connection, tables, slot, frozenset(ours), frozenset(expected), earlier).bring()
     except EngineFault as fault:
         if fault.kind is not FaultKind.TABLE_MISSING:
             raise
         raise _moved(slot) from fault
 
 
-def _prepare(
-    connector: Connector, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
-) -> dict[TableName, int]:
-    with connector.session(slot) as connection:
-        try:
-            return _bring(connection, tables, slot, ours)
-        except psycopg.errors.UndefinedObject as error:  # To be taken out, and gone by itself.
-            raise _moved(slot) from error
-
-
-def _bring(
-    connection: PostgresConnection, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
-) -> dict[TableName, int]:
-    try:
-        with connection.transaction():
-            return _bring_all(connection, tables, slot, ours)
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
-        _bring_one_by_one(connection, tables, slot, ours)
-        with connection.transaction():
-            return _bring_all(connection, tables, slot, ours)
-
-
 def _moved(slot: str) -> EngineFault:
     return EngineFault(FaultKind.SOURCE_TIMEOUT, slot, "a table was renamed or dropped while it was published")
 
 
-def _bring_all(
-    connection: PostgresConnection, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
-) -> dict[TableName, int]:
-    """Everything in one transaction. It never waits for a table while it holds others: that could end in a deadlock with the
-    tables' own users, and theirs might be the transaction that the source then gives up."""
-    asked = {table.source for table in tables}
-    published: dict[TableName, int] = {}
-    changed = False
-    for wanted in _wanted(connection, tables, slot):
-        current = _read(connection, wanted.name)
-        whole = _with_renamed(wanted, current, asked, ours)
-        if current is not None and not _compare(whole, current):
-            published.update(current.oids)
-            continue
-        changed = True
-        steps = _steps(connection, whole, current)
-        touched = sorted({table for _, table in steps})
-        if touched:
-            listed = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(t.schema, t.name)) for t in touched)
-            connection.execute(sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT").format(listed))
-        for word in ("DROP", "ADD"):
-            _change(connection, wanted.name, word, [table for each, table in steps if each == word])
-    if not changed:
-        return published
-    published = {}
-    for wanted in _wanted(connection, tables, slot):
-        current = _read(connection, wanted.name)
-        if current is None or set(current.members) != _with_renamed(wanted, current, asked, ours).members:
-            raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, _OTHER_IDENTITY)
-        published.update(current.oids)
-    return published
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """One call of `prepare`."""
 
+    connection: PostgresConnection
+    tables: Sequence[TableSpec]
+    slot: str
+    ours: frozenset[int]
+    expected: frozenset[int]
+    earlier: Earlier
 
-def _bring_one_by_one(
-    connection: PostgresConnection, tables: Sequence[TableSpec], slot: str, ours: Collection[int]
-) -> None:
-    """Each table in a transaction of its own, which may wait for its lock, since it holds no other."""
-    asked = {table.source for table in tables}
-    for place, wanted in enumerate(_wanted(connection, tables, slot)):
-        current = _read(connection, wanted.name)
-        whole = _with_renamed(wanted, current, asked, ours)
-        with connection.transaction():
-            steps = _steps(connection, whole, current)
-        for word, table in steps:
-            with connection.transaction():
-                _change(connection, wanted.name, word, [table])
-                same = [spec for spec in tables if spec.source == table]
-                if word == "ADD" and table not in _wanted(connection, same, slot)[place].members:
+    def bring(self) -> dict[TableName, int]:
+        try:
+            try:
+                return self._all()
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
+                self._one_by_one()
+                return self._all()
+        except psycopg.errors.UndefinedObject as error:  # To be taken out, and gone by itself.
+            raise _moved(self.slot) from error
+
+    def _all(self) -> dict[TableName, int]:
+        """Everything in one transaction. It never waits for a table while it holds others: that could end in a deadlock with the
+        tables' own users, and theirs might be the transaction that the source then gives up."""
+        published: dict[TableName, int] = {}
+        with _alone(self.connection, self.slot):
+            found = self._found()
+            changed = False
+            for wanted, current in found:
+                if current is not None and _is_ours(current) and not _compare(wanted, current):
+                    published.update(current.oids)
+                    continue
+                changed = True
+                steps = _steps(self.connection, wanted, current)
+                touched = sorted({table for _, table in steps})
+                if touched:
+                    listed = sql.SQL(", ").join(
+                        sql.SQL("ONLY {}").format(sql.Identifier(t.schema, t.name)) for t in touched
+                    )
+                    self.connection.execute(
+                        sql.SQL("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT").format(listed)
+                    )
+                for word in ("DROP", "ADD"):
+                    _change(self.connection, wanted.name, word, [table for each, table in steps if each == word])
+            if not changed:
+                return published
+            published = {}
+            for (wanted, now), (_, before) in zip(self._pairs(), found, strict=True):
+                if now is None or set(now.members) != wanted.members:
                     raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, _OTHER_IDENTITY)
+                _mark(self.connection, now, _accepted(before, self.earlier))
+                published.update(now.oids)
+        return published
+
+    def _one_by_one(self) -> None:
+        """Each table in a transaction of its own, which may wait for its lock, since it holds no other."""
+        with _alone(self.connection, self.slot):
+            found = self._found()
+        for place, (wanted, current) in enumerate(found):
+            with _marked(self.connection, self.slot, wanted.name, self.earlier):
+                steps = _steps(self.connection, wanted, current)
+            for word, table in steps:
+                with _marked(self.connection, self.slot, wanted.name, self.earlier):
+                    _change(self.connection, wanted.name, word, [table])
+                    same = [spec for spec in self.tables if spec.source == table]
+                    if word == "ADD" and table not in _wanted(self.connection, same, self.slot)[place].members:
+                        raise EngineFault(FaultKind.SOURCE_TIMEOUT, wanted.name, _OTHER_IDENTITY)
+
+    def _pairs(self) -> list[tuple[Wanted, Publication | None]]:
+        asked = {table.source for table in self.tables}
+        pairs = []
+        for wanted in _wanted(self.connection, self.tables, self.slot):
+            current = _read(self.connection, wanted.name)
+            pairs.append((_with_renamed(wanted, current, asked, self.ours), current))
+        return pairs
+
+    def _found(self) -> list[tuple[Wanted, Publication | None]]:
+        """What is wanted and what there is. Raises EngineFault(PUBLICATION_CHANGED) where that is not as we left it."""
+        pairs = self._pairs()
+        if self.earlier is Earlier.ANY:
+            return pairs
+        for wanted, current in pairs:
+            _refuse(wanted.name, current, self.earlier)
+        there = {oid for _, current in pairs if current is not None for oid in current.oids.values()}
+        lost = {t for wanted, _ in pairs for t in wanted.members if wanted.oids.get(t, 0) in self.expected - there}
+        if lost:
+            raise _changed(self.slot, [f"table {t} is missing in publication {self.slot}" for t in sorted(lost)])
+        return pairs
 
 
 def withdraw(connector: Connector, tables: Sequence[TableSpec], slot: str) -> frozenset[TableName]:
-    """Take tables out that have no replica identity any more. Returns those."""
+    """Take tables out that have no replica identity any more. Returns those. Raises as `prepare`."""
     with connector.session(slot) as connection:
         main, _ = _wanted(connection, tables, slot)
         current = _read(connection, main.name)
         members = set(current.members) if current is not None else set()
         left = frozenset(t.source for t in tables if t.source in members - main.members)
         for table in left:
-            _change(connection, main.name, "DROP", [table])
+            with _marked(connection, slot, main.name, Earlier.OURS):
+                _change(connection, main.name, "DROP", [table])
         return left
+
+
+@contextmanager
+def _alone(connection: PostgresConnection, slot: str) -> Iterator[None]:
+    """One transaction, beside which no other engine changes publications of this slot."""
+    with connection.transaction():
+        connection.execute(_ONE_AT_A_TIME, [f"penstock {slot}"])
+        yield
+
+
+@contextmanager
+def _marked(connection: PostgresConnection, slot: str, name: str, earlier: Earlier) -> Iterator[None]:
+    """As `_alone`, for changes of one publication, which are marked as ours. Raises as `prepare`."""
+    with _alone(connection, slot):
+        before = _read(connection, name)
+        if earlier is not Earlier.ANY:
+            _refuse(name, before, earlier)
+        yield
+        now = _read(connection, name)
+        if now is not None:
+            _mark(connection, now, _accepted(before, earlier))
+
+
+def _refuse(name: str, current: Publication | None, earlier: Earlier) -> None:
+    if current is None:
+        raise _changed(name, [f"publication {name} does not exist any more"])
+    if current.every_table or current.schemas:
+        raise _changed(name, [_extended(name)])
+    if current.mark is None and earlier is Earlier.UNMARKED:
+        return
+    found = strangers(name, current.writers, current.mark)
+    if found:
+        raise _changed(name, found)
+
+
+def _extended(name: str) -> str:
+    return f"publication {name} was extended to whole schemas"
+
+
+def _changed(subject: str, what: Sequence[str]) -> EngineFault:
+    return EngineFault(FaultKind.PUBLICATION_CHANGED, subject, "; ".join(what))
+
+
+def _is_ours(current: Publication) -> bool:
+    return not strangers(current.name, current.writers, current.mark)
+
+
+def _accepted(before: Publication | None, earlier: Earlier) -> frozenset[int]:
+    """The transactions, this one aside, whose rows of a publication count as ours."""
+    if before is None:
+        return frozenset()
+    return before.writers if before.mark is None or earlier is Earlier.ANY else before.mark
+
+
+def _mark(connection: PostgresConnection, now: Publication, accepted: frozenset[int]) -> None:
+    """Note in the publication's comment whose transactions wrote its rows: ours, this one among them."""
+    own = connection.execute(_OWN_WRITER).fetchall()[0][0]
+    found = strangers(now.name, now.writers, accepted | {own})
+    if found:
+        raise _changed(now.name, found)
+    text = sql.Literal(mark_text(now.writers))
+    connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(now.name), text))
 
 
 def faults(
@@ -204,6 +312,7 @@ def faults(
         found: list[str] = []
         for wanted, current in _expected(connection, [t for t in tables if t.source not in gone], slot):
             found += _compare(wanted, current) if published is None else _compare_with(published, wanted, current)
+            found += strangers(current.name, current.writers, current.mark) if current is not None else []
         return tuple(found)
 
 
@@ -307,11 +416,14 @@ def _read(connection: PostgresConnection, name: str) -> Publication | None:
     rows = connection.execute(sql.SQL(_PUBLICATION).format(schemas=sql.SQL(schemas)), [name]).fetchall()
     if not rows:
         return None
-    tables = [(TableName(schema, table), number, limited) for *_, number, schema, table, limited in rows if number]
-    members = {table: bool(limited) for table, _, limited in tables}
-    every_table, via_root, operations, generated, extended = rows[0][:5]
-    oids = {table: number for table, number, _ in tables}
-    return Publication(name, every_table, via_root, operations, generated, extended, members, oids)
+    tables = [row[-5:] for row in rows if row[-5]]
+    members = {TableName(schema, table): bool(limited) for _, schema, table, limited, _ in tables}
+    oids = {TableName(schema, table): number for number, schema, table, *_ in tables}
+    every_table, via_root, operations, generated, extended, writer, _ = rows[0][:7]
+    writers = frozenset({writer, *(row[-1] for row in tables)})
+    options = (every_table, via_root, operations, generated, extended)
+    comment = next((row[6] for row in rows if row[6] is not None), None)
+    return Publication(name, *options, members, oids, writers, writers_in(comment))
 
 
 def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
@@ -319,7 +431,7 @@ def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
         return [f"publication {wanted.name} does not exist any more"]
     found: list[str] = []
     if current.every_table or current.schemas:
-        found.append(f"publication {wanted.name} was extended to whole schemas")
+        found.append(_extended(wanted.name))
     if not current.via_root:
         found.append(f"publication {wanted.name} no longer publishes partitions through their root")
     if current.operations != wanted.operations:

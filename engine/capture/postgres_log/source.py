@@ -44,6 +44,7 @@ from engine.model.sequences import SourceSequence
 from engine.model.source import (
     CopyChunk,
     DiscoveredTable,
+    Earlier,
     ExportedSnapshot,
     Finding,
     GuardReading,
@@ -95,11 +96,16 @@ class PostgresSource:
         return position.write_ticket(self._connector, ticket)
 
     def prepare(
-        self, tables: Sequence[TableSpec], slot: str, known: Collection[RelationId] = ()
+        self,
+        tables: Sequence[TableSpec],
+        slot: str,
+        known: Collection[RelationId] = (),
+        earlier: Earlier = Earlier.ANY,
     ) -> frozenset[RelationId]:
         with self._publishing:
             ours = {*known, *(self._known_as[t.source] for t in tables if t.source in self._known_as)}
-            before, after = self._published, publications.prepare(self._connector, tables, slot, ours)
+            before, expected = self._published, {*known, *(self._published or {}).values()}
+            after = publications.prepare(self._connector, tables, slot, ours, expected=expected, earlier=earlier)
             # Looked at here: a table made again before the watch saw it is taken up by this, and must not be told as changed later.
             unseen = self._watch.unseen(tables)
             anew = [t for t in tables if before is None or t in unseen or _made_again(t.source, before, after)]
@@ -113,6 +119,9 @@ class PostgresSource:
         self._known_as.update({new: self._known_as[old] for old, new in renamed.items() if old in self._known_as})
         if self._published is not None:
             self._published = {renamed.get(name, name): oid for name, oid in self._published.items()}
+
+    def publications(self, slot: str) -> str | None:
+        return publications.numbers(self._connector, slot)
 
     def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
         with self._publishing:

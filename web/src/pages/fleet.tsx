@@ -1,8 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 import { NEW_SUBSCRIPTION, subscriptionAddress } from "../addresses";
-import type { Subscription } from "../api/client";
-import { readinessQuery, subscriptionsQuery } from "../api/queries";
+import type { Event, Subscription } from "../api/client";
+import { EVENTS_AT_ONCE, eventsQuery, readinessQuery, subscriptionsQuery } from "../api/queries";
+import { atServer } from "../clock";
+import { useEngineAway } from "../engine";
 import { matches, useFilters, type Filters } from "../filters";
 import { Behind } from "../parts/behind";
 import { Loaded } from "../parts/loaded";
@@ -12,7 +14,7 @@ import { SearchField } from "../parts/searchField";
 import { Share } from "../parts/share";
 import { Tally } from "../parts/tally";
 import { Ago } from "../parts/time";
-import { GROUP_WORDS, HEALTH_GROUPS, healthOf, heldUp, slotShare, warnShare, worstFirst, type Health } from "../words/health";
+import { GROUP_WORDS, HEALTH_GROUPS, healthOf, slotShare, warnShare, worstFirst, type Health } from "../words/health";
 import { bytes, count, ofBytes } from "../words/numbers";
 import { plainRemedy } from "../words/remedies";
 import { statesByNeed, tableStateWords } from "../words/tables";
@@ -42,7 +44,7 @@ export function FleetPage() {
       }
     >
       <Readiness />
-      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} />)}</Loaded>
+      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} readMs={atServer(subscriptions.dataUpdatedAt)} />)}</Loaded>
     </Page>
   );
 }
@@ -64,9 +66,13 @@ function Readiness() {
   );
 }
 
-function Fleet({ items }: { items: Subscription[] }) {
+/** `readMs`: when they were read, by the server's clock. */
+function Fleet({ items, readMs }: { items: Subscription[]; readMs: number }) {
   const filters = useFilters();
-  const judged = items.map((item): Judged => ({ item, health: healthOf(item) })).sort(worstFirst);
+  const faults = useQuery(eventsQuery({ severity: "error" }));
+  const engineAway = useEngineAway();
+  const known = { readMs, faults: faults.data, engineAway };
+  const judged = items.map((item): Judged => ({ item, health: healthOf(item, known) })).sort(worstFirst);
   const shown = judged.filter(
     ({ item, health }) =>
       (filters.get("health") === "" || health.group === filters.get("health")) &&
@@ -99,7 +105,7 @@ function Fleet({ items }: { items: Subscription[] }) {
           </thead>
           <tbody>
             {shown.map(({ item, health }) => (
-              <Row key={item.name} item={item} health={health} />
+              <Row key={item.name} item={item} health={health} fault={latestOf(faults.data, item.name)} engineAway={engineAway} />
             ))}
           </tbody>
         </table>
@@ -117,7 +123,14 @@ function FleetTally({ judged, filters }: { judged: Judged[]; filters: Filters })
   return <Tally noun="subscriptions" filter="health" filters={filters} items={items} total={judged.length} />;
 }
 
-function Row({ item, health }: Judged) {
+/** `events`: newest first; undefined until they are there. A word where none is of the subscription. */
+function latestOf(events: Event[] | undefined, subscription: string): Event | string {
+  if (events === undefined) return "…";
+  const found = events.find((event) => event.subscription === subscription);
+  return found ?? (events.length < EVENTS_AT_ONCE ? "none" : "none of late");
+}
+
+function Row({ item, health, fault, engineAway }: Judged & { fault: Event | string; engineAway: boolean }) {
   const share = slotShare(item);
   return (
     <tr>
@@ -144,24 +157,23 @@ function Row({ item, health }: Judged) {
         )}
       </td>
       <td data-column="Tables">
-        <TableStates subscription={item} />
+        <TableStates states={item.table_states} engineAway={engineAway} />
       </td>
       <td data-column="Last fault" className="telling">
-        <Fault fault={item.last_fault ?? null} told={health.why} />
+        <Fault fault={fault} told={health.why} />
       </td>
     </tr>
   );
 }
 
 /** "2 parked", "298 live". */
-function TableStates({ subscription: { table_states: states, health } }: { subscription: Subscription }) {
-  const held = heldUp(health);
+function TableStates({ states, engineAway }: { states: Record<string, number>; engineAway: boolean }) {
   const found = Object.keys(states).sort(statesByNeed);
   if (found.length === 0) return <span className="soft">none</span>;
   return (
     <ul className="states">
       {found.map((state) => {
-        const { tone, word } = tableStateWords(state, held);
+        const { tone, word } = tableStateWords(state, engineAway);
         return (
           <li key={state}>
             <Mark tone={tone}>
@@ -175,12 +187,11 @@ function TableStates({ subscription: { table_states: states, health } }: { subsc
 }
 
 /** `told`: what stands in the row already. */
-function Fault({ fault, told }: { fault: Subscription["last_fault"]; told: string }) {
-  if (fault == null) return <span className="soft">none</span>;
+function Fault({ fault, told }: { fault: Event | string; told: string }) {
+  if (typeof fault === "string") return <span className="soft">{fault}</span>;
   return (
     <>
       <Ago at={fault.at} />
-      {fault.over && <small>over</small>}
       {!fault.detail.endsWith(told) && <small>{fault.detail}</small>}
     </>
   );

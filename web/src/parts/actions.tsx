@@ -43,12 +43,11 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
   const [, navigate] = useLocation();
   const work = useMutation({
     mutationFn: () => action.run(chosen),
-    onMutate: () => action.subject?.state(),
-    onSuccess: async (_answer, _nothing, was) => {
+    onSuccess: async () => {
       onClose();
       if (action.leadsTo !== undefined) navigate(action.leadsTo);
       // Another page puts away what was told before.
-      setTimeout(() => announce(action.done, action.subject, was));
+      setTimeout(() => announce(action.done));
       await queryClient.invalidateQueries();
     },
   });

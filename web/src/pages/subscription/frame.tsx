@@ -5,6 +5,7 @@ import { subscriptionActions } from "../../actions";
 import { FLEET, freshnessAddress, subscriptionAddress, subscriptionPart, ticketsAddress } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { subscriptionQuery } from "../../api/queries";
+import { atServer } from "../../clock";
 import { ActionButtons } from "../../parts/actions";
 import { Loaded } from "../../parts/loaded";
 import { Page } from "../../parts/page";
@@ -23,7 +24,8 @@ export type Part = (typeof PARTS)[number]["part"];
 interface FrameProps {
   name: string;
   part: Part;
-  children: (subscription: Subscription) => ReactNode;
+  /** `readMs`: when it was read, by the server's clock. */
+  children: (subscription: Subscription, readMs: number) => ReactNode;
 }
 
 /** What all pages of a subscription have: its name, what can be done, and the ways between them. */
@@ -55,7 +57,7 @@ export function SubscriptionFrame({ name, part, children }: FrameProps) {
           </Link>
         </span>
       </nav>
-      <Loaded query={subscription}>{children}</Loaded>
+      <Loaded query={subscription}>{(found) => children(found, atServer(subscription.dataUpdatedAt))}</Loaded>
     </Page>
   );
 }
