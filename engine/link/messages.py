@@ -403,7 +403,10 @@ class SubscriptionStateReport(SubscriptionReport):
 
 
 class TableStateReport(SubscriptionReport):
-    """`schema`, `name`: the table on the source. `position`: from where on the state holds, where one belongs to it."""
+    """`schema`, `name`: the table on the source. `position`: from where on the state holds, where one belongs to it.
+
+    A table that is parked with a code and no reason was so before this engine began: the reason that was told before holds.
+    """
 
     kind: Literal["table_state"] = "table_state"
     table: str

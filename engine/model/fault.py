@@ -41,6 +41,7 @@ class FaultKind(StrEnum):
     TABLE_NOT_LOGGED = "table_not_logged"
     """The table, or a partition of it, is of a kind whose changes do not get into the log: unlogged, or foreign."""
     TABLE_IS_PARTITION = "table_is_partition"
+    TABLE_COPY_CANCELLED = "table_copy_cancelled"
     """A table of the subscription became a partition of another one, and its changes come under that one's name."""
     TABLE_NAME_COLLISION = "table_name_collision"
     SHARED_TABLE_CONFLICT = "shared_table_conflict"

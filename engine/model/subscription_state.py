@@ -50,6 +50,8 @@ class Reason:
     code: str
     reason: str
     remedy: str
+    known: bool = True
+    """False: a process that has ended found it, and only its code was kept; the server knows the reason that it was told."""
 
 
 _S = SubscriptionState

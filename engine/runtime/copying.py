@@ -37,7 +37,7 @@ from engine.runtime.fault_policy import Action, policy
 from engine.runtime.give_way import GiveWay
 from engine.runtime.partition_loads import PartitionDesk
 from engine.runtime.parts import RunParts
-from engine.runtime.reloads import PartitionChoice
+from engine.runtime.reloads import CANCELLED, PartitionChoice
 from engine.runtime.startup import why_not_described
 from engine.runtime.stretches import Next, Stretches
 from engine.runtime.table_book import TableEntry
@@ -46,6 +46,7 @@ SPARK_START_S = 120.0
 RETRY_S = 2.0
 LOOK_AGAIN_S = 0.2
 """Until what the catalog shows is in the log as well."""
+_BEING_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING, TableState.CATCHING_UP})
 _FOLLOWED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP})
 """Tables whose rows rest on every change having been published."""
 
@@ -113,6 +114,8 @@ class CopyDesk:
         """Copy these tables anew while the others go on; old rows stay readable until the swap."""
         self.reloads.begin(request, tables)
         self._defer(TableEvent.RELOAD, tables)
+        if self.reloads.is_cancelled(request):  # Before the tables were moved, so that none of them was seen to wait.
+            self._park_cancelled(tables)
         for table in tables:
             if self._parts.book.get(table) is None:
                 detail = "the table is not part of the subscription"
@@ -124,11 +127,19 @@ class CopyDesk:
         self.partitions.ask(request, table, choice)
         self.begin_missing()
 
-    def cancel_partitions(self, request: str) -> None:
-        """End a reload of partitions; the table stays as it is."""
+    def cancel_reload(self, request: str) -> None:
+        """End a reload. One of partitions leaves the table as it is. Whole tables park: what came to them since it began is not kept."""
         table = self.partitions.cancel(request)
         if table is not None:
             self.cancel(table)
+        else:
+            self._park_cancelled(self.reloads.cancelled(request))
+
+    def _park_cancelled(self, tables: Iterable[TableId]) -> None:
+        for table in tables:
+            entry = self._parts.book.get(table)
+            if entry is not None and (entry.state in _BEING_COPIED or entry.renewing):
+                self._parts.book.park(table, FaultKind.TABLE_COPY_CANCELLED.value, CANCELLED, known=entry)
 
     def cancel(self, table: TableId) -> None:
         """Stop copying one table."""

@@ -141,6 +141,10 @@ POLICIES: dict[FaultKind, Policy] = {
         "Remove the table from the subscription: its rows come with the table that it is a partition of. Or detach it on the source. "
         + _RETRY_TABLE,
     ),
+    FaultKind.TABLE_COPY_CANCELLED: Policy(
+        Action.PARK_TABLE,
+        "Reload the table: its changes since the cancelled reload began were not kept, and its rows stay as they were until then.",
+    ),
     FaultKind.TABLE_NAME_COLLISION: Policy(
         Action.PARK_TABLE,
         'Map the table to another name with "target": {"schema", "name"}, or drop the table on the target. '

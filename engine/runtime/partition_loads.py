@@ -102,9 +102,9 @@ class PartitionDesk:
             found = next((w for w in self._wanted.values() if w.request == request), None)
             if found is None:
                 return None
-            del self._wanted[found.table]
+            # With the lock, so that it is seen as one of partitions as long as it is open.
+            self._parts.reloads.cancelled(request)
         self._end(found.table)
-        self._parts.reloads.cancelled(request)
         return found.table
 
     @property

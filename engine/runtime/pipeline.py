@@ -34,7 +34,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.dropped_slot import DroppedSlot
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.parts import RunParts
-from engine.runtime.reloads import PartitionChoice, ReloadBook
+from engine.runtime.reloads import CANCELLED, PartitionChoice, ReloadBook
 from engine.runtime.reporting import Evidence, Reporter
 from engine.runtime.resting import RestingGuard, drop_slot
 from engine.runtime.run import ReplicationRun
@@ -91,6 +91,8 @@ class Pipeline:
         self._undecoded = ZERO, 0
         """Up to where the source could decode its log when it last failed to, and how often it failed there."""
         self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
+        self._not_copied: frozenset[TableId] = frozenset()
+        """Tables whose reload was cancelled between two runs."""
         """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
         self.tickets = TicketBook(reporter)
@@ -129,7 +131,7 @@ class Pipeline:
             self._desired = desired
             self._spec = replace(self._spec, desired=desired.value)
             if self._state is SubscriptionState.FAILED:
-                self._state = SubscriptionState.CREATED
+                self._state, self._reason = SubscriptionState.CREATED, None
             self._retry_now = True
             self._changed.notify_all()
         if desired is not DesiredState.RUNNING and self._run is not None:
@@ -140,7 +142,7 @@ class Pipeline:
         with self._changed:
             self._reset = self._retry_now = True
             if self._state is SubscriptionState.FAILED:
-                self._state = SubscriptionState.CREATED
+                self._state, self._reason = SubscriptionState.CREATED, None
             self._changed.notify_all()
         if self._run is not None:
             self._run.stop()
@@ -181,7 +183,8 @@ class Pipeline:
         run, entry = self._run, self._book.get(table)
         if entry is None or not entry.waiting:
             return
-        if entry.reason is not None and reason is not None and entry.reason.reason != reason:
+        found = entry.reason
+        if found is not None and found.known and reason is not None and found.reason != reason:
             self._reporter.event("warning", "approval_outdated", str(entry.spec.source), "it waits for more by now")
             return
         if run is not None:
@@ -195,12 +198,14 @@ class Pipeline:
         threading.Thread(target=run.reload, args=(request, tables, only), daemon=True).start()
 
     def cancel_reload(self, request: str) -> None:
-        """Nobody wants this reload any more; one of partitions ends. Others go on."""
-        self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
-        if self._run is not None:
-            self._run.cancel_reload(request)
-        else:
-            self._reloads.cancelled(request)
+        """This reload is not wanted any more and ends; others go on."""
+        with self._changed:
+            self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
+            run = self._run
+            if run is None:
+                self._not_copied |= self._reloads.cancelled(request)
+        if run is not None:
+            run.cancel_reload(request)
 
     def demand(self, position: Lsn) -> None:
         """Somebody waits for this position."""
@@ -246,7 +251,7 @@ class Pipeline:
         with self._changed:
             state, reason = self._state, self._reason
         self._book.tell()
-        self._reporter.state(state, reason if state is SubscriptionState.FAILED else None)
+        self._reporter.state(state, reason)
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """The table left; `drop`: its table on the target goes too. Where nothing runs, the next start does it."""
@@ -498,6 +503,9 @@ class Pipeline:
         for spec in subscription.tables:
             entry = entry_at_start(spec, point)
             self._book.put(entry)
+            if entry.state is TableState.RELOADING and spec.table in self._not_copied:
+                self._book.park(spec.table, FaultKind.TABLE_COPY_CANCELLED.value, CANCELLED)
+                continue
             now = described.get(spec.source)
             record = point.progress.tables.get(spec.table)
             if record is not None and record.ready and record.parked is None:
@@ -511,6 +519,7 @@ class Pipeline:
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
+        self._not_copied = frozenset()
         followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
         source.remember(known_marks([entry.spec for entry in followed], point.progress))
 
@@ -622,7 +631,7 @@ class Pipeline:
                 self._give_up_slot(fault)
             with self._changed:
                 if self._reset:  # asked for while this try was under way: a new slot and new copies are the remedy
-                    self._state = SubscriptionState.CREATED
+                    self._state, self._reason = SubscriptionState.CREATED, None
             return FIRST_RETRY_S
         self._suspect_queue |= fault.kind is FaultKind.QUEUE_CORRUPT
         self._reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
@@ -631,7 +640,7 @@ class Pipeline:
             self._target = None
             self._parts.targets.release(self._spec.target)
         with self._changed:
-            self._state = SubscriptionState.STARTING
+            self._state, self._reason = SubscriptionState.STARTING, _reason(fault)
         self._wait_for(self._wait_is_over, delay)
         return min(delay * 2, LAST_RETRY_S)
 
@@ -661,7 +670,7 @@ class Pipeline:
             after = next_state(self._state, event)
             if isinstance(after, Refused) or after is self._state:
                 return
-            self._state = after
+            self._state, self._reason = after, None
         self._reporter.state(after)
 
 
@@ -679,7 +688,8 @@ def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
     if record is None:
         return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.REGISTERED)
     if record.parked is not None:
-        reason = Reason(record.parked, "parked before the last start", policy(FaultKind(record.parked)).remedy)
+        remedy = policy(FaultKind(record.parked)).remedy
+        reason = Reason(record.parked, "parked before the last start", remedy, known=False)
         return TableEntry(spec, TableState.PARKED, record.schema.logged, after=record.applied, reason=reason)
     if not record.ready:
         # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.

@@ -15,6 +15,9 @@ from engine.model.position import Lsn
 from engine.runtime.fault_policy import policy
 from engine.runtime.reporting import LoadedPartition, Reporter
 
+CANCELLED = "its reload was cancelled"
+"""Why a table parks whose reload ended before its time."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionChoice:
@@ -49,6 +52,7 @@ class ReloadBook:
         self._reporter = reporter
         self._lock = threading.Lock()
         self._open: dict[str, _Reload] = {}
+        self._cancelled: set[str] = set()
         self.wanted: dict[TableId, WantedPartitions] = {}
         """What the desk of the run under way has to do, and goes on with in the next one."""
 
@@ -65,6 +69,11 @@ class ReloadBook:
         """Whether this reload is under way."""
         with self._lock:
             return request in self._open
+
+    def is_cancelled(self, request: str) -> bool:
+        """Whether it was under way and is not wanted any more."""
+        with self._lock:
+            return request in self._cancelled
 
     def waiting(self) -> list[tuple[str, TableId]]:
         """What open reloads of whole tables still wait for."""
@@ -83,11 +92,15 @@ class ReloadBook:
         """The partitions that open reloads of the table name."""
         return [part for _, reload in self._of(table) for part in reload.partitions or ()]
 
-    def cancelled(self, request: str) -> None:
-        """Nobody wants it any more."""
-        self._close(request)
-        for table in [wanted.table for wanted in list(self.wanted.values()) if wanted.request == request]:
+    def cancelled(self, request: str) -> frozenset[TableId]:
+        """It is not wanted any more. Returns the tables that a reload of whole tables still waited for."""
+        with self._lock:
+            reload = self._open.pop(request, None)
+            self._cancelled.add(request)
+        partial = [wanted.table for wanted in list(self.wanted.values()) if wanted.request == request]
+        for table in partial:
             self.wanted.pop(table, None)
+        return frozenset() if reload is None or partial else frozenset(reload.waiting)
 
     def progressed(self, progress: CopyProgress) -> None:
         for request, reload in self._of(progress.table):

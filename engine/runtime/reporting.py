@@ -132,7 +132,7 @@ class Reporter:
                 name=entry.spec.source.name,
                 state=entry.shown.value,
                 code=entry.reason.code if entry.reason else None,
-                reason=entry.reason.reason if entry.reason else None,
+                reason=entry.reason.reason if entry.reason and entry.reason.known else None,
                 remedy=entry.reason.remedy if entry.reason else None,
                 position=position,
             )
@@ -203,7 +203,8 @@ class Reporter:
         retained: int | None,
         times: BatchTimes | None,
     ) -> None:
-        """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none.
+        """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none; None where no
+        table is live.
 
         `source` was read a moment ago; what was captured since counts too.
         """
@@ -216,7 +217,7 @@ class Reporter:
                 source=source,
                 captured=captured,
                 applied=applied,
-                lag_bytes=max(0, source.value - applied.value) if source else None,
+                lag_bytes=max(0, source.value - applied.value) if source and lag_seconds is not None else None,
                 lag_seconds=lag_seconds,
                 retained_bytes=retained,
                 sealed_at=_time(times.sealed_us) if times else None,

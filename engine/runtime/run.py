@@ -348,8 +348,8 @@ class ReplicationRun:
                 self.copies.reload(request, tables)
 
     def cancel_reload(self, request: str) -> None:
-        """Nobody wants this reload of partitions any more; others go on."""
-        self.copies.cancel_partitions(request)
+        """This reload is not wanted any more; others go on."""
+        self.copies.cancel_reload(request)
 
     def respec(self) -> None:
         """Tables were added to the book: publish and copy them. Those known already keep what they have."""
@@ -518,14 +518,15 @@ class ReplicationRun:
         self._confirm()
 
     def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
-        """`since_us`: when the oldest transaction was committed that is told as lag; None where there is none."""
+        """`since_us`: when the oldest transaction was committed that is told as lag; None where there is none. Of tables none of which
+        is live there is no lag to tell."""
         with self._telling:
             self._told_ms = self._parts.clock.monotonic_ms()
             self._parts.reporter.progress(
                 applied=self._commits.applied.visible,
                 captured=self._intake.captured,
                 source=self._guard.source_end,
-                lag_seconds=0.0 if since_us is None else self._age_s(since_us),
+                lag_seconds=None if not self._book.follows else 0.0 if since_us is None else self._age_s(since_us),
                 retained=self._guard.retained_bytes,
                 times=times,
             )

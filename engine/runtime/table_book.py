@@ -188,6 +188,12 @@ class TableBook:
     def in_state(self, *states: TableState) -> list[TableEntry]:
         return [entry for entry in self.all() if entry.state in states]
 
+    @property
+    def follows(self) -> bool:
+        """Whether some table is live."""
+        with self._lock:
+            return any(entry.state is TableState.LIVE for entry in self._entries.values())
+
     def by_relation(self, relation: RelationId) -> TableEntry | None:
         """The table that the source has under this number. One that is followed comes first: another may have had it before."""
         found = [e for e in self.all() if e.schema is not None and e.schema.relation == relation]

@@ -16,6 +16,8 @@ from server.idempotency import IdempotencyKeyReused, Idempotent
 from server.naming import NamePath
 from server.security.principal import Role
 from server.security.require import needs
+from server.subscriptions import lookup
+from server.subscriptions.judging import judged_for
 from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import service as tables
 from server.tables.endpoints import TableIdPath
@@ -61,7 +63,7 @@ async def create_approval(
         row = service.approve(session, name, table_id, body.reason if body else None)
         if not connected:
             raise EngineUnavailable(f"No engine would hear that '{row.schema_name}.{row.name}' was approved.")
-        answer = tables.view(row)
+        answer = tables.view(row, judged_for(request, lookup.get(session, name)).table(row))
         headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
         response.headers.update(headers)
         idempotency.remember(status.HTTP_202_ACCEPTED, answer, headers)

@@ -15,8 +15,9 @@ from server.cli.client import Api, Document, segment
 from server.cli.exit_codes import ExitCode
 from server.cli.manifest import ManifestError
 from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, duration, open_api, tables
-from server.cli.output import err, out, print_json, reported, seconds, size, state
+from server.cli.output import err, health, out, print_json, reported, state
 from server.cli.output import table as print_table
+from server.wording import seconds, size
 
 _GRACE_S = 15.0
 """How much longer than its own deadline a request may take before we give the server up."""
@@ -46,7 +47,7 @@ class Format(StrEnum):
 
 @reported
 def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> None:
-    """Subscriptions with their states, positions and lag."""
+    """Subscriptions with their health, positions and lag."""
     with open_api(url, token) as api:
         subscriptions = list(api.items("/subscriptions"))
     if as_json:
@@ -60,9 +61,21 @@ def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> Non
         lag, positions = item.get("lag") or {}, item.get("positions") or {}
         behind = f"{seconds(lag.get('seconds'))}, {size(lag.get('bytes'))}"
         route = escape(f"{item['source']} → {item['target']}")
-        rows.append([escape(item["name"]), route, state(item.get("state")), positions.get("applied"), behind])
-    print_table(["subscription", "route", "state", "applied", "lag"], rows)
-    explain(subscriptions)
+        how = health(item.get("health"))
+        rows.append([escape(item["name"]), route, how, escape(item["state"]), positions.get("applied"), behind])
+    print_table(["subscription", "route", "health", "state", "applied", "lag"], rows)
+    for item in subscriptions:
+        _explain_health(item)
+
+
+def _explain_health(item: Document) -> None:
+    """Why, where not all is well."""
+    judged = item.get("health") or {}
+    if judged.get("status") == "running":
+        return
+    err.print(f"{escape(item['name'])}: {health(judged)}: {escape(str(judged.get('reason')))}")
+    if judged.get("remedy"):
+        err.print(f"  [green]→[/] {escape(str(judged['remedy']))}")
 
 
 @reported

@@ -16,6 +16,7 @@ from server.cli.client import Document, NoServerError, ProblemError
 from server.cli.exit_codes import ExitCode, for_problem
 from server.cli.manifest import ManifestError
 from server.settings import SettingsError
+from server.wording import UNKNOWN
 
 P = ParamSpec("P")
 
@@ -35,6 +36,13 @@ _COLOURS = {
     "reloading": "yellow",
     "stopped": "yellow",
     "warning": "yellow",
+}
+_HEALTH_COLOURS = {
+    "failed": "red",
+    "attention": "yellow",
+    "unknown": "magenta",
+    "moving": "cyan",
+    "running": "green",
 }
 
 
@@ -59,25 +67,13 @@ def state(text: str | None) -> str:
     return f"[{colour}]{escape(text or '')}[/]" if colour else escape(text or "–")
 
 
-def size(count: float | None) -> str:
-    """Bytes in a form for people: `1.5 MB`."""
-    if count is None:
-        return "–"
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError
-
-
-def seconds(value: float | None) -> str:
-    """A duration for people: `12 ms`, `3.4 s`, `5 min`."""
-    if value is None:
-        return "–"
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    return f"{value:.1f} s" if value < 120 else f"{value / 60:.0f} min"
+def health(judged: Document | None) -> str:
+    """The word of a subscription's health as markup in the colour of its status; green is only what is well."""
+    if not judged:
+        return UNKNOWN
+    word = escape(str(judged.get("word", "unknown")).replace("_", " "))
+    colour = _HEALTH_COLOURS.get(str(judged.get("status")))
+    return f"[{colour}]{word}[/]" if colour else word
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:

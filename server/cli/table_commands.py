@@ -12,8 +12,9 @@ from server.cli.client import Api, Document, segment
 from server.cli.data_commands import explain, qualified_name
 from server.cli.manifest import ManifestError
 from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, open_api
-from server.cli.output import out, print_json, reported, seconds, state
+from server.cli.output import out, print_json, reported, state
 from server.cli.output import table as print_table
+from server.wording import seconds
 
 tables = typer.Typer(help="Tables of a subscription with their states and copy progress.", invoke_without_command=True)
 
@@ -46,11 +47,17 @@ def list_tables(
         percent = copied.get("percent")
         progress = f"{percent:.0f} %" if percent is not None else None
         eta = seconds(copied.get("eta_seconds")) if copied.get("eta_seconds") else None
-        rows.append(
-            [qualified_name(item), state(item.get("state")), copied.get("rows"), progress, eta, escape(item["id"])]
-        )
+        rows.append([qualified_name(item), _how(item), copied.get("rows"), progress, eta, escape(item["id"])])
     print_table(["table", "state", "rows copied", "copy", "left", "id"], rows)
     explain(found)
+
+
+def _how(item: Document) -> str:
+    """Its state; live is green only where it is followed now."""
+    judged = item.get("health") or {}
+    if item.get("state") == "live" and not judged.get("following"):
+        return "[yellow]live, not followed[/]"
+    return state(item.get("state"))
 
 
 @tables.command("remove")

@@ -13,8 +13,9 @@ from server.cli.data_commands import explain
 from server.cli.exit_codes import ExitCode
 from server.cli.manifest import ManifestError
 from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, duration, open_api
-from server.cli.output import out, print_json, reported, seconds, state
+from server.cli.output import out, print_json, reported, state
 from server.cli.output import table as print_table
+from server.wording import seconds
 
 ticket = typer.Typer(help="Time a marker from the source to the target, stage by stage.", invoke_without_command=True)
 

@@ -11,9 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from server.cli.output import seconds, size, state
+from server.cli.output import health
 from server.demo.measure import percentile
 from server.demo.show import Show
+from server.wording import seconds, size
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _RECENT = 200
@@ -33,7 +34,7 @@ class View:
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim")
         grid.add_column()
-        grid.add_row("subscription", f"{state(latest.get('state'))}  applied {positions.get('applied') or '–'}")
+        grid.add_row("subscription", f"{health(latest.get('health'))}  applied {positions.get('applied') or '–'}")
         load = (
             f"{self._rate(show):.0f} tx/s, {show.load.transactions:,} committed, {show.load.rolled_back:,} rolled back"
         )

@@ -133,13 +133,19 @@ class EngineChannel:
         stream.greet(commands)
         for name in mine:
             self._freshness.engine_ready(name)
+        self._tell_watchers(stream.engine_id)
         log.info("engine_connected", engine=stream.engine_id, subscriptions=len(mine))
 
     def close(self, stream: CommandStream) -> None:
         """The connection of a stream is over; the engine's lease begins to run out."""
         if self.hub.close(stream):
             self._gone_since[stream.engine_id] = asyncio.get_running_loop().time()
+            self._tell_watchers(stream.engine_id)
             log.info("engine_disconnected", engine=stream.engine_id)
+
+    def _tell_watchers(self, engine_id: str) -> None:
+        """Whether an engine is there changes how its subscriptions are, without a commit that tells."""
+        self._database.signals.send(Change(subscriptions=self.hub.owned(engine_id)))
 
     async def lines(self, stream: CommandStream) -> AsyncIterator[bytes]:
         """Lines of the stream, with heartbeats in between, until either side ends it."""
@@ -351,7 +357,7 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
     app.state.recorder = recorder
     app.state.engine_gateway = HubGateway(hub)
-    meters.registry.register(Gauges(hub, freshness, app.version))
+    meters.registry.register(Gauges(hub, freshness, app.state.clock, app.version))
     loop = asyncio.get_running_loop()
     # For whoever runs the server: streams never end by themselves, and would hold up its shutdown.
     app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.shut)

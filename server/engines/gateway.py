@@ -25,11 +25,15 @@ class EngineTimeout(Problem):
 
 
 class EngineGateway(Protocol):
-    """The engine as seen by endpoints; used in the event loop only."""
+    """The engine as seen by endpoints; used in the event loop only, but for `connected_s`."""
 
     @property
     def connected(self) -> bool:
         """Whether an engine holds the command stream."""
+        ...
+
+    def connected_s(self, engine_id: str | None) -> float | None:
+        """Seconds since this engine began to hold the command stream; None where it does not. From any thread."""
         ...
 
     async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -51,6 +55,9 @@ class NoEngine:
     @property
     def connected(self) -> bool:
         return False
+
+    def connected_s(self, engine_id: str | None) -> float | None:
+        return None
 
     async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         raise EngineUnavailable(f"The command '{kind}' needs an engine, and none is connected.")

@@ -6,6 +6,7 @@ In memory only, and only on the event loop. What has to survive is in the contro
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class CommandStream:
     engine_id: str
     lines: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(_MOST_LINES))
     held: list[bytes] | None = field(default_factory=list)
+    opened_s: float = field(default_factory=time.monotonic)
 
     def put(self, line: bytes | None) -> None:
         """Raises asyncio.QueueFull where the engine does not read."""
@@ -120,6 +122,11 @@ class Hub:
     def connected(self, engine_id: str) -> bool:
         return engine_id in self._streams
 
+    def connected_s(self, engine_id: str) -> float | None:
+        """Seconds since the engine's stream began; None where there is none. From any thread."""
+        stream = self._streams.get(engine_id)
+        return None if stream is None else time.monotonic() - stream.opened_s
+
     @property
     def engines(self) -> list[str]:
         """Ids of connected engines, the longest connected first."""
@@ -137,6 +144,10 @@ class Hub:
         """The connected engine that runs this subscription."""
         engine_id = self._owners.get(subscription)
         return engine_id if engine_id in self._streams else None
+
+    def owned(self, engine_id: str) -> frozenset[str]:
+        """Subscriptions that this engine runs, connected or not."""
+        return frozenset(name for name, owner in self._owners.items() if owner == engine_id)
 
     # Commands
 

@@ -252,6 +252,7 @@ def _verification(session: WriteSession, subscription: SubscriptionRow, report: 
     row.problem = report.problem.model_dump() if report.problem else None
     if report.state not in UNENDED:
         row.ended_at = session.now()
+        tables.set_verified(session, {table.table: table.equal for table in report.tables})
         _verified(session, subscription.name, report)
     session.add(row)
     session.touch(subscription.name)

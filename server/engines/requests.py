@@ -44,6 +44,9 @@ class HubGateway:
     def connected(self) -> bool:
         return bool(self._hub.engines)
 
+    def connected_s(self, engine_id: str | None) -> float | None:
+        return None if engine_id is None else self._hub.connected_s(engine_id)
+
     async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         reply = await self._ask(kind, payload, timeout_s)
         return _body(kind, reply.body if isinstance(reply, Answer) else {})

@@ -38,11 +38,13 @@ async def get_freshness(request: Request, name: str) -> Freshness:
     picture = (await service.book(name)).picture
     positions = (picture.source, picture.captured, picture.applied)
     source, captured, applied = (None if p is None else str(p) for p in positions)
+    engine = request.app.state.hub.owner(name) is not None
+    lag_bytes, lag_seconds = picture.lag_at(request.app.state.clock.now(), engine=engine)
     return Freshness(
         subscription=name,
         state=picture.state.value,
         positions=Positions(source=source, captured=captured, applied=applied),
-        lag=Lag(bytes=picture.lag_bytes, seconds=picture.lag_seconds),
+        lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
         at=picture.at,
         waits=service.waiting(name),
     )

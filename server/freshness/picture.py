@@ -74,6 +74,15 @@ class Picture:
         known = [position for position in (self.source, self.captured, self.applied) if position is not None]
         return max(known) if known else None
 
+    def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
+        """How far the live tables are behind, in bytes and seconds; nothing where none is live. While no engine is connected, the time
+        since it last reported is added."""
+        if not any(table.state is TableState.LIVE for table in self.tables.values()):
+            return None, None
+        if self.lag_seconds is None or self.at is None or engine:
+            return self.lag_bytes, self.lag_seconds
+        return self.lag_bytes, round(self.lag_seconds + max(0.0, (now - self.at).total_seconds()), 3)
+
     def advance(self, applied: Lsn, monotonic_s: float) -> bool:
         """Take in the applied position.
 

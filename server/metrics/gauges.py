@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from engine.model.table_state import TableState
+from server.clock import Clock
 from server.engines.hub import Hub
 from server.freshness.picture import Picture
 from server.freshness.service import FreshnessService
@@ -23,7 +24,8 @@ _POSITIONS: dict[str, Callable[[Picture], float | None]] = {
 class Gauges(Collector):
     """Collected on the event loop, where the pictures live."""
 
-    def __init__(self, hub: Hub, freshness: FreshnessService, version: str) -> None:
+    def __init__(self, hub: Hub, freshness: FreshnessService, clock: Clock, version: str) -> None:
+        self._clock = clock
         self._hub = hub
         self._freshness = freshness
         self._version = version
@@ -33,10 +35,16 @@ class Gauges(Collector):
         yield _plain("penstock_engines_connected", "Engines that hold a command stream.", len(self._hub.engines))
         pictures = sorted(self._freshness.pictures, key=lambda picture: picture.name)
         yield _by_subscription(
-            "penstock_subscription_lag_seconds", "How far the target is behind.", pictures, lambda p: p.lag_seconds
+            "penstock_subscription_lag_seconds",
+            "How far the live tables are behind.",
+            pictures,
+            lambda p: self._lag(p)[1],
         )
         yield _by_subscription(
-            "penstock_subscription_lag_bytes", "Log that is not yet applied.", pictures, lambda p: p.lag_bytes
+            "penstock_subscription_lag_bytes",
+            "Log that is not yet applied.",
+            pictures,
+            lambda p: self._lag(p)[0],
         )
         yield _by_subscription(
             "penstock_slot_retained_bytes", "Log that the slot holds back.", pictures, lambda p: p.retained_bytes
@@ -59,6 +67,9 @@ class Gauges(Collector):
         )
         yield _states(pictures)
         yield _table_states(pictures)
+
+    def _lag(self, picture: Picture) -> tuple[int | None, float | None]:
+        return picture.lag_at(self._clock.now(), engine=self._hub.owner(picture.name) is not None)
 
 
 def _plain(name: str, text: str, value: float) -> Metric:

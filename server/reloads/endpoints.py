@@ -21,7 +21,7 @@ from server.partitions.endpoints import asked
 from server.partitions.service import PartitionNotComparable, PartitionUnknown, TableNotPartitioned
 from server.reloads import service
 from server.reloads.schemas import ReloadRequest, ReloadView
-from server.reloads.service import ReloadHasEnded, ReloadRunning, TableNotReloadable
+from server.reloads.service import ReloadHasEnded, ReloadNotCancellable, ReloadRunning, TableNotReloadable
 from server.security.principal import Role
 from server.security.require import needs
 from server.subscriptions import lookup
@@ -161,10 +161,13 @@ def get_table_reload(session: Reading, name: str, table_id: str, reload_id: str)
     operation_id="reloads_cancel",
     status_code=status.HTTP_204_NO_CONTENT,
     dependencies=_OPERATOR,
-    responses=responses(NotFound, ReloadHasEnded),
+    responses=responses(NotFound, ReloadHasEnded, ReloadNotCancellable),
 )
 def cancel_reload(session: Writing, name: str, reload_id: str) -> None:
-    """End a reload before its time; the old rows stay."""
+    """End a table's reload before its time, as `DELETE …/tables/{table_id}/reloads/{reload_id}` does.
+
+    A reload of all tables cannot be cancelled: its tables have no other way back to their source.
+    """
     service.cancel(session, name, reload_id)
 
 
@@ -176,5 +179,9 @@ def cancel_reload(session: Writing, name: str, reload_id: str) -> None:
     responses=responses(NotFound, ReloadHasEnded),
 )
 def cancel_table_reload(session: Writing, name: str, table_id: str, reload_id: str) -> None:
-    """End a table's reload before its time; the old rows stay."""
+    """End a table's reload before its time; the old rows stay readable.
+
+    A table whose partitions are reloaded stays live. One that is copied as a whole parks with `table_copy_cancelled`, since its changes
+    since the reload began were not kept for its old rows.
+    """
     service.cancel(session, name, reload_id, table_id)

@@ -46,6 +46,12 @@ class ReloadHasEnded(Conflict):
     default_remedy = "Begin a new one."
 
 
+class ReloadNotCancellable(Conflict):
+    code = "reload_not_cancellable"
+    title = "A reload of all tables cannot be cancelled"
+    default_remedy = "Pause the subscription to stop its copies; they go on when it runs again."
+
+
 def ask(
     session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
 ) -> ReloadRow:
@@ -124,23 +130,28 @@ def get(session: ReadSession, name: str, reload_id: str, table_id: str | None = 
 
 
 def cancel(session: WriteSession, name: str, reload_id: str, table_id: str | None = None) -> None:
-    """End a reload before its time; ReloadHasEnded where that is too late."""
+    """End a reload before its time. A table that is being copied as a whole parks: its old rows do not follow its source any more.
+
+    Raises:
+        ReloadHasEnded: it is too late.
+        ReloadNotCancellable: it is one of all tables, which has begun with a new slot.
+    """
     row = get(session, name, reload_id, table_id)
     if row.state not in UNENDED:
         raise ReloadHasEnded(f"Reload '{reload_id}' has {row.state}.")
+    if row.table_id is None:
+        raise ReloadNotCancellable(
+            f"Reload '{reload_id}' replaces the slot of '{name}', and every table needs its new copy."
+        )
     row.state = WorkState.CANCELLED.value
     row.ended_at = session.now()
     row.eta_seconds = None
     session.add(row)
     enqueue(session, name, "cancel", {"id": row.id})
-    table = None if row.table_id is None else session.get(TableRow, row.table_id)
+    table = session.get(TableRow, row.table_id)
     if table is not None:
-        requests.tell(
-            session, name, table, "table_reload_cancelled", f"shall not be reloaded after all; it is {table.state}"
-        )
-    else:
-        detail = f"The reload of all tables of '{name}' was cancelled."
-        record_event(session, kind="reload_cancelled", subscription=name, detail=detail)
+        what = f"shall not be reloaded after all; it is {table.state}"
+        requests.tell(session, name, table, "table_reload_cancelled", what)
 
 
 def asked(row: ReloadRow) -> list[str] | Literal["changed"] | None:

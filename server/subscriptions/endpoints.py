@@ -57,7 +57,7 @@ _CHANGE = responses(
 
 
 def _shown(request: Request, session: ReadSession, row: SubscriptionRow) -> SubscriptionView:
-    return views(session, [row], request.app.state.clock.now())[0]
+    return views(session, [row], request.app.state.clock.now(), gateway_of(request).connected_s)[0]
 
 
 @router.get("", operation_id="subscriptions_list", summary="List subscriptions", responses=responses(PageTokenInvalid))
@@ -72,7 +72,7 @@ def list_subscriptions(
     rows = repository.page(session, behind[0] if behind else None, paging.limit, state.value if state else None)
     shown, more = paging.split(rows)
     return Page(
-        items=views(session, shown, request.app.state.clock.now()),
+        items=views(session, shown, request.app.state.clock.now(), gateway_of(request).connected_s),
         next_page_token=paging.token([shown[-1].name]) if more else None,
     )
 

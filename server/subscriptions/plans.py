@@ -103,6 +103,6 @@ def plan(
 def _declared(session: WriteSession, name: str) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
     """The declared fields but the tables, and each table as it is declared."""
     row = lookup.get(session, name)
-    view = views(session, [row], session.now())[0].model_dump(mode="json", include=_FIELDS)
+    view = views(session, [row], session.now(), lambda _: None)[0].model_dump(mode="json", include=_FIELDS)
     found = {(table.schema_name, table.name): declared(table) for table in tables.present(session, row.id or 0)}
     return view, found

@@ -31,9 +31,13 @@ def set_state(
         return False
     row.state, row.code, row.reason, row.remedy = state.value, code, reason, remedy
     row.state_at = session.now()
+    failed = state is SubscriptionState.FAILED
+    if failed or reason is not None:
+        note_fault(
+            session, row, code=code or "subscription_failed", detail=reason or "no reason was given", remedy=remedy
+        )
     session.add(row)
     session.touch(row.name)
-    failed = state is SubscriptionState.FAILED
     record_event(
         session,
         kind=(code or "subscription_failed") if failed else f"subscription_{state.value}",
@@ -43,6 +47,21 @@ def set_state(
         remedy=remedy,
     )
     return True
+
+
+def note_fault(
+    session: WriteSession,
+    row: SubscriptionRow,
+    *,
+    code: str,
+    detail: str,
+    remedy: str | None,
+    table: str | None = None,
+) -> None:
+    """The newest fault; `table`: the id of the one that it parked, None where it is of the whole subscription."""
+    at = session.now().isoformat()
+    row.last_fault = {"at": at, "code": code, "detail": detail, "remedy": remedy, "table": table}
+    session.add(row)
 
 
 def set_progress(

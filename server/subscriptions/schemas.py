@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.naming import Name
+from server.subscriptions.health import Health
 from server.subscriptions.policies import (
     ApplyBody,
     BatchBody,
@@ -97,12 +98,27 @@ class Positions(BaseModel):
 
 
 class Lag(BaseModel):
-    """How far the target is behind."""
+    """How far the live tables are behind; null where it is not known, and where no table is live."""
 
     bytes: int | None = None
     seconds: float | None = Field(
-        default=None, description="While the engine does not report, the time since its last report is added."
+        default=None,
+        description="While no engine is connected or the engine does not report, the time since its last report is added.",
     )
+    tables: int = Field(default=0, description="So many tables are live: of the others it says nothing.")
+
+
+class LastFault(BaseModel):
+    """The newest fault of a subscription or of one of its tables."""
+
+    at: datetime
+    code: str
+    detail: str
+    remedy: str | None = None
+    table: str | None = Field(
+        default=None, description="Id of the table that it parked; null: it is of the whole subscription."
+    )
+    over: bool = Field(description="Nothing that it stopped stands still because of it any more.")
 
 
 class SubscriptionView(BaseModel):
@@ -119,13 +135,22 @@ class SubscriptionView(BaseModel):
                     "code": None,
                     "reason": None,
                     "remedy": None,
+                    "health": {
+                        "status": "running",
+                        "word": "running",
+                        "reason": "All 2 tables are live, 200 ms behind the source.",
+                        "remedy": None,
+                        "following": True,
+                        "aspects": [],
+                    },
+                    "last_fault": None,
                     "positions": {
                         "source": "0/16B3748",
                         "captured": "0/16B3748",
                         "applied": "0/16B3710",
                         "as_of": "2026-05-04T10:12:00Z",
                     },
-                    "lag": {"bytes": 56, "seconds": 0.2},
+                    "lag": {"bytes": 56, "seconds": 0.2, "tables": 2},
                     "table_states": {"live": 2},
                     "slot": "penstock_shop_1f00c3d2",
                     "created_at": "2026-05-04T10:00:00Z",
@@ -152,6 +177,8 @@ class SubscriptionView(BaseModel):
     code: str | None = Field(default=None, description="Stable name of the reason.")
     reason: str | None = None
     remedy: str | None = None
+    health: Health = Field(description="How it is in one word, with the reason: the same for all who show it.")
+    last_fault: LastFault | None = None
     deleting: bool = False
     positions: Positions
     lag: Lag

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from engine.model.patterns import ANY
 from engine.model.position import Lsn
@@ -14,6 +14,7 @@ from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.subscriptions.judging import ConnectedFor, Judged
 from server.subscriptions.policies import (
     ApplyBody,
     BatchBody,
@@ -27,19 +28,22 @@ from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
 from server.tables.body import ColumnOptions, Operation, TableBody, TargetName, shared_body
 
-_REPORTS_EVERY = timedelta(seconds=15)
 
-
-def views(session: ReadSession, rows: Sequence[SubscriptionRow], now: datetime) -> list[SubscriptionView]:
+def views(
+    session: ReadSession, rows: Sequence[SubscriptionRow], now: datetime, connected_s: ConnectedFor
+) -> list[SubscriptionView]:
     """The subscriptions of `rows`, in a fixed number of queries."""
     ids = [row.id or 0 for row in rows]
     by_id = connections.by_ids(session, [place for row in rows for place in (row.source_id, row.target_id)])
     names = {connection_id: row.name for connection_id, row in by_id.items()}
     found = tables.present_of_many(session, ids)
-    return [_view(row, names, found[row.id or 0], now) for row in rows]
+    return [
+        _view(row, names, found[row.id or 0], Judged(row, found[row.id or 0], now, connected_s(row.engine_id)))
+        for row in rows
+    ]
 
 
-def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], now: datetime) -> SubscriptionView:
+def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], judged: Judged) -> SubscriptionView:
     named = [declared(table) for table in found if not table.from_pattern]
     return SubscriptionView(
         name=row.name,
@@ -59,6 +63,8 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
         code=row.code,
         reason=row.reason,
         remedy=row.remedy,
+        health=judged.health,
+        last_fault=judged.last_fault,
         deleting=row.deleting,
         positions=Positions(
             source=_text(row.source_position),
@@ -66,7 +72,9 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
             applied=_text(row.applied_position),
             as_of=row.progress_at,
         ),
-        lag=Lag(bytes=row.lag_bytes, seconds=_lag_seconds(row, now)),
+        lag=Lag(
+            bytes=row.lag_bytes if judged.seen.live else None, seconds=judged.seen.lag_seconds, tables=judged.seen.live
+        ),
         retained_bytes=row.retained_bytes,
         table_states=dict(sorted(Counter(table.state for table in found).items())),
         slot=row.slot,
@@ -93,14 +101,6 @@ def declared(row: TableRow) -> TableBody:
         refused_rows=RefusedPolicy(row.refused_rows),
         exact=ANY in row.name,
     )
-
-
-def _lag_seconds(row: SubscriptionRow, now: datetime) -> float | None:
-    """The reported lag; an old report says less the older it is, so its age is added."""
-    if row.lag_seconds is None or row.progress_at is None:
-        return None
-    age = now - row.progress_at
-    return row.lag_seconds if age <= _REPORTS_EVERY else round(row.lag_seconds + age.total_seconds(), 3)
 
 
 def _text(position: Lsn | None) -> str | None:

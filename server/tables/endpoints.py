@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from engine.model.table_state import TableState
 from server.connections.kinds import KINDS, Kind
 from server.connections.repository import by_ids
 from server.db.dependencies import Reading, Writing
+from server.db.models.table import TableRow
 from server.db.session import ReadSession
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, etag_of, set_etag
@@ -19,6 +20,7 @@ from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
 from server.subscriptions import lookup
+from server.subscriptions.judging import judged_for
 from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import repository, service
 from server.tables.body import TableBody, require_supported
@@ -32,6 +34,7 @@ TableIdPath = Annotated[str, Path(max_length=64, description="The table's id; na
 
 @router.get("", operation_id="tables_list", summary="List tables", responses=responses(NotFound, PageTokenInvalid))
 def list_tables(
+    request: Request,
     session: Reading,
     paging: Paging,
     name: NamePath,
@@ -54,8 +57,9 @@ def list_tables(
     )
     shown, more = paging.split(rows)
     last = shown[-1] if more else None
+    judged = judged_for(request, subscription)
     return Page(
-        items=[service.view(row) for row in shown],
+        items=[service.view(row, judged.table(row)) for row in shown],
         next_page_token=paging.token([last.schema_name, last.name, last.id]) if last else None,
     )
 
@@ -78,7 +82,7 @@ def list_tables(
     ),
 )
 def add_table(
-    session: Writing, idempotency: Idempotent, response: Response, name: NamePath, body: TableBody
+    request: Request, session: Writing, idempotency: Idempotent, response: Response, name: NamePath, body: TableBody
 ) -> TableView:
     """It is copied while the others go on. Patterns belong into the subscription itself."""
     if body.is_pattern:
@@ -86,7 +90,7 @@ def add_table(
         raise InvalidRequest.at("/name", "A pattern cannot be added.", remedy)
     require_supported(body)
     row = service.add(session, name, declare(body, "", name), _target_kind(session, name))
-    answer = service.view(row)
+    answer = _shown(request, session, name, row)
     headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
     response.headers.update(headers)
     idempotency.remember(201, answer, headers)
@@ -94,11 +98,13 @@ def add_table(
 
 
 @router.get("/{table_id}", operation_id="tables_get", summary="Get a table", responses=responses(NotFound))
-def get_table(session: Reading, response: Response, name: NamePath, table_id: TableIdPath) -> TableView:
+def get_table(
+    request: Request, session: Reading, response: Response, name: NamePath, table_id: TableIdPath
+) -> TableView:
     """Its declaration, state, and how far its copy is."""
     row = service.get(session, name, table_id)
     set_etag(response, row)
-    return service.view(row)
+    return _shown(request, session, name, row)
 
 
 @router.patch(
@@ -118,6 +124,7 @@ def get_table(session: Reading, response: Response, name: NamePath, table_id: Ta
     ),
 )
 def patch_table(
+    request: Request,
     session: Writing,
     response: Response,
     name: NamePath,
@@ -128,7 +135,7 @@ def patch_table(
     """`desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` holds after the next reload."""
     row = service.patch(session, name, table_id, body, _target_kind(session, name), if_match)
     set_etag(response, row)
-    return service.view(row)
+    return _shown(request, session, name, row)
 
 
 @router.delete(
@@ -155,6 +162,10 @@ def remove_table(
     came of it.
     """
     service.remove(session, name, table_id, if_match, target_table)
+
+
+def _shown(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
+    return service.view(row, judged_for(request, lookup.get(session, name)).table(row))
 
 
 def _target_kind(session: ReadSession, name: str) -> Kind:

@@ -11,8 +11,11 @@ from server.db.models.table import TableRow
 from server.db.session import WriteSession
 from server.events.service import record_event
 from server.schema_versions import service as versions
+from server.subscriptions.reports import note_fault
 from server.tables import repository
 from server.tables.schemas import TargetTable
+
+_NOT_KEPT = "an engine that has ended parked it, and could not tell the reason"
 
 
 def set_state(
@@ -27,17 +30,21 @@ def set_state(
 ) -> bool:
     """The table is in this state. Records history and an event where that is new, and returns whether it was.
 
-    A table that the user removed stays removed, whatever an older report says; an unknown id is passed over.
+    A table that the user removed stays removed, whatever an older report says; an unknown id is passed over. A table that is reported
+    as parked without a reason was so before its engine began: what is known of it stays.
     """
     row = session.get(TableRow, table_id, with_for_update=True)
     if row is None or row.state == TableState.REMOVED:
         return False
+    if state is TableState.PARKED and reason is None:
+        reason = row.reason if (row.state, row.code) == (state.value, code) else _NOT_KEPT
     if (row.state, row.code, row.reason) == (state.value, code, reason):
         return False
     row.state, row.code, row.reason, row.remedy = state.value, code, reason, remedy
     row.state_position = position
     row.state_at = session.now()
     if state in (TableState.COPYING, TableState.RELOADING):
+        row.differs = False
         row.copied_rows = row.copied_bytes = 0
         row.copied_percent = row.copied_eta_seconds = None
     if state in (TableState.CATCHING_UP, TableState.LIVE) and row.copied_rows is not None:
@@ -83,6 +90,15 @@ def set_rows_aside(
             session.touch(subscription.name)
 
 
+def set_verified(session: WriteSession, equal: Mapping[str, bool]) -> None:
+    """By table id, whether a verification found it equal to the source. Unknown ids are passed over."""
+    for table_id, found in equal.items():
+        row = session.get(TableRow, table_id)
+        if row is not None:
+            row.differs = not found
+            session.add(row)
+
+
 def set_dropped(session: WriteSession, table_id: str, left: str | None, remedy: str | None) -> None:
     """What became of the table on the target of one that was removed; `left`: why it stays. Told once, others are passed over."""
     row = session.get(TableRow, table_id)
@@ -113,6 +129,11 @@ def _touch(session: WriteSession, row: TableRow) -> str | None:
 def _tell(session: WriteSession, row: TableRow, state: TableState) -> None:
     subject = f"{row.schema_name}.{row.name}"
     parked = state is TableState.PARKED
+    subscription = session.get(SubscriptionRow, row.subscription_id)
+    if parked and subscription is not None:
+        detail = f"{subject} is parked: {row.reason or row.code}"
+        code = row.code or "table_parked"
+        note_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
     # A table that is copied anew by itself says why; one that was asked for has no code.
     unasked = state is TableState.RELOADING and row.code is not None
     record_event(

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.refused import RefusedPolicy
 from engine.model.table_state import TableState
+from server.subscriptions.health import HealthStatus
 from server.tables.body import ColumnOptions, Identifier, Operation
 
 
@@ -62,6 +63,15 @@ class Copied(BaseModel):
     eta_seconds: float | None = None
 
 
+class TableHealth(BaseModel):
+    """How a table is, by its own state and that of its subscription."""
+
+    status: HealthStatus = Field(description="`running` only where it is live and followed now.")
+    reason: str | None = None
+    remedy: str | None = None
+    following: bool = Field(default=False, description="It is live, and changes of it are applied now.")
+
+
 class TableTarget(BaseModel):
     """Where the table stands on the target."""
 
@@ -99,6 +109,7 @@ class TableView(BaseModel):
                     "state": "copying",
                     "reason": None,
                     "remedy": None,
+                    "health": {"status": "moving", "reason": None, "remedy": None, "following": False},
                     "desired_state": "running",
                     "copied": {"rows": 120000, "bytes": 14000000, "percent": 41.5, "eta_seconds": 12.0},
                     "key": [],
@@ -125,6 +136,7 @@ class TableView(BaseModel):
     code: str | None = Field(default=None, description="Stable name of the reason.")
     reason: str | None = None
     remedy: str | None = None
+    health: TableHealth
     desired_state: TableDesiredState
     copied: Copied
     key: list[str] = Field(description="The declared key; empty where the source's own is used.")

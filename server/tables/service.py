@@ -37,6 +37,7 @@ from server.tables.schemas import (
     OnRemoval,
     SharedView,
     TableDesiredState,
+    TableHealth,
     TablePatch,
     TableTarget,
     TableView,
@@ -93,7 +94,7 @@ def _found(session: ReadSession, subscription: SubscriptionRow, table_id: str, *
     return row
 
 
-def view(row: TableRow) -> TableView:
+def view(row: TableRow, health: TableHealth) -> TableView:
     return TableView(
         id=row.id,
         schema_name=row.schema_name,
@@ -104,6 +105,7 @@ def view(row: TableRow) -> TableView:
         code=row.code,
         reason=row.reason,
         remedy=row.remedy,
+        health=health,
         desired_state=TableDesiredState(row.desired_state),
         copied=Copied(
             rows=row.copied_rows,

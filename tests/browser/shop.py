@@ -33,7 +33,7 @@ PAGES = {
 """Every page of the console, by a name, with its address in the shop."""
 BEYOND = "294270-01-01 00:00:00+00"
 """The source holds it, no column of the target does."""
-_WELL_S = 60.0
+_WELL_S = 180.0
 
 
 class Shop:

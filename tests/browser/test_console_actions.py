@@ -57,7 +57,7 @@ def test_a_table_is_paused_and_resumed(visit: Visit, shop: Shop) -> None:
 def test_a_subscription_is_paused_and_resumed(visit: Visit, shop: Shop) -> None:
     page = visit(_SUBSCRIPTION)
     do(page, "Pause", "copy")
-    expect(page.get_by_text("It stands still by request; the source keeps its log for it.")).to_be_visible()
+    expect(page.get_by_text("It is paused by request; the source keeps its log for it.")).to_be_visible()
     assert shop.subscription["state"] == "paused"
     do(page, "Resume", "copy")
     expect(page.get_by_text("tables are live")).to_be_visible()

@@ -35,6 +35,9 @@ class PlayedEngine:
         self.answers: dict[str, dict[str, Any] | Exception] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
+    def connected_s(self, engine_id: str | None) -> float | None:
+        return 60.0 if self.connected else None
+
     async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         self.asked.append((kind, dict(payload)))
         answer = self.answers[kind]

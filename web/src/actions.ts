@@ -1,6 +1,8 @@
 import { FLEET } from "./addresses";
 import { answer, client, type Subscription, type Table } from "./api/client";
+import { keys } from "./api/queries";
 import type { Role } from "./caller";
+import { queryClient } from "./live/queryClient";
 import { qualified, tableName } from "./words/tables";
 
 /** Something that a person can have done, and what is said before it is. */
@@ -21,6 +23,8 @@ export interface Action {
   run: (chosen: boolean) => Promise<unknown>;
   /** What is told once the server has taken it. */
   done: string;
+  /** What that is about; it is told no longer once the state of this is another. */
+  subject?: { state: () => string | undefined };
   /** Where to go then, if not to stay. */
   leadsTo?: string;
 }
@@ -29,6 +33,29 @@ type TablePath = { params: { path: { name: string; table_id: string } } };
 
 /** What can be done to a table in the state it is in; the first is what its state asks for. */
 export function tableActions(subscription: string, table: Table): Action[] {
+  const subject = { state: () => knownTable(subscription, table.id) };
+  return possible(subscription, table).map((action) => ({ ...action, subject }));
+}
+
+/** As it was last read: its state and since when. */
+function knownTable(subscription: string, id: string): string | undefined {
+  const kept = queryClient.getQueriesData<Table | Table[]>({ queryKey: keys.ofSubscription(subscription) });
+  const tables = kept.flatMap(([, data]) => data ?? []).filter((found) => found.id === id);
+  return newest(tables);
+}
+
+function knownSubscription(name: string): string | undefined {
+  const one = queryClient.getQueryData<Subscription>(keys.ofSubscription(name));
+  const all = queryClient.getQueryData<Subscription[]>(keys.subscriptions) ?? [];
+  return newest([...(one === undefined ? [] : [one]), ...all.filter((found) => found.name === name)]);
+}
+
+function newest(found: { state: string; state_since?: string | null | undefined }[]): string | undefined {
+  const known = found.map(({ state, state_since }) => `${state_since ?? ""} ${state}`);
+  return known.sort().at(-1);
+}
+
+function possible(subscription: string, table: Table): Action[] {
   const path: TablePath = { params: { path: { name: subscription, table_id: table.id } } };
   switch (table.state) {
     case "live":
@@ -160,6 +187,11 @@ function remove(table: Table, path: TablePath): Action {
 
 /** What can be done to a subscription in the state it is in. */
 export function subscriptionActions(subscription: Subscription): Action[] {
+  const subject = { state: () => knownSubscription(subscription.name) };
+  return possibleNow(subscription).map((action) => ({ ...action, subject }));
+}
+
+function possibleNow(subscription: Subscription): Action[] {
   const { name, state, desired_state } = subscription;
   if (subscription.deleting) return [deleteAtOnce(subscription)];
   const set = (wanted: "running" | "paused") => (): Promise<unknown> =>

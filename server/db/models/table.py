@@ -46,6 +46,8 @@ class TableRow(SQLModel, table=True):
     priority: int = 0
     refused_rows: str = Field(default="park", max_length=16)
     rows_set_aside: int = 0
+    differs: bool = False
+    """Its last verification found rows of it different from the source's, and it was not copied since."""
     from_pattern: bool = False
     kept_out: bool = False
     """Of a removed table: its user removed it, and no pattern brings back what has its name."""

@@ -10,8 +10,10 @@ import pytest
 
 from engine.link.messages import ReloadReport, Report
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
+from engine.model.table_state import TableEvent
 from engine.runtime.copying import CopyDesk
 from engine.runtime.run import ReplicationRun
 from tests.fixtures.postgres import Database
@@ -151,6 +153,54 @@ def test_a_reload_of_a_parked_table_that_a_run_leaves_open_goes_on_in_the_next(
     assert wait_ended(replica, "r1").state == "succeeded"
     replica.wait_live()
     replica.assert_equal()
+
+
+def refused_and_reloaded(shop: Database, replica: Replica) -> None:
+    """The table parked with its old rows, which a new reload brings back in step."""
+    assert replica.wait_table("orders", "parked").code == "table_copy_cancelled"
+    shop.execute("DELETE FROM orders WHERE id <= 10")
+    replica.catch_up()
+    assert replica.query("SELECT count(*), max(note) FROM orders") == [(100, "n")]
+    replica.pipeline.reload("r2", [replica.table_id("orders")])
+    assert wait_ended(replica, "r2").state == "succeeded"
+    replica.wait_live()
+    replica.assert_equal()
+
+
+@pytest.mark.parametrize("when", ["while it is copied", "before its tables moved", "between two runs"])
+def test_a_cancelled_reload_replaces_no_rows(
+    shop: Database, replicate: Replicate, copies: HeldCopies, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    orders = table("orders")
+    replica = replicate(shop, [orders, table("lines")])
+    run = replica.pipeline.run
+    assert run is not None
+    hold(copies)
+    if when == "before its tables moved":
+        real = run.copies._defer
+
+        def cancelled_first(event: TableEvent, tables: list[TableId]) -> None:
+            if event is TableEvent.RELOAD:
+                replica.pipeline.cancel_reload("r1")
+            real(event, tables)
+
+        monkeypatch.setattr(run.copies, "_defer", cancelled_first)
+        replica.pipeline.reload("r1", [orders.table])
+    else:
+        replica.pipeline.reload("r1", [orders.table])
+        assert copies.began.wait(20)
+        shop.execute("UPDATE orders SET note = 'newer'")
+        replica.catch_up()
+        if when == "between two runs":
+            replica.desire(DesiredState.PAUSED)
+            replica.wait_state("paused")
+        replica.pipeline.cancel_reload("r1")
+        if when == "between two runs":
+            replica.desire(DesiredState.RUNNING)
+    shop.execute("UPDATE orders SET note = 'new'")
+    copies.go.set()
+    refused_and_reloaded(shop, replica)
+    assert told(replica, "r1").count("succeeded") == 0
 
 
 @pytest.mark.parametrize("way", ["removed", "dropped"])

@@ -85,7 +85,8 @@ _SUBSCRIPTIONS = (200, {"items": [{"name": "mart", "source": "a", "target": "b",
 
 
 def test_status_shows_reasons_and_follows_pages(stand_in: StandIn, run: Run) -> None:
-    failed = {"name": "x", "source": "a", "target": "b", "state": "failed", "reason": "It [broke]", "remedy": "Mend it"}
+    health = {"status": "failed", "word": "failed", "reason": "It [broke]", "remedy": "Mend it"}
+    failed = {"name": "x", "source": "a", "target": "b", "state": "failed", "health": health}
     pages = iter([(200, {"items": [failed], "next_page_token": "p2"}), _SUBSCRIPTIONS])
     stand_in.replies["GET", "/subscriptions"] = lambda _: next(pages)
     result = run("status")
@@ -94,6 +95,28 @@ def test_status_shows_reasons_and_follows_pages(stand_in: StandIn, run: Run) -> 
     assert "It [broke]" in result.stderr
     assert "Mend it" in result.stderr
     assert stand_in.requests[1][1].endswith("?page_token=p2")
+
+
+def test_status_says_what_the_server_judged_and_not_the_state(stand_in: StandIn, run: Run) -> None:
+    why = "No engine is connected: whether changes are applied is not known."
+    health = {"status": "unknown", "word": "no_engine", "reason": why, "remedy": "Start one."}
+    gone = {"name": "x", "source": "a", "target": "b", "state": "running", "health": health}
+    well = {**gone, "name": "y", "health": {"status": "running", "word": "running", "reason": "All is well."}}
+    stand_in.replies["GET", "/subscriptions"] = (200, {"items": [gone, well]})
+    result = run("status")
+    assert "no engine" in result.stdout
+    assert why in result.stderr
+    assert "All is well" not in result.stderr
+
+
+def test_a_live_table_that_is_not_followed_is_not_called_live(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["GET", "/subscriptions"] = _SUBSCRIPTIONS
+    common = {"schema": "public", "state": "live", "copied": {}}
+    followed = {**common, "name": "a", "id": "t1", "health": {"status": "running", "following": True}}
+    left = {**common, "name": "b", "id": "t2", "health": {"status": "unknown", "following": False}}
+    stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [followed, left]})
+    lines = run("tables").stdout.splitlines()
+    assert ["not followed" in line for line in lines if "public." in line] == [False, True]
 
 
 def test_token_comes_from_option_environment_or_home(

@@ -44,13 +44,3 @@ export const eventPageQuery = (subscription: string, only: { severity?: Severity
     },
     placeholderData: keepPreviousData,
   });
-
-/** The newest errors of a subscription. */
-export const lastFaultQuery = (subscription: string) =>
-  queryOptions({
-    queryKey: ["events", "last fault", subscription],
-    queryFn: async ({ signal }) => {
-      const query = { subscription, severity: "error" as const, page_size: 1 };
-      return (await answer(client.GET("/api/v1/events", { params: { query }, signal }))).items;
-    },
-  });

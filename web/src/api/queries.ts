@@ -13,7 +13,7 @@ export const keys = {
 };
 
 /** As many of the newest events as are looked at across subscriptions. */
-export const EVENTS_AT_ONCE = 200;
+const EVENTS_AT_ONCE = 200;
 
 export const subscriptionsQuery = () =>
   queryOptions({

@@ -600,7 +600,9 @@ export interface paths {
         post?: never;
         /**
          * Cancel Reload
-         * @description End a reload before its time; the old rows stay.
+         * @description End a table's reload before its time, as `DELETE …/tables/{table_id}/reloads/{reload_id}` does.
+         *
+         *     A reload of all tables cannot be cancelled: its tables have no other way back to their source.
          */
         delete: operations["reloads_cancel"];
         options?: never;
@@ -866,7 +868,10 @@ export interface paths {
         post?: never;
         /**
          * Cancel Table Reload
-         * @description End a table's reload before its time; the old rows stay.
+         * @description End a table's reload before its time; the old rows stay readable.
+         *
+         *     A table whose partitions are reloaded stays live. One that is copied as a whole parks with `table_copy_cancelled`, since its changes
+         *     since the reload began were not kept for its old rows.
          */
         delete: operations["table_reloads_cancel"];
         options?: never;
@@ -1193,6 +1198,22 @@ export interface components {
              */
             reason?: string | null;
         };
+        /**
+         * Aspect
+         * @description One of the things that health is judged by.
+         */
+        Aspect: {
+            name: components["schemas"]["AspectName"];
+            /** Reason */
+            reason: string;
+            status: components["schemas"]["HealthStatus"];
+        };
+        /**
+         * AspectName
+         * @description What health is judged by.
+         * @enum {string}
+         */
+        AspectName: "applying" | "freshness" | "source_log" | "last_fault";
         /**
          * BatchBody
          * @description When a batch is sealed: at the first limit reached. A change takes hold at the next start.
@@ -1902,16 +1923,17 @@ export interface components {
             warn_share?: number;
         };
         /**
-         * Health
-         * @description All is well.
+         * HealthStatus
+         * @description The worst first. Only `running` is well: all tables follow the source, and an engine is there.
+         * @enum {string}
          */
-        Health: {
-            /**
-             * Status
-             * @default ok
-             */
-            status?: string;
-        };
+        HealthStatus: "failed" | "attention" | "unknown" | "moving" | "running" | "resting";
+        /**
+         * HealthWord
+         * @description What a status is given for.
+         * @enum {string}
+         */
+        HealthWord: "failed" | "retrying" | "silent" | "parked_tables" | "different" | "late" | "at_risk" | "no_engine" | "deleting" | "waiting" | "starting" | "pausing" | "stopping" | "copying" | "catching_up" | "running" | "partly_paused" | "no_tables" | "paused" | "stopped";
         /**
          * HistoryPoint
          * @description One step. Figures are null where nothing was reported of them.
@@ -2016,6 +2038,33 @@ export interface components {
          * @enum {string}
          */
         LanePolicy: "pessimistic" | "optimistic";
+        /**
+         * LastFault
+         * @description The newest fault of a subscription or of one of its tables.
+         */
+        LastFault: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Code */
+            code: string;
+            /** Detail */
+            detail: string;
+            /**
+             * Over
+             * @description Nothing that it stopped stands still because of it any more.
+             */
+            over: boolean;
+            /** Remedy */
+            remedy?: string | null;
+            /**
+             * Table
+             * @description Id of the table that it parked; null: it is of the whole subscription.
+             */
+            table?: string | null;
+        };
         /** LeftOutTable */
         LeftOutTable: {
             /** Name */
@@ -3314,9 +3363,17 @@ export interface components {
          * @example {
          *       "created_at": "2026-05-04T10:00:00Z",
          *       "desired_state": "running",
+         *       "health": {
+         *         "aspects": [],
+         *         "following": true,
+         *         "reason": "All 2 tables are live, 200 ms behind the source.",
+         *         "status": "running",
+         *         "word": "running"
+         *       },
          *       "lag": {
          *         "bytes": 56,
-         *         "seconds": 0.2
+         *         "seconds": 0.2,
+         *         "tables": 2
          *       },
          *       "name": "shop",
          *       "positions": {
@@ -3373,7 +3430,10 @@ export interface components {
             deleting?: boolean;
             desired_state: components["schemas"]["DesiredState"];
             freshness: components["schemas"]["FreshnessBody"];
+            /** @description How it is in one word, with the reason: the same for all who show it. */
+            health: components["schemas"]["server__subscriptions__health__Health"];
             lag: components["schemas"]["server__subscriptions__schemas__Lag"];
+            last_fault?: components["schemas"]["LastFault"] | null;
             /** Name */
             name: string;
             positions: components["schemas"]["server__subscriptions__schemas__Positions"];
@@ -3501,6 +3561,24 @@ export interface components {
          */
         TableDesiredState: "running" | "paused";
         /**
+         * TableHealth
+         * @description How a table is, by its own state and that of its subscription.
+         */
+        TableHealth: {
+            /**
+             * Following
+             * @description It is live, and changes of it are applied now.
+             * @default false
+             */
+            following?: boolean;
+            /** Reason */
+            reason?: string | null;
+            /** Remedy */
+            remedy?: string | null;
+            /** @description `running` only where it is live and followed now. */
+            status: components["schemas"]["HealthStatus"];
+        };
+        /**
          * TablePatch
          * @description What to change of a table; what is left out stays, null goes back to the default. `columns` is merged by name.
          * @example {
@@ -3572,6 +3650,10 @@ export interface components {
          *       },
          *       "created_at": "2026-05-04T10:00:00Z",
          *       "desired_state": "running",
+         *       "health": {
+         *         "following": false,
+         *         "status": "moving"
+         *       },
          *       "id": "t3f2a9c81d07e",
          *       "insert_only": false,
          *       "into_existing": false,
@@ -3617,6 +3699,7 @@ export interface components {
              * @default false
              */
             from_pattern?: boolean;
+            health: components["schemas"]["TableHealth"];
             /** Id */
             id: string;
             /** Insert Only */
@@ -4268,17 +4351,58 @@ export interface components {
             source: string | null;
         };
         /**
+         * Health
+         * @description All is well.
+         */
+        server__health__endpoints__Health: {
+            /**
+             * Status
+             * @default ok
+             */
+            status?: string;
+        };
+        /**
+         * Health
+         * @description The worst of what is known of a subscription, and what it was judged by.
+         */
+        server__subscriptions__health__Health: {
+            /** Aspects */
+            aspects: components["schemas"]["Aspect"][];
+            /**
+             * Following
+             * @description Changes are applied to live tables: it runs, without a fault, and an engine is there.
+             */
+            following: boolean;
+            /**
+             * Reason
+             * @description Why, in a sentence for people.
+             */
+            reason: string;
+            /** Remedy */
+            remedy?: string | null;
+            /** @description `running` only where all tables follow the source and an engine is there. */
+            status: components["schemas"]["HealthStatus"];
+            /** @description What the status is given for. */
+            word: components["schemas"]["HealthWord"];
+        };
+        /**
          * Lag
-         * @description How far the target is behind.
+         * @description How far the live tables are behind; null where it is not known, and where no table is live.
          */
         server__subscriptions__schemas__Lag: {
             /** Bytes */
             bytes?: number | null;
             /**
              * Seconds
-             * @description While the engine does not report, the time since its last report is added.
+             * @description While no engine is connected or the engine does not report, the time since its last report is added.
              */
             seconds?: number | null;
+            /**
+             * Tables
+             * @description So many tables are live: of the others it says nothing.
+             * @default 0
+             */
+            tables?: number;
         };
         /**
          * Positions
@@ -7108,7 +7232,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `reload_has_ended`: The reload has ended */
+            /** @description `reload_has_ended`: The reload has ended; `reload_not_cancellable`: A reload of all tables cannot be cancelled */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -9294,7 +9418,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Health"];
+                    "application/json": components["schemas"]["server__health__endpoints__Health"];
                 };
             };
         };
@@ -9352,7 +9476,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Health"];
+                    "application/json": components["schemas"]["server__health__endpoints__Health"];
                 };
             };
             /** @description `not_ready`: Not ready */

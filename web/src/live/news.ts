@@ -52,6 +52,8 @@ export function outdatedBy(message: StreamMessage): QueryKey[] {
   }
   const found: QueryKey[] = [];
   if (typeof body.subscription === "string") found.push(keys.subscriptions, keys.ofSubscription(body.subscription));
+  // That an engine went is told as a change of its subscriptions.
+  if (message.event === "changed") found.push(keys.readiness);
   if (message.event === "event") {
     found.push(keys.events);
     if (body.kind?.startsWith("connection_")) found.push(keys.connections);

@@ -1,10 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 import { NEW_SUBSCRIPTION, subscriptionAddress } from "../addresses";
-import type { Event, Subscription } from "../api/client";
-import { EVENTS_AT_ONCE, eventsQuery, readinessQuery, subscriptionsQuery } from "../api/queries";
-import { atServer } from "../clock";
-import { useEngineAway } from "../engine";
+import type { Subscription } from "../api/client";
+import { readinessQuery, subscriptionsQuery } from "../api/queries";
 import { matches, useFilters, type Filters } from "../filters";
 import { Behind } from "../parts/behind";
 import { Loaded } from "../parts/loaded";
@@ -14,7 +12,7 @@ import { SearchField } from "../parts/searchField";
 import { Share } from "../parts/share";
 import { Tally } from "../parts/tally";
 import { Ago } from "../parts/time";
-import { GROUP_WORDS, HEALTH_GROUPS, healthOf, slotShare, warnShare, worstFirst, type Health } from "../words/health";
+import { GROUP_WORDS, HEALTH_GROUPS, healthOf, heldUp, slotShare, warnShare, worstFirst, type Health } from "../words/health";
 import { bytes, count, ofBytes } from "../words/numbers";
 import { plainRemedy } from "../words/remedies";
 import { statesByNeed, tableStateWords } from "../words/tables";
@@ -44,7 +42,7 @@ export function FleetPage() {
       }
     >
       <Readiness />
-      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} readMs={atServer(subscriptions.dataUpdatedAt)} />)}</Loaded>
+      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} />)}</Loaded>
     </Page>
   );
 }
@@ -66,13 +64,9 @@ function Readiness() {
   );
 }
 
-/** `readMs`: when they were read, by the server's clock. */
-function Fleet({ items, readMs }: { items: Subscription[]; readMs: number }) {
+function Fleet({ items }: { items: Subscription[] }) {
   const filters = useFilters();
-  const faults = useQuery(eventsQuery({ severity: "error" }));
-  const engineAway = useEngineAway();
-  const known = { readMs, faults: faults.data, engineAway };
-  const judged = items.map((item): Judged => ({ item, health: healthOf(item, known) })).sort(worstFirst);
+  const judged = items.map((item): Judged => ({ item, health: healthOf(item) })).sort(worstFirst);
   const shown = judged.filter(
     ({ item, health }) =>
       (filters.get("health") === "" || health.group === filters.get("health")) &&
@@ -105,7 +99,7 @@ function Fleet({ items, readMs }: { items: Subscription[]; readMs: number }) {
           </thead>
           <tbody>
             {shown.map(({ item, health }) => (
-              <Row key={item.name} item={item} health={health} fault={latestOf(faults.data, item.name)} engineAway={engineAway} />
+              <Row key={item.name} item={item} health={health} />
             ))}
           </tbody>
         </table>
@@ -123,14 +117,7 @@ function FleetTally({ judged, filters }: { judged: Judged[]; filters: Filters })
   return <Tally noun="subscriptions" filter="health" filters={filters} items={items} total={judged.length} />;
 }
 
-/** `events`: newest first; undefined until they are there. A word where none is of the subscription. */
-function latestOf(events: Event[] | undefined, subscription: string): Event | string {
-  if (events === undefined) return "…";
-  const found = events.find((event) => event.subscription === subscription);
-  return found ?? (events.length < EVENTS_AT_ONCE ? "none" : "none of late");
-}
-
-function Row({ item, health, fault, engineAway }: Judged & { fault: Event | string; engineAway: boolean }) {
+function Row({ item, health }: Judged) {
   const share = slotShare(item);
   return (
     <tr>
@@ -157,23 +144,24 @@ function Row({ item, health, fault, engineAway }: Judged & { fault: Event | stri
         )}
       </td>
       <td data-column="Tables">
-        <TableStates states={item.table_states} engineAway={engineAway} />
+        <TableStates subscription={item} />
       </td>
       <td data-column="Last fault" className="telling">
-        <Fault fault={fault} told={health.why} />
+        <Fault fault={item.last_fault ?? null} told={health.why} />
       </td>
     </tr>
   );
 }
 
 /** "2 parked", "298 live". */
-function TableStates({ states, engineAway }: { states: Record<string, number>; engineAway: boolean }) {
+function TableStates({ subscription: { table_states: states, health } }: { subscription: Subscription }) {
+  const held = heldUp(health);
   const found = Object.keys(states).sort(statesByNeed);
   if (found.length === 0) return <span className="soft">none</span>;
   return (
     <ul className="states">
       {found.map((state) => {
-        const { tone, word } = tableStateWords(state, engineAway);
+        const { tone, word } = tableStateWords(state, held);
         return (
           <li key={state}>
             <Mark tone={tone}>
@@ -187,11 +175,12 @@ function TableStates({ states, engineAway }: { states: Record<string, number>; e
 }
 
 /** `told`: what stands in the row already. */
-function Fault({ fault, told }: { fault: Event | string; told: string }) {
-  if (typeof fault === "string") return <span className="soft">{fault}</span>;
+function Fault({ fault, told }: { fault: Subscription["last_fault"]; told: string }) {
+  if (fault == null) return <span className="soft">none</span>;
   return (
     <>
       <Ago at={fault.at} />
+      {fault.over && <small>over</small>}
       {!fault.detail.endsWith(told) && <small>{fault.detail}</small>}
     </>
   );

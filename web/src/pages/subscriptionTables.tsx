@@ -4,7 +4,6 @@ import { tableActions } from "../actions";
 import { tableAddress } from "../addresses";
 import type { Subscription, Table } from "../api/client";
 import { tablesQuery } from "../api/queries";
-import { useEngineAway } from "../engine";
 import { matches, useFilters, type Filters } from "../filters";
 import { ActionButtons } from "../parts/actions";
 import { Loaded } from "../parts/loaded";
@@ -13,8 +12,9 @@ import { Pager } from "../parts/pager";
 import { SearchField } from "../parts/searchField";
 import { Tally } from "../parts/tally";
 import { Ago } from "../parts/time";
+import { heldUp } from "../words/health";
 import { count, some } from "../words/numbers";
-import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords } from "../words/tables";
+import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords, tableWords } from "../words/tables";
 
 const AT_ONCE = 50;
 /** The API lists removed tables only when they are asked for. */
@@ -23,7 +23,6 @@ const REMOVED = "removed";
 /** What keeps the tables. */
 interface Kept {
   subscription: string;
-  engineAway: boolean;
 }
 
 /** The tables of a subscription, those that need somebody first; filter, search and page stand in the address. */
@@ -31,11 +30,10 @@ export function Tables({ subscription }: { subscription: Subscription }) {
   const filters = useFilters();
   const removed = filters.get("state") === REMOVED;
   const tables = useQuery(tablesQuery(subscription.name, removed));
-  const engineAway = useEngineAway();
   return (
     <>
-      <TablesTally states={subscription.table_states} filters={filters} engineAway={engineAway} />
-      <Loaded query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} engineAway={engineAway} />}</Loaded>
+      <TablesTally subscription={subscription} filters={filters} />
+      <Loaded query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</Loaded>
       <p className="below">
         {removed ? (
           <Link href={filters.address({ state: null, page: null })} replace>
@@ -51,9 +49,10 @@ export function Tables({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function TablesTally({ states, filters, engineAway }: { states: Record<string, number>; filters: Filters; engineAway: boolean }) {
-  const items = Object.entries(states)
-    .map(([value, number]) => ({ value, number, ...tableStateWords(value, engineAway) }))
+function TablesTally({ subscription, filters }: { subscription: Subscription; filters: Filters }) {
+  const held = heldUp(subscription.health);
+  const items = Object.entries(subscription.table_states)
+    .map(([value, number]) => ({ value, number, ...tableStateWords(value, held) }))
     .sort((a, b) => statesByNeed(a.value, b.value));
   const total = items.reduce((sum, { number }) => sum + number, 0);
   return <Tally noun="tables" filter="state" filters={filters} items={items} total={total} />;
@@ -112,12 +111,12 @@ function Ledger({ tables, ...kept }: Kept & { tables: Table[] }) {
   );
 }
 
-function Row({ table, subscription, engineAway }: Kept & { table: Table }) {
-  const { tone, word } = tableStateWords(table.state, engineAway);
+function Row({ table, subscription }: Kept & { table: Table }) {
+  const { tone, word } = tableWords(table);
   const name = tableName(table);
   const elsewhere = qualified(table.target) !== name;
   const hint = asked(table);
-  const copied = isCopied(table) ? copyWords(table.copied, engineAway) : null;
+  const copied = isCopied(table) ? copyWords(table.copied, table.health.status !== "moving") : null;
   return (
     <tr>
       <th scope="row" data-column="Table">

@@ -4,7 +4,6 @@ import { FLEET, subscriptionAddress } from "../addresses";
 import { tableActions, type Action } from "../actions";
 import type { Reload, Table } from "../api/client";
 import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
-import { useEngineAway } from "../engine";
 import { ActionButtons } from "../parts/actions";
 import { Facts } from "../parts/facts";
 import { Lead } from "../parts/lead";
@@ -14,7 +13,7 @@ import { Page, Section } from "../parts/page";
 import { Remedy } from "../parts/remedy";
 import { Ago, Moment } from "../parts/time";
 import { bytes, count } from "../words/numbers";
-import { asked, copyWords, isCopied, qualified, tableName, tableStateWords } from "../words/tables";
+import { asked, copyWords, isCopied, qualified, tableName, tableWords } from "../words/tables";
 import type { Tone } from "../words/tone";
 import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
@@ -64,15 +63,14 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
 
 /** `remedy`: the action that its state asks for. */
 function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
-  const engineAway = useEngineAway();
-  const { tone, word, means } = tableStateWords(table.state, engineAway);
+  const { tone, word, means } = tableWords(table);
   const hint = asked(table);
   return (
     <Lead
       tone={tone}
       word={word}
       why={table.reason ?? means}
-      remedy={table.remedy}
+      remedy={table.health.remedy}
       here="table"
       since={
         <>
@@ -87,16 +85,16 @@ function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
           <ActionButtons actions={remedy} first />
         </div>
       )}
-      {isCopied(table) && <CopyProgress table={table} engineAway={engineAway} />}
+      {isCopied(table) && <CopyProgress table={table} />}
     </Lead>
   );
 }
 
-function CopyProgress({ table: { copied }, engineAway }: { table: Table; engineAway: boolean }) {
+function CopyProgress({ table: { copied, health } }: { table: Table }) {
   return (
     <div className="copy">
       <progress aria-label="Copied" max={100} {...(copied.percent == null ? {} : { value: copied.percent })} />
-      <span>{copyWords(copied, engineAway) ?? "how far is not known yet"}</span>
+      <span>{copyWords(copied, health.status !== "moving") ?? "how far is not known yet"}</span>
       <span className="soft">
         {count(copied.rows)} rows, {bytes(copied.bytes)}
       </span>

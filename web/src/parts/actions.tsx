@@ -43,11 +43,12 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
   const [, navigate] = useLocation();
   const work = useMutation({
     mutationFn: () => action.run(chosen),
-    onSuccess: async () => {
+    onMutate: () => action.subject?.state(),
+    onSuccess: async (_answer, _nothing, was) => {
       onClose();
       if (action.leadsTo !== undefined) navigate(action.leadsTo);
       // Another page puts away what was told before.
-      setTimeout(() => announce(action.done));
+      setTimeout(() => announce(action.done, action.subject, was));
       await queryClient.invalidateQueries();
     },
   });

@@ -1,22 +1,54 @@
 import { useEffect } from "react";
+import { queryClient } from "../live/queryClient";
 import { Store, useStore } from "../store";
 import { Moment } from "./time";
+
+/** So long it stays at least, whatever happens: somebody has to read it. */
+const LEAST_MS = 5_000;
+
+/** What somebody asked for, as long as nothing has come of it. `state` tells how its subject is by what was last read. */
+interface Subject {
+  state: () => string | undefined;
+}
 
 interface Announcement {
   text: string;
   at: number;
+  subject?: Subject | undefined;
+  /** The state of the subject as it was announced. */
+  was?: string | undefined;
 }
 
 const latest = new Store<Announcement | null>(null);
 
-/** Tell everybody, screen readers too, that something was done. It stays in sight until it is put away, another comes or the page is left. */
-export function announce(text: string): void {
-  latest.set({ text, at: Date.now() });
+/**
+ * Tell everybody, screen readers too, that something was done. It stays in sight until it is put away, another comes, the page is left
+ * or the state of its subject has changed: from then on the page tells how that is, and this would be from before.
+ */
+export function announce(text: string, subject?: Subject, was = subject?.state()): void {
+  latest.set({ text, at: Date.now(), subject, was });
+}
+
+/** Put away what is announced, once it is from before. Returns what ends the watch. */
+function watch(announcement: Announcement | null): (() => void) | undefined {
+  const subject = announcement?.subject;
+  if (announcement === null || subject === undefined) return undefined;
+  const look = (): void => {
+    const read = Date.now() - announcement.at >= LEAST_MS;
+    if (read && subject.state() !== announcement.was && latest.get() === announcement) latest.set(null);
+  };
+  const end = queryClient.getQueryCache().subscribe(look);
+  const timer = setTimeout(look, LEAST_MS);
+  return () => {
+    end();
+    clearTimeout(timer);
+  };
 }
 
 export function Announcements({ place }: { place: string }) {
   const announcement = useStore(latest);
   useEffect(() => latest.set(null), [place]);
+  useEffect(() => watch(announcement), [announcement]);
   return (
     <div className="announcements" role="status">
       {announcement !== null && (

@@ -1,10 +1,11 @@
 import type { Subscription } from "../api/client";
 import { bytes, seconds } from "../words/numbers";
 
-/** How far a target is behind its source. */
-export const Behind = ({ lag }: Pick<Subscription, "lag">) => (
+/** How far the live tables of a target are behind their source. */
+export const Behind = ({ lag }: { lag: Omit<Subscription["lag"], "tables"> & { tables?: number } }) => (
   <>
     {seconds(lag.seconds)}
     {lag.bytes != null && <small>{bytes(lag.bytes)}</small>}
+    {lag.tables === 0 && <small>no table is live</small>}
   </>
 );

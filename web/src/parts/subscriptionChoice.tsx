@@ -4,8 +4,6 @@ import { Link } from "wouter";
 import { FLEET, subscriptionAddress } from "../addresses";
 import type { Subscription } from "../api/client";
 import { subscriptionsQuery } from "../api/queries";
-import { atServer } from "../clock";
-import { useEngineAway } from "../engine";
 import { useFilters } from "../filters";
 import { healthOf } from "../words/health";
 import { Loaded } from "./loaded";
@@ -15,20 +13,16 @@ import { Mark } from "./mark";
 export function SubscriptionChoice({ children }: { children: (subscription: Subscription) => ReactNode }) {
   const subscriptions = useQuery(subscriptionsQuery());
   return (
-    <Loaded query={subscriptions}>
-      {(items) => <Choice items={items} readMs={atServer(subscriptions.dataUpdatedAt)} children={children} />}
-    </Loaded>
+    <Loaded query={subscriptions}>{(items) => <Choice items={items} children={children} />}</Loaded>
   );
 }
 
 interface ChoiceProps {
   items: Subscription[];
-  /** When they were read, by the server's clock. */
-  readMs: number;
   children: (subscription: Subscription) => ReactNode;
 }
 
-function Choice({ items, readMs, children }: ChoiceProps) {
+function Choice({ items, children }: ChoiceProps) {
   const filters = useFilters();
   const sorted = [...items].sort((a, b) => a.name.localeCompare(b.name));
   const named = filters.get("subscription");
@@ -55,15 +49,15 @@ function Choice({ items, readMs, children }: ChoiceProps) {
             ))}
           </select>
         </label>
-        {chosen !== undefined && <Health subscription={chosen} readMs={readMs} />}
+        {chosen !== undefined && <Health subscription={chosen} />}
       </div>
       {chosen === undefined ? <p className="prose">There is no subscription named {named}.</p> : children(chosen)}
     </>
   );
 }
 
-function Health({ subscription, readMs }: { subscription: Subscription; readMs: number }) {
-  const { tone, word, why } = healthOf(subscription, { readMs, engineAway: useEngineAway() });
+function Health({ subscription }: { subscription: Subscription }) {
+  const { tone, word, why } = healthOf(subscription);
   return (
     <p>
       <Link href={subscriptionAddress(subscription.name)}>

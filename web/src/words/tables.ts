@@ -1,4 +1,5 @@
 import type { Table } from "../api/client";
+import { toneOf } from "./health";
 import { seconds } from "./numbers";
 import type { Tone } from "./tone";
 
@@ -20,16 +21,26 @@ const STATES: Record<string, StateWords> = {
   removed: { tone: "idle", word: "removed", means: "It is no longer replicated; its history stays." },
 };
 
-/** States that an engine keeps up or leads on. */
-const NEED_ENGINE = new Set(["registered", "copying", "catching_up", "live", "reloading"]);
+/** States that are kept up or led on only while changes are applied. */
+const FOLLOWED = new Set(["registered", "copying", "catching_up", "live", "reloading"]);
 
-/** Every state, also one that this console does not know, in plain words. `engineAway`: no engine is connected. */
-export function tableStateWords(state: string, engineAway = false): StateWords {
+/** Every state, also one that this console does not know, in plain words. `held`: the tone of tables that are not followed; null where they are. */
+export function tableStateWords(state: string, held: Tone | null = null): StateWords {
   const words = STATES[state];
-  if (words !== undefined && engineAway && NEED_ENGINE.has(state)) {
-    return { tone: "unknown", word: `${words.word} when last heard of`, means: "No engine is connected: how it is now is not known." };
+  if (words === undefined) {
+    return { tone: "unknown", word: `unknown (${state})`, means: "This console does not know the state; load the page again after an upgrade." };
   }
-  return words ?? { tone: "unknown", word: `unknown (${state})`, means: "This console does not know the state; load the page again after an upgrade." };
+  if (held === null || !FOLLOWED.has(state)) return words;
+  return { tone: held, word: state === "live" ? "live, not followed" : `${words.word}, held up`, means: words.means };
+}
+
+/** A table by its own state and that of its subscription, as the server judged it. */
+export function tableWords({ state, health }: Table): StateWords {
+  const tone = toneOf(health.status);
+  const held = state === "live" ? health.following !== true : health.status !== "moving";
+  const words = tableStateWords(state, held ? tone : null);
+  const means = health.reason ?? words.means;
+  return words.tone === "unknown" ? { ...words, means: STATES[state] === undefined ? words.means : means } : { ...words, tone, means };
 }
 
 const ORDER = ["parked", "reloading", "copying", "catching_up", "registered", "paused", "live", "removed"];
@@ -52,10 +63,10 @@ export function asked(table: Table): string | null {
 
 export const isCopied = (table: Table): boolean => table.state === "copying" || table.state === "reloading";
 
-/** "41 %, about 12 s left", as far as it is known; null where nothing is. `engineAway`: nobody knows how long it takes. */
-export function copyWords(copied: Table["copied"], engineAway = false): string | null {
+/** "41 %, about 12 s left", as far as it is known; null where nothing is. `held`: it does not go on at present. */
+export function copyWords(copied: Table["copied"], held = false): string | null {
   const share = copied.percent == null ? null : `${Math.floor(copied.percent)} %`;
-  const left = copied.eta_seconds == null || engineAway ? null : `about ${seconds(Math.round(copied.eta_seconds))} left`;
+  const left = copied.eta_seconds == null || held ? null : `about ${seconds(Math.round(copied.eta_seconds))} left`;
   return [share, left].filter((part) => part !== null).join(", ") || null;
 }
 

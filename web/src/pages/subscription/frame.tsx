@@ -5,7 +5,6 @@ import { subscriptionActions } from "../../actions";
 import { FLEET, freshnessAddress, subscriptionAddress, subscriptionPart, ticketsAddress } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { subscriptionQuery } from "../../api/queries";
-import { atServer } from "../../clock";
 import { ActionButtons } from "../../parts/actions";
 import { Loaded } from "../../parts/loaded";
 import { Page } from "../../parts/page";
@@ -24,8 +23,7 @@ export type Part = (typeof PARTS)[number]["part"];
 interface FrameProps {
   name: string;
   part: Part;
-  /** `readMs`: when it was read, by the server's clock. */
-  children: (subscription: Subscription, readMs: number) => ReactNode;
+  children: (subscription: Subscription) => ReactNode;
 }
 
 /** What all pages of a subscription have: its name, what can be done, and the ways between them. */
@@ -57,7 +55,7 @@ export function SubscriptionFrame({ name, part, children }: FrameProps) {
           </Link>
         </span>
       </nav>
-      <Loaded query={subscription}>{(found) => children(found, atServer(subscription.dataUpdatedAt))}</Loaded>
+      <Loaded query={subscription}>{children}</Loaded>
     </Page>
   );
 }

@@ -3,9 +3,7 @@ import { lazy, Suspense } from "react";
 import { Link } from "wouter";
 import { CONNECTIONS, subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
-import { lastFaultQuery } from "../../api/history";
 import { eventsQuery } from "../../api/queries";
-import { useEngineAway } from "../../engine";
 import { EventList } from "../../parts/events";
 import { Behind } from "../../parts/behind";
 import { Facts } from "../../parts/facts";
@@ -58,9 +56,9 @@ function Overview({ name }: { name: string }) {
   const events = useQuery(eventsQuery({ subscription: name }));
   return (
     <SubscriptionFrame name={name} part={null}>
-      {(found, readMs) => (
+      {(found) => (
         <>
-          <Judged subscription={found} readMs={readMs} />
+          <Judged subscription={found} />
           <Section title="Stages" aside="The last minute">
             <Pipeline subscription={found} />
           </Section>
@@ -80,11 +78,9 @@ function Overview({ name }: { name: string }) {
 }
 
 /** Its health in one word, and what that was judged by. */
-function Judged({ subscription, readMs }: { subscription: Subscription; readMs: number }) {
-  const faults = useQuery(lastFaultQuery(subscription.name));
-  const known = { readMs, faults: faults.data, engineAway: useEngineAway() };
-  const health = healthOf(subscription, known);
-  const aspects = aspectsOf(subscription, known);
+function Judged({ subscription }: { subscription: Subscription }) {
+  const health = healthOf(subscription);
+  const aspects = aspectsOf(subscription);
   return (
     <Lead
       tone={health.tone}

@@ -39,7 +39,7 @@ function Summary({ draft, source, target, found }: SummaryStepProps & { found: S
     onSuccess: async () => {
       await queryClient.invalidateQueries({ queryKey: keys.subscriptions });
       navigate(subscriptionAddress(draft.name));
-      setTimeout(() => announce(`${draft.name}: the subscription was created${draft.options.start ? "; its tables are being copied" : ""}.`));
+      setTimeout(() => announce(`${draft.name}: the subscription was created.`));
     },
   });
   const checking = atSource.isFetching || atTarget.isFetching;

@@ -1,0 +1,46 @@
+"""How figures are printed for people: by the command line, and in the sentences of answers. The console has the same rules."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+"""Powers of 1,024, as budgets are declared and as PostgreSQL counts."""
+UNKNOWN = "–"
+
+
+def size(count: float | None) -> str:
+    """Bytes: `512 B`, `1.5 MiB`, `16 GiB`."""
+    if count is None:
+        return UNKNOWN
+    value, unit = float(count), 0
+    # What would be rounded to 1024 is one of the next unit.
+    while value >= (999.5 if unit == 0 else 1023.5) and unit < len(_UNITS) - 1:
+        value /= 1024
+        unit += 1
+    if unit == 0 or value >= 100:
+        return f"{value:.0f} {_UNITS[unit]}"
+    return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
+
+
+def seconds(value: float | None) -> str:
+    """A duration: `12 ms`, `3.4 s`, `5 min`, `3 h`, `2 days`."""
+    if value is None:
+        return UNKNOWN
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 120:
+        return f"{value:.1f} s"
+    if value < 7_200:
+        return f"{value / 60:.0f} min"
+    return f"{value / 3_600:.0f} h" if value < 172_800 else f"{value / 86_400:.0f} days"
+
+
+def share(of_one: float) -> str:
+    """A share from 0 to 1: `41 %`; less than all is never 100 %."""
+    if 0 < of_one < 0.01:
+        return "< 1 %"
+    return f"{100 if of_one >= 1 else min(99, round(of_one * 100))} %" if of_one <= 1 else f"{of_one * 100:.0f} %"
+
+
+def some(number: int, noun: str) -> str:
+    """`1 table`, `2 tables`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

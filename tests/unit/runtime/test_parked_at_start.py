@@ -1,0 +1,41 @@
+"""A table that was parked before a start: its code is told, and no reason is made up for it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from engine.link.messages import Report, TableStateReport
+from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId
+from engine.model.position import Lsn
+from engine.model.subscription import SubscriptionSpec
+from engine.model.table_state import TableState
+from engine.model.target import TableRecord, TargetProgress
+from engine.runtime.clock import SystemClock
+from engine.runtime.pipeline import entry_at_start
+from engine.runtime.reporting import Reporter
+from engine.runtime.startup import StartPoint
+from engine.runtime.table_book import TableBook
+from tests.unit.runtime.test_planner import A, spec
+
+T = TableId("ta")
+
+
+def test_the_reason_of_a_table_that_was_parked_before_is_left_to_who_knows_it() -> None:
+    wanted = spec("a")
+    record = TableRecord(T, wanted.target, A, ready=True, applied=Lsn(7), parked="value_out_of_domain")
+    progress = TargetProgress(Epoch(1), BatchId(3), Lsn(9), "1", 1, "slot", {T: record})
+    entry = entry_at_start(wanted, StartPoint(cast("Any", None), progress, fresh=False))
+    told: list[Report] = []
+    subscription = cast("SubscriptionSpec", _Named())
+    book = TableBook(lambda each, position: Reporter(subscription, told.append, SystemClock()).table(each, position))
+    book.put(entry)
+    book.park(T, "value_out_of_domain", "column at: year 294270")
+    first, second = (cast("TableStateReport", report) for report in told)
+    assert (first.state, first.code, first.reason) == (TableState.PARKED.value, "value_out_of_domain", None)
+    assert first.remedy, "what can be done follows from the code"
+    assert second.reason == "column at: year 294270"
+
+
+class _Named:
+    name = SubscriptionName("s")
+    epoch = Epoch(1)
