@@ -102,9 +102,15 @@ class DdlCaptureBody(Message):
 
 
 class NowBody(Message):
-    """Body of the answer to `now`: a position behind every commit that was acknowledged before the command arrived."""
+    """Body of the answer to `now`: a position behind every commit that was acknowledged before the command arrived.
+
+    `structure`: what the source's catalog showed there, at or behind the position, is in force where the position is applied, for all
+    tables that were live when the command arrived. An engine that does not say so has not looked.
+    """
 
     position: Position
+    structure: Position | None = None
+    structure_at: datetime | None = None
 
 
 class SequenceValuePart(Message):
@@ -389,6 +395,9 @@ class Progress(SubscriptionReport):
     sealed_at: datetime | None = None
     committed_at: datetime | None = None
     """When the batch that ends at `applied` was sealed, and committed on the target."""
+    structure: Position | None = None
+    structure_at: datetime | None = None
+    """Where and when the source's catalog was last looked at with everything that it showed in force."""
     at: datetime
 
 

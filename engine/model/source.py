@@ -266,6 +266,14 @@ class GuardReading:
     """Log that the slots of copies under way hold back."""
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogAt:
+    """What the catalog says of tables, as a mark to compare with others: read behind `position`, so that it has what lies before."""
+
+    position: Lsn
+    mark: str
+
+
 class Resolve(Protocol):
     """`Source.resolve` with one look at the catalog for many records."""
 
@@ -298,6 +306,12 @@ class Source(Protocol):
 
     def current(self) -> Lsn:
         """The log's current end, without writing; for lag only."""
+        ...
+
+    def catalog_at(self, tables: Sequence[TableSpec], slot: str, *, now: bool) -> CatalogAt:
+        """A position, as `now` or as `current` gives it, and behind it a mark of what the catalog says of these tables, of what is below
+        them and of their publications. Equal marks: nothing that a look of `guard` or `describe` would tell was changed in between, but
+        what came and went. Tables that no look has met yet are not in it, and change it when one does."""
         ...
 
     def write_ticket(self, ticket: TicketId) -> TicketWritten:

@@ -71,7 +71,7 @@ class CopyDesk:
         staging: Path,
         end: Callable[[EngineFault], None],
         removals_written: Callable[[], bool],
-        look: Callable[[], None],
+        look: Callable[[], object],
         give_up: Callable[[TableId], None],
         mark: Callable[[Mapping[TableId, str]], None],
         standing: Callable[[TableId], StandingCopy | None] | None,

@@ -14,9 +14,10 @@ from engine.model.identity import RelationId, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import KeyMode, TableSchema
-from engine.model.source import GuardReading, PartitionRewrite
+from engine.model.source import CatalogAt, GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
+from engine.runtime.known_catalog import Settled
 from engine.runtime.leaves import LeavesTold, ToldLeaf, is_covered
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
@@ -39,6 +40,10 @@ def _none_told(number: int) -> Container[int]:
 def _no_care(reading: GuardReading) -> Orders:
     del reading
     return Orders(persist=False, hold_copies=False)
+
+
+def _not_settled(settled: Settled) -> None:
+    del settled
 
 
 def _no_leaves() -> LeavesTold:
@@ -82,7 +87,7 @@ class Guard:
     live tables that are as they should be, and up to where batches had been sealed when the look at them began. `care` judges how much log
     the slot holds back, and says whether it has to be dropped. `learnt` gets structures that only the catalog tells of, `renamed` a
     table's name and the one that it goes by now, `anchored` structures that the catalog confirms while the source's DDL capture is in
-    force.
+    force, `settled` looks that found nothing more to do.
     """
 
     def __init__(
@@ -98,7 +103,13 @@ class Guard:
         anchored: Callable[[Iterable[Anchor]], None] = _not_anchored,
         made_below: Callable[[int], Container[int]] = _none_told,
         leaves_told: Callable[[], LeavesTold] = _no_leaves,
+        settled: Callable[[Settled], None] = _not_settled,
     ) -> None:
+        self._settled = settled
+        self._more = False
+        """Whether the look under way found something, or left something open: only one that did neither vouches for what it saw."""
+        self._compared: frozenset[TableId] = frozenset()
+        """Live tables whose structure it found as it is known."""
         self._leaves_told = leaves_told
         self._anchored = anchored
         self._made_below = made_below
@@ -111,6 +122,8 @@ class Guard:
         self._learnt = learnt
         self._renamed = renamed
         self._undecided: list[_Undecided] = []
+        self._met: Mapping[TableName, Set[RelationId]] = {}
+        """What looks have met below roots."""
         self._leaves: Mapping[RelationId, Mapping[RelationId, ToldLeaf]] = {}
         """Partitions that the log had named when the last look began, and none before it."""
         self._roots: dict[TableId, TableSchema] = {}
@@ -139,6 +152,7 @@ class Guard:
         parked = [e for e in self._parts.book.in_state(TableState.PARKED) if e.spec.source not in doubted]
         mark, as_of = source.capturing(), source.current()
         described = source.describe([entry.spec for entry in [*live, *paused, *parked]])
+        self._compared = frozenset(e.table for e in live if e.state is TableState.LIVE)
         for entry in [*live, *paused, *parked]:
             if entry.spec.source not in described:
                 self._roots.pop(entry.table, None)
@@ -154,9 +168,11 @@ class Guard:
         for entry in live:
             now = described.get(entry.spec.source)
             if now is None or entry.schema is None or now.relation != entry.schema.relation:
+                self._more = True
                 continue
-            fresh = self._is_fresh(entry, now)
-            if not fresh and not isinstance(judge(entry.schema, now), Same):
+            fresh, same = self._is_fresh(entry, now), isinstance(judge(entry.schema, now), Same)
+            self._more |= not same
+            if not fresh and not same:
                 anchor = self._anchors.get(entry.table)
                 since = anchor.as_of if anchor is not None and anchor.schema is entry.schema else None
                 self._learnt(Learnt(entry.table, entry.schema, now, seen_by, since))
@@ -210,6 +226,7 @@ class Guard:
         roots = self._parts.source.roots(live.keys()) if live else {}
         for relation, root in roots.items():
             if self._parts.book.by_name(root) is not None:
+                self._more = True
                 detail = f"it is a partition of {root} now, and its rows come with that table"
                 self._parts.book.park(live[relation].table, FaultKind.TABLE_IS_PARTITION.value, detail)
 
@@ -271,16 +288,22 @@ class Guard:
             self.look()
             stop.wait(self._parts.settings.guard_interval_s)
 
-    def look(self) -> None:
-        """One look, from any thread. A position counts as checked only when it was captured before the look began."""
-        with self._looking:
-            self._look()
+    def look(self) -> Settled | None:
+        """One look, from any thread, which begins behind the call. A position counts as checked only when it was captured before.
 
-    def _look(self) -> None:
+        None where it found something, or left something open.
+        """
+        with self._looking:
+            return self._look()
+
+    def _look(self) -> Settled | None:
+        self._more, began_us = False, self._parts.clock.wall_us()
         captured = self._captured()
         leaves_told = self._leaves_told()
         tables = self._tables()
+        at = self._parts.source.catalog_at(tables, self._parts.spec.slot, now=False)
         reading = self._parts.source.guard(tables, self._parts.spec.slot)
+        self._met = reading.below
         for old, new in reading.renamed.items():
             self._renamed(old, new)
         self._judge_slot(reading)
@@ -298,7 +321,31 @@ class Guard:
         orders = self._care(reading)
         if orders.drop is not None:
             raise EngineFault(FaultKind.SLOT_DROPPED, self._parts.spec.slot, orders.drop)
+        settled = self._settles(reading, at, began_us)
         self._confirm()
+        return settled
+
+    def _settles(self, reading: GuardReading, at: CatalogAt, began_us: int) -> Settled | None:
+        if self._more or self._doubted(reading) or reading.renamed or self._leaves_open(reading):
+            return None
+        settled = Settled(at, self._compared, began_us)
+        self._settled(settled)
+        return settled
+
+    def _leaves_open(self, reading: GuardReading) -> bool:
+        """Whether the next look has to judge partitions that the log has named."""
+        entries = ((self._parts.book.by_relation(root), below) for root, below in self._leaves.items())
+        return any(
+            entry is not None
+            and entry.followed
+            and not below.keys() <= reading.below.get(entry.spec.source, frozenset())
+            for entry, below in entries
+        )
+
+    def has_met(self, table: TableId, partitions: Set[RelationId]) -> bool:
+        """Whether looks have met all these partitions below the table."""
+        entry = self._parts.book.get(table)
+        return entry is not None and partitions <= self._met.get(entry.spec.source, frozenset())
 
     def _judge_slot(self, reading: GuardReading) -> None:
         slot = reading.slot
@@ -350,6 +397,7 @@ class Guard:
                 if away and self._parts.book.by_relation(leaf) is None:
                     detail = f"partition {told.name} was there for a while, and went with rows that the log told of"
                     self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+                    self._more = True
                     break
 
     def _follows(self, name: TableName, relation: RelationId) -> bool:
@@ -384,6 +432,7 @@ class Guard:
 
     def _park(self, name: TableName, kind: FaultKind, detail: str) -> None:
         entry = self._parts.book.by_name(name)
+        self._more = True
         if entry is not None:
             self._parts.book.park(entry.table, kind.value, detail)
 

@@ -261,13 +261,6 @@ class Pipeline:
             self._book.forget(table)
             self._reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, "it was removed"))
 
-    def now(self) -> Lsn:
-        """A position behind every commit so far. Blocks for a round trip to the source."""
-        source = self._source
-        if source is None:
-            raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._spec.source.name, "the subscription does not run")
-        return source.now()
-
     def send_ticket(self, ticket: TicketId) -> None:
         """See to a ticket that is in the book, now where a run is there, else when one begins. Blocks for a round trip to the source."""
         run = self._run

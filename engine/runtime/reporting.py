@@ -41,6 +41,7 @@ from engine.model.ticket import TicketState
 from engine.model.values import value_type
 from engine.runtime.clock import Clock
 from engine.runtime.fault_policy import policy
+from engine.runtime.known_catalog import Settled
 from engine.runtime.planner import PlannedBatch
 from engine.runtime.table_book import TableEntry
 
@@ -202,6 +203,7 @@ class Reporter:
         lag_seconds: float | None,
         retained: int | None,
         times: BatchTimes | None,
+        known: Settled | None = None,
     ) -> None:
         """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none; None where no
         table is live.
@@ -220,9 +222,11 @@ class Reporter:
                 lag_bytes=max(0, source.value - applied.value) if source and lag_seconds is not None else None,
                 lag_seconds=lag_seconds,
                 retained_bytes=retained,
-                sealed_at=_time(times.sealed_us) if times else None,
-                committed_at=_time(times.committed_us) if times else None,
-                at=_time(self._clock.wall_us()),
+                sealed_at=wall_time(times.sealed_us) if times else None,
+                committed_at=wall_time(times.committed_us) if times else None,
+                structure=known.at.position if known else None,
+                structure_at=wall_time(known.seen_us) if known else None,
+                at=wall_time(self._clock.wall_us()),
             )
         )
 
@@ -255,7 +259,7 @@ class Reporter:
                 tables=len({change.table for change in changes}),
                 tuning=dict(times.tuning),
                 apply_calls=apply_calls(changes),
-                committed_at=_time(times.committed_us),
+                committed_at=wall_time(times.committed_us),
             )
         )
 
@@ -367,8 +371,9 @@ def apply_calls(changes: Sequence[TableChanges]) -> dict[str, dict[str, dict[str
 
 
 def _known(wall_us: int | None) -> datetime | None:
-    return None if wall_us is None else _time(wall_us)
+    return None if wall_us is None else wall_time(wall_us)
 
 
-def _time(wall_us: int) -> datetime:
+def wall_time(wall_us: int) -> datetime:
+    """Microseconds since 1970 as messages have them."""
     return datetime.fromtimestamp(wall_us / 1e6, tz=UTC)

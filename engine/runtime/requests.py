@@ -47,6 +47,7 @@ from engine.runtime.pipeline import Pipeline
 from engine.runtime.problems import problem_of
 from engine.runtime.query_places import QueryPlaces, QueryTurn
 from engine.runtime.refused_rows import answer_refused
+from engine.runtime.reporting import wall_time
 from engine.runtime.run import ReplicationRun
 from engine.runtime.sequences import bring_forward, refusal
 from engine.runtime.settings import EngineSettings
@@ -84,6 +85,8 @@ class RequestDesk:
             self._pool.submit(self._verify, command)
         elif isinstance(command, Query):
             self._queries.take(self._turn(command))
+        elif isinstance(command, Now):
+            self._pool.submit(self._answered, command, lambda: self._now(command))
         else:
             self._pool.submit(self._answer, command)
 
@@ -121,7 +124,7 @@ class RequestDesk:
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 
-    def _answer(self, command: Preflight | Discover | DdlCapture | Now | Partitions | RefusedRows | Sequences) -> None:
+    def _answer(self, command: Preflight | Discover | DdlCapture | Partitions | RefusedRows | Sequences) -> None:
         def answer() -> None:
             self._out.answer(Answer(request_id=command.request_id, ok=True, body=self._body(command)))
 
@@ -147,7 +150,7 @@ class RequestDesk:
             self._out.refuse(request, problem_of(EngineFault(FaultKind.INTERNAL, command.kind, type(error).__name__)))
 
     def _body(
-        self, command: Preflight | Discover | DdlCapture | Now | Partitions | RefusedRows | Sequences
+        self, command: Preflight | Discover | DdlCapture | Partitions | RefusedRows | Sequences
     ) -> dict[str, Any]:
         if isinstance(command, Partitions):
             return listed_partitions(self._pipeline(command.subscription), TableId(command.table)).model_dump(
@@ -158,13 +161,6 @@ class RequestDesk:
             return body.model_dump(mode="json", by_alias=True)
         if isinstance(command, RefusedRows):
             return self._refused_rows(command)
-        if isinstance(command, Now):
-            pipeline = self._pipeline(command.subscription)
-            if pipeline.run is None:
-                # Answered with 503, so that the server asks again while the wait has time.
-                raise EngineFault(FaultKind.TARGET_UNAVAILABLE, command.subscription, "the subscription is starting")
-            position = pipeline.now()
-            return NowBody(position=position).model_dump(mode="json")
         connection = command.connection.to_spec()
         if isinstance(command, Discover):
             return self._discover(connection)
@@ -172,6 +168,20 @@ class RequestDesk:
             return self._ddl_capture(connection, command)
         findings = self._preflight(connection, command)
         return PreflightBody(findings=tuple(findings)).model_dump(mode="json")
+
+    def _now(self, command: Now) -> None:
+        run = self._pipeline(command.subscription).run
+        if run is None:
+            # Answered with 503, so that the server asks again while the wait has time.
+            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, command.subscription, "the subscription is starting")
+        now = run.nows.take()
+        body = NowBody(position=now.position, structure=now.structure, structure_at=wall_time(now.seen_us))
+        answer = Answer(request_id=command.request_id, ok=True, body=body.model_dump(mode="json"))
+        if now.held:
+            # In order with the reports: the server must not hear of the position before it hears of what was found.
+            self._out.report(answer)
+        else:
+            self._out.answer(answer)
 
     def _refused_rows(self, command: RefusedRows) -> dict[str, Any]:
         pipeline = self._pipeline(command.subscription)

@@ -33,12 +33,14 @@ from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.guard import Guard
 from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
+from engine.runtime.known_catalog import Settled
 from engine.runtime.leaves import below_told
 from engine.runtime.log_reader import Confirm, Failed, Holds, ReaderConfig
 from engine.runtime.marks import TableMarks
+from engine.runtime.now import NowDesk
 from engine.runtime.partition_loads import PartitionDesk
 from engine.runtime.parts import RunParts
-from engine.runtime.planner import Learnt, Planner
+from engine.runtime.planner import Learnt, PlannedBatch, Planner
 from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
 from engine.runtime.queue_switch import Marks, QueueSwitch
 from engine.runtime.reader_process import ReaderProcess
@@ -157,6 +159,9 @@ class ReplicationRun:
             TableMarks(parts.source.mark_told, lambda batch: below_told(batch, parts.book)),
         )
         self._commits.begin(parts.start.progress)
+        self._told = end
+        """What is told as applied: of a batch when nothing is open that it names."""
+        self.nows = NowDesk(parts, self._look, self.flush, self._stop.is_set)
         self._guard = self._make_guard()
         self.cuts = CutDesk(parts, self._intake, self._staging)
         self.copies = self._make_copies()
@@ -170,7 +175,7 @@ class ReplicationRun:
             self._staging,
             self._end,
             self._removals_written,
-            self._guard.look,
+            self._look,
             self._give_up,
             self._commits.marks.note_copied,
             None if self._chooser.keeps_transactions else self._commits.copies.standing,
@@ -207,6 +212,7 @@ class ReplicationRun:
             self._anchor,
             self._intake.made_below,
             self._intake.leaves_told,
+            self._settled,
         )
 
     def _sets_aside(self, table: TableId) -> bool:
@@ -219,6 +225,18 @@ class ReplicationRun:
     @property
     def captured(self) -> Lsn:
         return self._intake.captured
+
+    def _look(self) -> Settled | None:
+        """A look from another thread than the guard's. What it finds to end the run does."""
+        try:
+            return self._guard.look()
+        except EngineFault as fault:
+            self._end(fault)
+            raise
+
+    def _settled(self, settled: Settled) -> None:
+        """In the thread of a look: between two plannings it is certain which batches were planned with what the look compared."""
+        self._between.put(lambda number, _after: self.nows.known.planned(settled, number))
 
     def execute(self) -> None:
         """Work until stopped or a fault. Everything the run started has ended when this returns or raises."""
@@ -502,8 +520,19 @@ class ReplicationRun:
             entry = self._book.get(table)
             if entry is not None and entry.spec.paused:
                 self.pause(table)
+        self._look_for_leaves(planned)
+        self._told = self._commits.applied.visible
         self._report(planned.batch.first_commit_us if planned.batch.transactions else None, times)
+        self.nows.known.committed(planned.number, planned.batch.end)
         self._confirm()
+
+    def _look_for_leaves(self, planned: PlannedBatch) -> None:
+        """A partition with changes in the batch that no look has met may be gone again, and its rows with it: that is found before the
+        batch counts as applied. The second look judges what the first one took."""
+        told = below_told(planned.batch, self._book)
+        if not all(self._guard.has_met(table, leaves.keys()) for table, leaves in told.items()):
+            self._look()
+            self._look()
 
     def _report(self, first_commit_us: int | None, times: BatchTimes) -> None:
         hit(Failpoint.REPORT_BEFORE)
@@ -523,12 +552,13 @@ class ReplicationRun:
         with self._telling:
             self._told_ms = self._parts.clock.monotonic_ms()
             self._parts.reporter.progress(
-                applied=self._commits.applied.visible,
+                applied=self._told,
                 captured=self._intake.captured,
                 source=self._guard.source_end,
                 lag_seconds=None if not self._book.follows else 0.0 if since_us is None else self._age_s(since_us),
                 retained=self._guard.retained_bytes,
                 times=times,
+                known=self.nows.known.last,
             )
 
     def _age_s(self, since_us: int) -> float:

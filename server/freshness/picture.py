@@ -65,6 +65,9 @@ class Picture:
     retained_bytes: int | None = None
     sealed_at: datetime | None = None
     committed_at: datetime | None = None
+    structure: Lsn | None = None
+    structure_at: datetime | None = None
+    """Where and when the source's catalog was last looked at with everything that it showed in force."""
     at: datetime | None = None
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
 

@@ -92,6 +92,13 @@ class Receipt(BaseModel):
     on_arrival: bool = Field(description="Whether it was visible already when the request came.")
     sealed_at: datetime | None = Field(description="When the batch that ends at `applied` was sealed.")
     committed_at: datetime | None = Field(description="When that batch was committed on the target.")
+    structure: str | None = Field(
+        default=None,
+        description="Up to here the structure of the tables is known: what the source's catalog showed is in force. "
+        'At or behind `position` where the wait was for "now"; a wait for a given position may lie behind it, and what was '
+        "changed in between without a row (a partition truncated or detached, a column's type) may then not be followed yet.",
+    )
+    structure_at: datetime | None = Field(default=None, description="When the source's catalog was looked at for that.")
 
 
 class WaitSatisfied(BaseModel):

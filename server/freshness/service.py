@@ -147,6 +147,8 @@ class FreshnessService:
         picture.retained_bytes = report.retained_bytes
         picture.sealed_at = report.sealed_at or picture.sealed_at
         picture.committed_at = report.committed_at or picture.committed_at
+        picture.structure = report.structure or picture.structure
+        picture.structure_at = report.structure_at or picture.structure_at
         picture.at = report.at
         if not picture.advance(report.applied, asyncio.get_running_loop().time()):
             book.rewound()
@@ -218,6 +220,8 @@ class FreshnessService:
     async def now(self, subscription: str) -> Lsn:
         """A position behind every commit that was acknowledged before this call.
 
+        What the source's catalog shows there is in force where it is applied, for tables that were live when this was called.
+
         Raises EngineAwayError, EngineSilentError, AnswerError.
         """
         reader = self._nows.get(subscription)
@@ -232,8 +236,11 @@ class FreshnessService:
         reply = await self._hub.ask(
             engine_id, lambda request_id: NowCommand(request_id=request_id, subscription=subscription), NOW_TIMEOUT_S
         )
-        body = reply.body if isinstance(reply, Answer) else {}
-        return NowBody.model_validate(body).position
+        body = NowBody.model_validate(reply.body if isinstance(reply, Answer) else {})
+        book = self._books.get(subscription)
+        if book is not None and body.structure is not None:
+            book.picture.structure, book.picture.structure_at = body.structure, body.structure_at
+        return body.position
 
     # Onlookers
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.model.position import Lsn, MalformedPosition
+from engine.model.table_state import TableState
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError
 from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
@@ -127,14 +128,23 @@ class _Run:
     async def ending(self) -> Ending:
         try:
             async with asyncio.timeout_at(self._deadline):
-                position = self._position or await self._resolve_now()
-                if isinstance(position, Ending):
-                    return position
-                self._position = position
-                verdict = await self._visible(position)
+                while True:
+                    # Of a table that is live only later, it is not known up to where its structure is the catalog's.
+                    again = self._ask.position is None and not self._all_live()
+                    position = self._ask.position or await self._resolve_now()
+                    if isinstance(position, Ending):
+                        return position
+                    self._position = position
+                    verdict = await self._visible(position)
+                    if verdict is not None or not again:
+                        break
         except TimeoutError:
             return self._timed_out()
         return self._unreachable(verdict) if verdict is not None else self._satisfied(position)
+
+    def _all_live(self) -> bool:
+        tables = self._book.picture.tables
+        return all(tables[table].state is TableState.LIVE for table in self._ask.tables if table in tables)
 
     async def _resolve_now(self) -> Lsn | Ending:
         """Read "now" on the source, however often the engine goes away meanwhile; an ending where that is no use."""
@@ -186,7 +196,8 @@ class _Run:
         estimate = None if self._position is None else picture.estimate_ms(self._position, self._loop.time())
         waited = f"after {self._ask.timeout_s * 1000:.0f} ms"
         if self._position is None:
-            why = "the engine has not answered" if self._service.has_engine(name) else "no engine has the subscription"
+            silent = "the engine has not answered, or takes in what was changed in the source's catalog"
+            why = silent if self._service.has_engine(name) else "no engine has the subscription"
             detail = f"'Now' could not be read on the source of '{name}' {waited}: {why}."
         elif picture.applied is None or picture.applied < self._position:
             detail = f"'{name}' had applied {picture.applied or 'nothing'} {waited}, not yet {self._position}."
@@ -237,6 +248,8 @@ def _receipt(picture: Picture, ask: Ask, position: Lsn, now_ms: float | None, *,
         on_arrival=on_arrival,
         sealed_at=picture.sealed_at,
         committed_at=picture.committed_at,
+        structure=None if picture.structure is None else str(picture.structure),
+        structure_at=picture.structure_at,
     )
 
 

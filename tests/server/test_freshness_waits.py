@@ -432,3 +432,37 @@ def _poll(client: httpx.Client, where: str) -> dict[str, Any]:
 
     until(ended)
     return found
+
+
+def test_now_is_read_again_for_a_table_that_was_not_live_when_it_was_read(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    orders = assign.tables[0].table
+    engine.table(assign, orders, "reloading")
+    assert engine.link.flush(DEADLINE_S)
+    engine.now = "0/70"
+    waiting = _begin(pool, client)
+    _demanded(engine, "0/70")
+    engine.progress(assign, "0/70")
+    engine.now = "0/80"
+    engine.table(assign, orders, "live")
+    _demanded(engine, "0/80")
+    assert not waiting.done()
+    engine.progress(assign, "0/80")
+    assert waiting.result(DEADLINE_S).json()["position"] == "0/80"
+    assert engine.count(Now) == 2
+
+
+def test_a_receipt_says_up_to_where_the_structure_is_known(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    receipt = client.post(_WAITS, json={"position": "0/50"}).json()["receipt"]
+    assert receipt["structure"] is receipt["structure_at"] is None
+    seen = "2026-01-02T03:04:05Z"
+    engine.progress(assign, "0/60", structure="0/55", structure_at=seen)
+    assert engine.link.flush(DEADLINE_S)
+    receipt = client.post(_WAITS, json={"position": "0/60"}).json()["receipt"]
+    assert (receipt["structure"], receipt["structure_at"]) == ("0/55", seen)
+    engine.now, engine.structure = "0/60", "0/62"
+    receipt = client.post(_WAITS, json={}).json()["receipt"]
+    assert (receipt["position"], receipt["structure"]) == ("0/60", "0/62")

@@ -143,6 +143,13 @@ class TableWatch:
                     self._below.pop(name, None)
                     self._oids[name] = stands[name]
 
+    def numbers(self, names: Collection[TableName]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The numbers of these tables as far as a look met them, also of what took the place of one; and of all that is below them."""
+        with self._lock:
+            tables = {oid for name in names for oid in (self._oids.get(name, 0), self._gone.get(name, 0)) if oid}
+            below = {oid for name in names for oid in self._below.get(name, ())}
+        return tuple(sorted(tables)), tuple(sorted(below))
+
     def look(self, connector: Connector, tables: Sequence[TableSpec]) -> Mapping[TableName, str]:
         """Tables that changed, with what, in words. Each change is told once."""
         return self.examine(connector, tables).faults

@@ -42,11 +42,16 @@ def identify(connector: Connector) -> SourceIdentity:
 def now(connector: Connector) -> Lsn:
     """Behind every commit so far, with the log flushed up to there; where writing is not allowed, the log's end."""
     with connector.session() as connection:
-        try:
-            row = connection.execute("SELECT pg_logical_emit_message(true, %s, '')::text", [MESSAGE_PREFIX]).fetchone()
-        except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction, errors.ObjectNotInPrerequisiteState):
-            return _end(connection)
-        return Lsn.parse(str(row[0])) if row is not None else _end(connection)
+        return written_now(connection)
+
+
+def written_now(connection: PostgresConnection) -> Lsn:
+    """As `now`, in this session."""
+    try:
+        row = connection.execute("SELECT pg_logical_emit_message(true, %s, '')::text", [MESSAGE_PREFIX]).fetchone()
+    except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction, errors.ObjectNotInPrerequisiteState):
+        return end_of_log(connection)
+    return Lsn.parse(str(row[0])) if row is not None else end_of_log(connection)
 
 
 def write_ticket(connector: Connector, ticket: TicketId) -> TicketWritten:
@@ -61,16 +66,17 @@ def write_ticket(connector: Connector, ticket: TicketId) -> TicketWritten:
         ) as error:
             detail = "it takes no writes, or its user may not call pg_logical_emit_message"
             raise EngineFault(FaultKind.SOURCE_PRIVILEGE, connector.name, detail) from error
-        return TicketWritten(int(row[0]) if row is not None else 0, _end(connection))
+        return TicketWritten(int(row[0]) if row is not None else 0, end_of_log(connection))
 
 
 def current(connector: Connector) -> Lsn:
     """Where the log ends at present."""
     with connector.session() as connection:
-        return _end(connection)
+        return end_of_log(connection)
 
 
-def _end(connection: PostgresConnection) -> Lsn:
+def end_of_log(connection: PostgresConnection) -> Lsn:
+    """As `current`, in this session."""
     row = connection.execute(_END).fetchone()
     if row is None:
         return Lsn(0)

@@ -26,6 +26,7 @@ from engine.capture.postgres_log.catalog import (
     schema_of,
     standing,
 )
+from engine.capture.postgres_log.catalog_mark import CatalogMarks
 from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.ddl_message import CatalogTold, read_told
 from engine.capture.postgres_log.guard import TableWatch, mark_told, marks_of
@@ -42,6 +43,7 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema, still_computed
 from engine.model.sequences import SourceSequence
 from engine.model.source import (
+    CatalogAt,
     CopyChunk,
     DiscoveredTable,
     Earlier,
@@ -66,6 +68,7 @@ class PostgresSource:
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = Connector(spec)
         self._watch = TableWatch()
+        self._marks = CatalogMarks(self._watch)
         self._capture = ddl_capture.CaptureWatch()
         self._publishing = threading.Lock()
         self._published: dict[TableName, int] | None = None
@@ -91,6 +94,11 @@ class PostgresSource:
 
     def current(self) -> Lsn:
         return position.current(self._connector)
+
+    def catalog_at(self, tables: Sequence[TableSpec], slot: str, *, now: bool) -> CatalogAt:
+        names = {table.source for table in tables}
+        with self._connector.session() as connection:
+            return self._marks.read(connection, names, publications.names(slot), now=now)
 
     def write_ticket(self, ticket: TicketId) -> TicketWritten:
         return position.write_ticket(self._connector, ticket)
@@ -237,6 +245,8 @@ class PostgresSource:
                 changed = changed.joined(self._watch.examine(self._connector, tables))
                 self._rename_published(changed.renamed)
                 faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
+        with self._connector.session() as connection:
+            self._marks.looked(connection, {table.source for table in tables})
         return replace(
             self.slot_reading(slot),
             publication_faults=faults,

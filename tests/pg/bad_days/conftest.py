@@ -96,7 +96,7 @@ class BadDay(Replica):
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                position = self.pipeline.now()
+                position = self.now()
                 break
             except EngineFault:
                 if time.monotonic() > deadline:

@@ -38,7 +38,7 @@ def reader_pid(replica: BadDay) -> int:
 
 def captured(replica: BadDay) -> None:
     """Until everything committed on the source so far lies in the queue."""
-    replica.wait_captured(replica.pipeline.now())
+    replica.wait_captured(replica.now())
 
 
 def newest(replica: BadDay, pattern: str = "*.arrow") -> Path:
@@ -129,7 +129,7 @@ def test_segment_damaged_while_the_source_still_has_it(
     os.kill(reader_pid(replica), signal.SIGSTOP)
     damage(newest(replica))
     os.kill(reader_pid(replica), signal.SIGCONT)
-    replica.pipeline.demand(replica.pipeline.now())
+    replica.pipeline.demand(replica.now())
     assert "read from the source again" in (replica.wait_code("starting", "queue_corrupt").remedy or "")
     replica.assert_nothing_lost()
     assert "log_gap" not in replica.codes()
@@ -141,7 +141,7 @@ def test_segment_damaged_that_only_the_queue_has(
 ) -> None:
     replica = bad_day(shop, queue_mode=QueueMode.PERSIST, batch=UNHURRIED)
     shop.execute(BIG)
-    behind = replica.pipeline.now()
+    behind = replica.now()
     captured(replica)
     replica.wait_confirmed(behind)
     damage(newest(replica))
@@ -161,7 +161,7 @@ def test_queue_damaged_while_stopped(
     """What the target has not got and the source no longer has is a gap, never skipped in silence."""
     replica = bad_day(shop, queue_mode=QueueMode.PERSIST, batch=UNHURRIED)
     shop.execute(BIG)
-    behind = replica.pipeline.now()
+    behind = replica.now()
     captured(replica)
     replica.wait_confirmed(behind)
     replica.close()
@@ -178,7 +178,7 @@ def test_persisted_queue_is_taken_in_again(shop: Database, bad_day: BadDays) -> 
     """What only the queue has arrives after the engine was gone."""
     replica = bad_day(shop, queue_mode=QueueMode.PERSIST, batch=UNHURRIED)
     replica.touch("only in the queue")
-    behind = replica.pipeline.now()
+    behind = replica.now()
     captured(replica)
     replica.wait_confirmed(behind)
     os.kill(reader_pid(replica), signal.SIGSTOP)  # it cannot tidy up: as if all had been killed
@@ -232,7 +232,7 @@ def test_persisted_position_without_changes_of_ours(shop: Database, bad_day: Bad
     replica.touch("ours")
     replica.catch_up()
     shop.execute("CREATE TABLE other AS SELECT i FROM generate_series(1, 5000) i")
-    behind = replica.pipeline.now()
+    behind = replica.now()
     captured(replica)
     replica.wait_confirmed(behind)
     os.kill(reader_pid(replica), signal.SIGSTOP)

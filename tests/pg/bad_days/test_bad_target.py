@@ -90,7 +90,7 @@ def test_target_disk_full(
     disk.fill(leave_bytes=256 * 1024)
     for i in range(8):
         shop.execute(f"UPDATE orders SET note = repeat('{i}', 20) || md5(random()::text) || repeat(md5(id::text), 200)")
-    replica.pipeline.demand(replica.pipeline.now())
+    replica.pipeline.demand(replica.now())
     assert "Free space" in (replica.wait_code("starting", "target_disk_full").remedy or "")
     disk.free()
     replica.wait_state("running")
@@ -106,7 +106,7 @@ def test_target_write_fails_at_a_file_size_limit(shop: Database, bad_day: BadDay
     try:
         for _ in range(3):
             shop.execute("UPDATE orders SET note = md5(random()::text) || repeat(md5(id::text), 300)")
-        replica.pipeline.demand(replica.pipeline.now())
+        replica.pipeline.demand(replica.now())
         replica.wait_code("starting", "target_disk_full")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

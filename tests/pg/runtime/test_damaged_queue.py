@@ -119,7 +119,7 @@ def cut_off(path: Path) -> None:
 def only_in_the_queue(replica: Replica, job_stage: JobStage) -> Lsn:
     """Change rows while the job stage is held, until the source has let go of that. The position behind it."""
     replica.database.execute(NEEDED)
-    behind = replica.pipeline.now()
+    behind = replica.now()
     captured(replica, behind)
     until(lambda: confirmed(replica) >= behind)
     assert job_stage.waiting.wait(30)
@@ -160,7 +160,7 @@ def test_what_the_source_still_has_is_read_from_it_again(
     replica = replicate(shop, [table("orders"), table("lines")])
     with job_stage.held():
         shop.execute(NEEDED)
-        behind = replica.pipeline.now()
+        behind = replica.now()
         captured(replica, behind)
         assert job_stage.waiting.wait(30)
         assert replica.applied() < behind
@@ -202,14 +202,14 @@ def test_a_persisted_queue_keeps_what_lies_before_the_damage(
     replica = replicate(shop, [table("orders"), table("lines")], queue_mode=QueueMode.PERSIST)
     with job_stage.held():
         shop.execute("UPDATE lines SET sku = 'only in the queue'")
-        whole = replica.pipeline.now()
+        whole = replica.now()
         captured(replica, whole)
         until(lambda: confirmed(replica) >= whole)
         assert job_stage.waiting.wait(30)
         monkeypatch.setattr(Guard, "look", lambda _: None)  # nothing more is confirmed to the source
         ends = largest(replica).stat().st_size
         shop.execute(NEEDED)
-        behind = replica.pipeline.now()
+        behind = replica.now()
         captured(replica, behind)
         assert whole <= confirmed(replica) < behind
         flip_a_byte(largest(replica), ends + 1000)
@@ -240,7 +240,7 @@ def test_persist_is_left_only_when_the_target_has_what_was_confirmed(
         replica.pipeline.update(replica.spec)
         assert job_stage.waiting.wait(30)
         shop.execute(LATER)
-        captured(replica, replica.pipeline.now())
+        captured(replica, replica.now())
         assert confirmed(replica) == released
     replica.assert_equal()
     until(lambda: bool(told))
@@ -257,7 +257,7 @@ def test_what_nobody_has_made_durable_does_not_count_as_that_when_the_mode_chang
     replica = replicate(shop, [table("orders"), table("lines")])
     with job_stage.held():
         shop.execute(NEEDED)
-        captured(replica, replica.pipeline.now())
+        captured(replica, replica.now())
         replica.desire(DesiredState.PAUSED)
         until(lambda: replica.pipeline.run is None or replica.pipeline.run._stop.is_set())
     replica.wait_state("paused")

@@ -361,7 +361,7 @@ def test_auto_makes_the_queue_durable_under_pressure_and_gives_that_up_when_the_
 ) -> None:
     replica = guarded(shop, queue_mode=QueueMode.AUTO, batch=UNHURRIED, patience_s=600.0)
     replica.touch("only in the queue")
-    behind = replica.pipeline.now()
+    behind = replica.now()
     replica.fill(0.65)
     replica.wait_event("slot_persists_queue")
     first = replica.wait_event("queue_mode_changed")
@@ -388,7 +388,7 @@ def test_a_queue_that_is_needed_is_taken_in_whatever_is_set(shop: Database, guar
     """The setting changed while the engine was away: what only the queue has still arrives."""
     replica = guarded(shop, queue_mode=QueueMode.AUTO, batch=UNHURRIED, patience_s=600.0)
     replica.touch("only in the queue")
-    behind = replica.pipeline.now()
+    behind = replica.now()
     replica.fill(0.65)
     replica.wait_event("queue_mode_changed")
     replica.wait_captured(behind)

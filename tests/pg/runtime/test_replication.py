@@ -153,7 +153,7 @@ def test_a_new_log_reader_releases_nothing_that_only_the_queue_holds(shop: Datab
         run = replica.pipeline.run
         assert run is not None
         shop.execute("UPDATE orders SET note = %s WHERE id < 100", [note])
-        end = replica.pipeline.now()
+        end = replica.now()
         until(partial(_has_read, run, end))
         assert replica.applied() < end
         pid = run.reader_pid()

@@ -17,11 +17,12 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.source import GuardReading, Landed, PartitionRewrite, SlotStatus
+from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, SlotStatus
 from engine.model.subscription_state import Reason
 from engine.model.table_state import TableState
 from engine.runtime.guard import Guard
 from engine.runtime.intake import TRUNCATIONS_KEPT, Truncations
+from engine.runtime.known_catalog import Settled
 from engine.runtime.leaves import LeavesTold, ToldLeaf, ToldLeaves
 from tests.unit.net import pgoutput_encoder as pgoutput
 
@@ -121,11 +122,14 @@ class Watched:
             waiting=False,
             after=Lsn(10),
         )
+        self.settled: list[Settled] = []
         parts = SimpleNamespace(
             spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000, patterns=()),
+            clock=SimpleNamespace(wall_us=lambda: 5),
             source=SimpleNamespace(
                 guard=lambda *_: self.reading,
                 current=lambda: Lsn(99),
+                catalog_at=lambda *_, now: CatalogAt(Lsn(98), f"mark, {now=}"),
                 describe=lambda _: self.described,
                 preflight=lambda *_: [],
                 capturing=lambda: "",
@@ -149,6 +153,7 @@ class Watched:
             lambda xid: self.truncated.get(xid, ()),
             lambda marks, as_of: self.noted.append(({str(t): m for t, m in marks.items()}, as_of)),
             leaves_told=self._take_leaves,
+            settled=self.settled.append,
         )
 
     def _take_leaves(self) -> LeavesTold:
@@ -360,3 +365,33 @@ def test_marks_are_noted_of_live_tables_without_a_doubt() -> None:
     watched.state = TableState.PARKED
     watched.look()
     assert len(watched.noted) == 1
+
+
+def test_a_look_that_finds_nothing_vouches_for_the_catalog_when_it_began() -> None:
+    watched = Watched()
+    watched.look()
+    assert watched.settled == [Settled(CatalogAt(Lsn(98), "mark, now=False"), frozenset(), 5)]
+
+
+def test_a_look_that_leaves_something_to_the_next_one_vouches_for_nothing() -> None:
+    watched = Watched()
+    watched.look("rewritten", frozenset({7}))
+    watched.look()
+    assert watched.settled == []
+    watched.captured = Lsn(20)
+    assert watched.look() == ["rewritten"]
+    assert watched.settled == []
+    watched.look()
+    assert len(watched.settled) == 1
+
+
+def test_a_look_vouches_for_nothing_while_the_log_names_partitions_that_it_has_not_met() -> None:
+    watched = Watched()
+    watched.leaves = LeavesTold(Lsn(10), {RelationId(30): {RelationId(31): ToldLeaf(ROOT, Lsn(20))}})
+    watched.look_below(32)
+    assert watched.settled == []
+    assert len(watched.look_below(32)) == 1
+    assert watched.settled == []
+    watched.leaves = LeavesTold(Lsn(10), {RelationId(30): {RelationId(32): ToldLeaf(ROOT, Lsn(20))}})
+    watched.look_below(32)
+    assert len(watched.settled) == 1

@@ -2615,6 +2615,16 @@ export interface components {
              * @description When the batch that ends at `applied` was sealed.
              */
             sealed_at: string | null;
+            /**
+             * Structure
+             * @description Up to here the structure of the tables is known: what the source's catalog showed is in force. At or behind `position` where the wait was for "now"; a wait for a given position may lie behind it, and what was changed in between without a row (a partition truncated or detached, a column's type) may then not be followed yet.
+             */
+            structure?: string | null;
+            /**
+             * Structure At
+             * @description When the source's catalog was looked at for that.
+             */
+            structure_at?: string | null;
             /** Tables */
             tables: components["schemas"]["ReceiptTable"][];
         };

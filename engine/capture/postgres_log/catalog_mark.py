@@ -1,0 +1,104 @@
+"""A mark of what the source's catalog says of tables: where two readings give the same one, nothing was changed between them.
+
+Every change of a catalog row is a new row of another transaction, so the transactions that wrote the rows stand for what they say.
+Statistics and freezing are written in place and change nothing here. What comes and goes between two readings leaves no trace: a
+partition that does so with rows is found by the log, which names it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from engine.capture.postgres_log.guard import TableWatch
+from engine.capture.postgres_log.position import end_of_log, written_now
+from engine.model.identity import TableName
+from engine.model.source import CatalogAt
+from engine.postgres.sessions import PostgresConnection
+
+_FIRST_OF_USERS = 16384
+"""Lower numbers are of types that come with the server, and do not change."""
+
+_NOT_BY_ITSELF = 1 << 30
+"""Of all that a session runs, only this question is prepared: for a few tables, planning it takes longer than answering it."""
+
+_MARK = """
+SELECT concat_ws(' ',
+ (SELECT sum(hash_record_extended(ROW(c.oid, c.xmin), 0)) FROM pg_class c WHERE c.oid = ANY(%(stored)s::oid[])),
+ (SELECT sum(hash_record_extended(ROW(a.attrelid, a.attnum, a.xmin), 0))
+  FROM pg_attribute a WHERE a.attrelid = ANY(%(tables)s::oid[]) AND a.attnum > 0),
+ (SELECT sum(hash_record_extended(ROW(i.indexrelid, i.xmin), 0)) FROM pg_index i WHERE i.indrelid = ANY(%(tables)s::oid[])),
+ (SELECT sum(hash_record_extended(ROW(h.inhrelid, h.inhparent, h.xmin), 0))
+  FROM pg_inherits h WHERE h.inhparent = ANY(%(stored)s::oid[])),
+ (SELECT sum(hash_record_extended(ROW(e.oid, e.xmin), 0)) FROM pg_enum e WHERE e.enumtypid = ANY(%(types)s::oid[])),
+ (SELECT sum(hash_record_extended(ROW(n.oid, n.xmin), 0)) FROM pg_namespace n WHERE n.nspname = ANY(%(schemas)s)),
+ (SELECT sum(hash_record_extended(ROW(p.oid, p.xmin), 0)) FROM pg_publication p WHERE p.pubname = ANY(%(publications)s)),
+ (SELECT sum(hash_record_extended(ROW(r.oid, r.xmin), 0))
+  FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid WHERE p.pubname = ANY(%(publications)s)))
+"""
+_TYPES = """
+WITH RECURSIVE made(oid) AS (
+    SELECT a.atttypid FROM pg_attribute a
+    WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= %s
+    UNION
+    SELECT p.oid FROM made JOIN pg_type q ON q.oid = made.oid CROSS JOIN LATERAL (
+        VALUES (q.typelem), (q.typbasetype)
+        UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE q.oid IN (r.rngtypid, r.rngmultitypid)
+        UNION ALL SELECT b.atttypid FROM pg_attribute b
+                  WHERE b.attrelid = q.typrelid AND b.attnum > 0 AND NOT b.attisdropped) AS p(oid)
+    WHERE p.oid >= %s)
+SELECT q.oid, q.typrelid::bigint FROM made JOIN pg_type q ON q.oid = made.oid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """What users' types of columns are made of. `relations`: those that hold the fields of composite ones."""
+
+    oids: tuple[int, ...] = ()
+    relations: tuple[int, ...] = ()
+
+
+class CatalogMarks:
+    """Reads marks of the tables that a watch has met. Any thread may use it."""
+
+    def __init__(self, watch: TableWatch) -> None:
+        self._watch = watch
+        self._lock = threading.Lock()
+        self._types = _Types()
+
+    def looked(self, connection: PostgresConnection, names: Collection[TableName]) -> None:
+        """The watch has looked at these tables: from now on marks tell of the types that their columns have now, too."""
+        tables, _ = self._watch.numbers(names)
+        rows = connection.execute(_TYPES, [list(tables), _FIRST_OF_USERS, _FIRST_OF_USERS]).fetchall()
+        found = _Types(tuple(sorted(row[0] for row in rows)), tuple(sorted(row[1] for row in rows if row[1])))
+        with self._lock:
+            self._types = found
+
+    def read(
+        self,
+        connection: PostgresConnection,
+        names: Collection[TableName],
+        publications: Collection[str],
+        *,
+        now: bool,
+    ) -> CatalogAt:
+        """A position, and the mark as it is behind it: what is committed and can be seen up to there is in the mark."""
+        tables, below = self._watch.numbers(names)
+        with self._lock:
+            types = self._types
+        position = written_now(connection) if now else end_of_log(connection)
+        connection.prepare_threshold = _NOT_BY_ITSELF
+        row = connection.execute(
+            _MARK,
+            {
+                "stored": [*tables, *below],
+                "tables": [*tables, *types.relations],
+                "types": list(types.oids),
+                "schemas": sorted({name.schema for name in names}),
+                "publications": list(publications),
+            },
+            prepare=True,
+        ).fetchone()
+        return CatalogAt(position, str(row[0]) if row is not None else "")

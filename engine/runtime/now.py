@@ -1,0 +1,85 @@
+"""Takes "now" on the source: a position, and the certainty that what the catalog showed there is in force where it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from engine.runtime.known_catalog import KnownCatalog, Settled
+from engine.runtime.parts import RunParts
+
+HELD_S = 20.0
+"""So long a "now" waits for what the catalog showed to be in force; the server asks again then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """A position, and up to where and when (in µs) the source's catalog is known and in force: there or behind it.
+
+    `held`: what was found was told after the position was taken, so whoever hears of the position must have heard of that.
+    """
+
+    position: Lsn
+    structure: Lsn
+    seen_us: int
+    held: bool
+
+
+class NowDesk:
+    """One run's. `look` begins a look behind its call, and ends the run where that finds it has to. Any thread may use it."""
+
+    def __init__(
+        self,
+        parts: RunParts,
+        look: Callable[[], Settled | None],
+        flush: Callable[[Lsn], None],
+        ended: Callable[[], bool],
+    ) -> None:
+        self._parts = parts
+        self._look = look
+        self._flush = flush
+        self._ended = ended
+        self.known = KnownCatalog(parts.start.progress.batch, parts.start.progress.end)
+
+    def take(self) -> Now:
+        """A position behind every commit so far.
+
+        Blocks for a round trip to the source, and where the catalog was changed since it was last looked at until that is taken in.
+        Raises TARGET_UNAVAILABLE where that takes too long, or the run ends.
+        """
+        parts, known = (
+            self._parts,
+            self.known.last,
+        )  # Before the position: what it found was told before that can be applied.
+        tables = [entry.spec for entry in parts.book.all() if entry.state is not TableState.REMOVED]
+        at = parts.source.catalog_at(tables, parts.spec.slot, now=True)
+        live = [entry.table for entry in parts.book.in_state(TableState.LIVE)]
+        if known is not None and known.vouches(at, live):
+            seen_us = parts.clock.wall_us()
+            self.known.same(known, at, seen_us)
+            return Now(at.position, at.position, seen_us, held=False)
+        settled = self._take_in()
+        return Now(at.position, settled.at.position, settled.seen_us, held=True)
+
+    def _take_in(self) -> Settled:
+        """Look until nothing more is found, and wait until that is in force."""
+        deadline = self._parts.clock.monotonic_ms() + HELD_S * 1000
+
+        def over() -> bool:
+            return self._ended() or self._parts.clock.monotonic_ms() >= deadline
+
+        while not over():
+            settled = self._look()
+            if settled is not None:
+                if self.known.in_force(settled, over):
+                    return settled
+                break
+            position = self._parts.source.current()
+            self._flush(position)
+            if not self.known.reaches(position, over):
+                break
+        detail = "what changed in the source's catalog is not taken in yet"
+        raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self._parts.spec.name), detail)
