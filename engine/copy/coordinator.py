@@ -119,7 +119,11 @@ class CopyCoordinator:
             try:
                 chunks = self._chunks_of(copy.table)
                 copy.left = len(chunks)
-                self._meter.expect(table, sum(chunk.bytes_estimate for chunk in chunks), len(chunks))
+                size, rows = (
+                    sum(chunk.bytes_estimate for chunk in chunks),
+                    sum(chunk.rows_estimate for chunk in chunks),
+                )
+                self._meter.expect(table, size, len(chunks), rows)
                 if not chunks:
                     self._end_rows(copy)
             except EngineFault as fault:

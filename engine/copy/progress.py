@@ -1,35 +1,113 @@
-"""How far each table's copy is: rows, bytes, percent and the time left, reported at most a few times a second."""
+"""How far each table's copy is: rows, bytes, share, pace and the time left, reported at most a few times a second."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.model.identity import TableId
+
+PACE_OVER_S = 15.0
+"""The pace is that of so many last seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """One table's progress. `percent` (0 to 100) counts estimated source bytes; 100 only when every row is in the target."""
+    """One table's progress. `percent` (0 to 100) is what share `bytes` are of `total_bytes`; 100 only when every row is in the target.
+
+    Bytes are those of the source's storage, estimated; rows are counted, and their total is estimated until the end.
+    """
 
     table: TableId
     rows: int
     bytes: int
-    """Bytes of COPY text read so far."""
     percent: float
     eta_seconds: float | None
-    """None while nothing is known yet."""
+    """By the pace of late; None while nothing is known yet."""
+    total_rows: int | None = None
+    total_bytes: int | None = None
+    rows_per_second: float | None = None
+    bytes_per_second: float | None = None
+    begun: bool = True
+    """Rows of it are being read; else it is only known how large it is."""
+    goes_on: bool = False
+    """Of a copy that goes on behind what is there already."""
+    read_bytes: int = 0
+    """COPY text read so far, of this reading alone."""
+
+
+@dataclass(slots=True)
+class Course:
+    """The figures of one copy over time. None of them runs back: what is read twice is waited for."""
+
+    table: TableId
+    rows: int = 0
+    bytes: int = 0
+    percent: float = 0.0
+    _samples: deque[tuple[float, int, int]] = field(default_factory=deque)
+
+    def at(
+        self,
+        now: float,
+        *,
+        rows: int,
+        share: float,
+        total_rows: int | None,
+        total_bytes: int | None,
+        begun: bool = True,
+        goes_on: bool = False,
+        read_bytes: int = 0,
+    ) -> CopyProgress:
+        """So many rows are there, and that `share` of all (0 to 1, 1 only at the end). Totals are estimates, None where unknown."""
+        done = share >= 1
+        self.rows = max(self.rows, rows)
+        self.percent = max(self.percent, round(100 * share, 1) if done else min(99.9, round(100 * share, 1)))
+        total_bytes = None if total_bytes is None else max(total_bytes, self.bytes)
+        if total_bytes is not None:
+            self.bytes = total_bytes if done else max(self.bytes, round(total_bytes * share))
+        if total_rows is not None:
+            total_rows = self.rows if done else max(total_rows, self.rows)
+        rows_rate, bytes_rate = self._pace(now) if begun else (None, None)
+        left = None if total_bytes is None else total_bytes - self.bytes
+        eta = 0.0 if done else round(left / bytes_rate, 1) if left is not None and bytes_rate else None
+        return CopyProgress(
+            self.table,
+            self.rows,
+            self.bytes,
+            self.percent,
+            eta,
+            total_rows,
+            total_bytes,
+            rows_rate,
+            bytes_rate,
+            begun,
+            goes_on,
+            read_bytes,
+        )
+
+    def _pace(self, now: float) -> tuple[float | None, float | None]:
+        """Rows and bytes a second since the newest sample that is old enough, or the first."""
+        self._samples.append((now, self.rows, self.bytes))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - PACE_OVER_S:
+            self._samples.popleft()
+        then, rows, size = self._samples[0]
+        if now <= then:
+            return None, None
+        return round((self.rows - rows) / (now - then), 1), round((self.bytes - size) / (now - then), 1)
 
 
 @dataclass(slots=True)
 class _Meter:
+    course: Course
     expected: int
+    expected_rows: int
     chunks: int
     seen: int = 0
     chunks_seen: int = 0
     rows: int = 0
-    bytes: int = 0
-    started: float | None = None
+    read_bytes: int = 0
+    started: bool = False
     reported: float | None = None
 
 
@@ -44,46 +122,55 @@ class ProgressMeter:
         self._interval = interval_s
         self._meters: dict[TableId, _Meter] = {}
 
-    def expect(self, table: TableId, source_bytes: int, chunks: int) -> None:
-        """A table is about to be copied: its estimated size on the source and its number of chunks."""
-        self._meters[table] = _Meter(expected=source_bytes, chunks=chunks)
+    def expect(self, table: TableId, source_bytes: int, chunks: int, source_rows: int = 0) -> None:
+        """A table is about to be copied: its estimated size on the source, its number of chunks, and rows where they are known."""
+        self._meters[table] = meter = _Meter(Course(table), source_bytes, source_rows, chunks)
+        self._emit(meter)
 
     def started(self, table: TableId) -> None:
         """A first chunk of the table is being read."""
         meter = self._meters[table]
-        if meter.started is None:
-            meter.started = self._monotonic()
-            self._emit(table, meter)
+        if not meter.started:
+            meter.started = True
+            self._emit(meter)
 
     def add(self, table: TableId, estimate: int, rows: int, read_bytes: int) -> None:
-        """A chunk of `estimate` source bytes is in the target."""
+        """A chunk of `estimate` source bytes is in the target; it was `read_bytes` of COPY text."""
         meter = self._meters[table]
         meter.seen += estimate
         meter.chunks_seen += 1
         meter.rows += rows
-        meter.bytes += read_bytes
+        meter.read_bytes += read_bytes
         now = self._monotonic()
         done = meter.chunks_seen >= meter.chunks
         if done or meter.reported is None or now - meter.reported >= self._interval:
-            self._emit(table, meter)
+            self._emit(meter)
 
     def rows(self, table: TableId) -> int:
         return self._meters[table].rows
 
-    def _emit(self, table: TableId, meter: _Meter) -> None:
-        now = self._monotonic()
-        meter.reported = now
+    def _emit(self, meter: _Meter) -> None:
+        meter.reported = now = self._monotonic()
         share = _share(meter)
-        eta: float | None = None
-        if meter.started is not None and share > 0:
-            eta = round((now - meter.started) * (1 - share) / share, 1)
-        self._report(CopyProgress(table, meter.rows, meter.bytes, round(100 * share, 1), eta))
+        # What was read tells how many rows there are better than the source's statistics do.
+        total_rows = round(meter.rows / share) if meter.rows and share else meter.expected_rows or None
+        self._report(
+            meter.course.at(
+                now,
+                rows=meter.rows,
+                share=share,
+                total_rows=total_rows,
+                total_bytes=meter.expected,
+                begun=meter.started,
+                read_bytes=meter.read_bytes,
+            )
+        )
 
 
 def _share(meter: _Meter) -> float:
     """Finished share, 0 to 1. By bytes where sizes are known, else by chunks; below 1 until the last chunk is in."""
     if meter.chunks_seen >= meter.chunks:
-        return 1.0
+        return 1.0 if meter.started or meter.chunks else 0.0
     by_chunks = meter.chunks_seen / meter.chunks
     share = meter.seen / meter.expected if meter.expected > 0 else by_chunks
     return min(share, 0.999)

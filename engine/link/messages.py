@@ -470,12 +470,20 @@ class RowsSetAside(SubscriptionReport):
 
 
 class CopyProgress(SubscriptionReport):
+    """How far a table's copy is. `bytes` are of the source's storage, as are `total_bytes`; totals are estimates. `goes_on`: it goes on
+    behind what is there already, and figures that were told before hold until it has passed them."""
+
     kind: Literal["copy_progress"] = "copy_progress"
     table: str
     rows: int
     bytes: int
     percent: float | None = None
     eta_seconds: float | None = None
+    total_rows: int | None = None
+    total_bytes: int | None = None
+    rows_per_second: float | None = None
+    bytes_per_second: float | None = None
+    goes_on: bool = False
 
 
 class ColumnPart(Message):
@@ -587,7 +595,7 @@ class Verification(SubscriptionReport):
 
 
 class ReloadReport(SubscriptionReport):
-    """Progress or end of a reload."""
+    """Progress or end of a reload. `goes_on`: as in CopyProgress."""
 
     kind: Literal["reload"] = "reload"
     request_id: str
@@ -596,6 +604,10 @@ class ReloadReport(SubscriptionReport):
     bytes: int | None = None
     percent: float | None = None
     eta_seconds: float | None = None
+    total_rows: int | None = None
+    total_bytes: int | None = None
+    rows_per_second: float | None = None
+    goes_on: bool = False
     position: Position | None = None
     problem: Problem | None = None
     partitions: tuple[LoadedPartitionPart, ...] | None = None

@@ -219,10 +219,11 @@ class KeyedChunk:
 
 @dataclass(frozen=True, slots=True)
 class KeyWalk:
-    """The next chunks along a table's key, and about how large the whole table is."""
+    """The next chunks along a table's key, and about how large the whole table is; no rows where the source has no statistics."""
 
     chunks: tuple[KeyedChunk, ...]
     table_bytes: int
+    table_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

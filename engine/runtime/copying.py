@@ -512,17 +512,10 @@ class CopyDesk:
         self._parts.reporter.event("warning", FaultKind.COPY_LOST.value, str(table), detail)
 
     def on_progress(self, progress: CopyProgress) -> None:
-        hit(Failpoint.COPY_RUNNING)
+        if progress.begun:
+            hit(Failpoint.COPY_RUNNING)
         progress = self._stretches.progress(progress)
-        self._parts.reporter.copy(
-            progress.table,
-            {
-                "rows": progress.rows,
-                "bytes": progress.bytes,
-                "percent": progress.percent,
-                "eta_seconds": progress.eta_seconds,
-            },
-        )
+        self._parts.reporter.copy(progress)
         self.reloads.progressed(progress)
 
 

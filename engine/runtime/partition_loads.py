@@ -333,7 +333,8 @@ class PartitionDesk:
             wanted.tries += 1
 
     def on_progress(self, progress: CopyProgress) -> None:
-        hit(Failpoint.COPY_RUNNING)
+        if progress.begun:
+            hit(Failpoint.COPY_RUNNING)
         self._parts.reloads.progressed(progress)
 
 

@@ -13,7 +13,7 @@ from engine.model.identity import TableId
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
 from engine.runtime.fault_policy import policy
-from engine.runtime.reporting import LoadedPartition, Reporter
+from engine.runtime.reporting import CopyTotals, LoadedPartition, Reporter
 
 CANCELLED = "its reload was cancelled"
 """Why a table parks whose reload ended before its time."""
@@ -43,6 +43,27 @@ class _Reload:
     partitions: Sequence[LoadedPartition] | None = None
     """None: all of the tables."""
     progress: dict[TableId, CopyProgress] = field(default_factory=dict)
+    tables: int = 0
+    percent: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.tables = len(self.waiting)
+
+    def course(self) -> tuple[float, float | None, CopyTotals]:
+        """Percent, which never runs back, the time left, and how much there is; of all its tables, so far as their sizes are known."""
+        done = list(self.progress.values())
+        known = [p.total_bytes for p in done if p.total_bytes is not None]
+        total = sum(known) if len(known) == self.tables else None
+        size = sum(p.bytes for p in done)
+        # As long as the size of a table is not known, tables count alike.
+        mean = sum(p.percent for p in done) / max(1, self.tables)
+        self.percent = max(self.percent, round(100 * size / total if total else mean, 1))
+        pace = sum(p.bytes_per_second or 0.0 for p in done if p.percent < 100)
+        eta = round((total - size) / pace, 1) if total is not None and pace else None
+        rows = [p.total_rows for p in done if p.total_rows is not None]
+        total_rows = sum(rows) if len(rows) == self.tables else None
+        rows_pace = sum(p.rows_per_second or 0.0 for p in done if p.percent < 100)
+        return self.percent, eta, CopyTotals(total_rows, total, round(rows_pace, 1), all(p.goes_on for p in done))
 
 
 class ReloadBook:
@@ -105,14 +126,15 @@ class ReloadBook:
     def progressed(self, progress: CopyProgress) -> None:
         for request, reload in self._of(progress.table):
             reload.progress[progress.table] = progress
-            done = list(reload.progress.values())
+            share, eta, totals = reload.course()
             self._reporter.reload(
                 request,
                 "running",
-                rows=sum(p.rows for p in done),
-                size=sum(p.bytes for p in done),
-                percent=min(p.percent for p in done),
-                eta_seconds=max((p.eta_seconds or 0.0 for p in done), default=None),
+                rows=sum(p.rows for p in reload.progress.values()),
+                size=sum(p.bytes for p in reload.progress.values()),
+                percent=share,
+                eta_seconds=eta,
+                totals=totals,
                 partitions=reload.partitions,
             )
 

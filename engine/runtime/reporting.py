@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
+from engine.copy.progress import CopyProgress as CopyFigures
 from engine.link.messages import (
     BatchReport,
     ColumnPart,
@@ -100,6 +101,16 @@ class TicketPassage:
     transactions: int | None = None
     commands: int | None = None
     counted_since_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTotals:
+    """About how much there is to copy, and the pace of late; None where that is not known."""
+
+    rows: int | None
+    bytes: int | None
+    rows_per_second: float | None
+    goes_on: bool = False
 
 
 class Reporter:
@@ -263,17 +274,21 @@ class Reporter:
             )
         )
 
-    def copy(self, table: str, figures: Mapping[str, float | int | None]) -> None:
-        """Progress of a copy: `rows`, `bytes`, `percent`, `eta_seconds`."""
+    def copy(self, progress: CopyFigures) -> None:
         self._send(
             CopyProgress(
                 subscription=self._name,
                 epoch=self._epoch,
-                table=table,
-                rows=int(figures["rows"] or 0),
-                bytes=int(figures["bytes"] or 0),
-                percent=figures.get("percent"),
-                eta_seconds=figures.get("eta_seconds"),
+                table=progress.table,
+                rows=progress.rows,
+                bytes=progress.bytes,
+                percent=progress.percent,
+                eta_seconds=progress.eta_seconds,
+                total_rows=progress.total_rows,
+                total_bytes=progress.total_bytes,
+                rows_per_second=progress.rows_per_second,
+                bytes_per_second=progress.bytes_per_second,
+                goes_on=progress.goes_on,
             )
         )
 
@@ -286,6 +301,7 @@ class Reporter:
         size: int | None = None,
         percent: float | None = None,
         eta_seconds: float | None = None,
+        totals: CopyTotals | None = None,
         position: Lsn | None = None,
         problem: tuple[str, str, str] | None = None,
         partitions: Sequence[LoadedPartition] | None = None,
@@ -301,6 +317,10 @@ class Reporter:
                 bytes=size,
                 percent=percent,
                 eta_seconds=eta_seconds,
+                total_rows=totals.rows if totals else None,
+                total_bytes=totals.bytes if totals else None,
+                rows_per_second=totals.rows_per_second if totals else None,
+                goes_on=totals is not None and totals.goes_on,
                 position=position,
                 problem=Problem(status=409, code=problem[0], detail=problem[1], remedy=problem[2]) if problem else None,
                 partitions=None if partitions is None else tuple(_loaded(partition) for partition in partitions),

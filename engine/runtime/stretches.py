@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from engine.copy.job import CopyTable
-from engine.copy.progress import CopyProgress
+from engine.copy.progress import CopyProgress, Course
 from engine.copy.within import key_row
 from engine.model.copies import StandingCopy
 from engine.model.identity import TableId
@@ -34,6 +34,8 @@ LEAST_BYTES = 64 * 1024
 SLOW_S = 60
 """For about so long a stretch of a copy is read that may only read so many rows a second."""
 SLOW_ROW_BYTES = 100
+STORED_ROW_BYTES = 28
+"""What a row takes in storage beside its values: header and line pointer."""
 
 
 class Next(Enum):
@@ -47,30 +49,43 @@ class Next(Enum):
 
 @dataclass(slots=True)
 class _Way:
-    """One table's copy, from where this run began with it."""
+    """One table's copy. Its share is that of its rows, since along a key nothing tells of how much of the storage was read."""
 
-    began_s: float
-    began_bytes: int
+    course: Course
     stretch: Stretch
     size: int = 0
     table_bytes: int = 0
+    table_rows: int = 0
+    """As the source's statistics have it; 0: they have nothing."""
     rows: int = 0
     bytes: int = 0
-    percent: float = 0.0
-    """As it was last told; the table's estimated size changes meanwhile."""
+    row_bytes: float | None = None
+    """Of COPY text, by what was read."""
 
     def progress(self, of_stretch: CopyProgress, now_s: float) -> CopyProgress:
         """Of the whole table; 100 % only behind the last stretch."""
-        done = self.bytes + self.size * of_stretch.percent / 100
-        last = self.stretch.upto is None
-        share = of_stretch.percent / 100 if last and of_stretch.percent >= 100 else 0.999
-        total = max(self.table_bytes, self.bytes + self.size)
-        share = min(share, done / total) if share < 1 else 1.0
-        new, elapsed = done - self.began_bytes, now_s - self.began_s
-        eta = round(elapsed * max(0.0, total - done) / new, 1) if new > 0 else None
+        if of_stretch.rows:
+            self.row_bytes = of_stretch.read_bytes / of_stretch.rows
         rows = self.rows + of_stretch.rows
-        self.percent = max(self.percent, round(100 * share, 1))
-        return CopyProgress(of_stretch.table, rows, of_stretch.bytes, self.percent, eta)
+        total = self._total_rows()
+        share = min(0.999, rows / max(total, rows, 1)) if total else 0.0
+        if self.stretch.upto is None and of_stretch.percent >= 100:
+            share = 1.0
+        return self.course.at(
+            now_s,
+            rows=rows,
+            share=share,
+            total_rows=total or None,
+            total_bytes=self.table_bytes,
+            begun=of_stretch.begun,
+            goes_on=not self.stretch.first,
+            read_bytes=of_stretch.read_bytes,
+        )
+
+    def _total_rows(self) -> int:
+        if self.table_rows:
+            return self.table_rows
+        return 0 if self.row_bytes is None else round(self.table_bytes / (self.row_bytes + STORED_ROW_BYTES))
 
 
 class Stretches:
@@ -152,12 +167,18 @@ class Stretches:
             detail = f"{rows} rows of {standing.stretches} stretches are there; the copy goes on behind them"
             self._parts.reporter.event("info", "copy_resumed", str(table), detail)
         if before is None or stretch.first:
-            before = _Way(self._now(), size, stretch)
+            before = _Way(Course(table), stretch)
         elif before.bytes < size:
             del self._lost[table]
         of_stretch = sum(each.chunk.bytes_estimate for each in walk.chunks)
         self._ways[table] = replace(
-            before, stretch=stretch, size=of_stretch, table_bytes=walk.table_bytes, rows=rows, bytes=size
+            before,
+            stretch=stretch,
+            size=of_stretch,
+            table_bytes=walk.table_bytes,
+            table_rows=walk.table_rows,
+            rows=rows,
+            bytes=size,
         )
 
     def under_way(self, table: TableId) -> Stretch | None:

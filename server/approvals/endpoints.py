@@ -63,7 +63,8 @@ async def create_approval(
         row = service.approve(session, name, table_id, body.reason if body else None)
         if not connected:
             raise EngineUnavailable(f"No engine would hear that '{row.schema_name}.{row.name}' was approved.")
-        answer = tables.view(row, judged_for(request, lookup.get(session, name)).table(row))
+        judged = judged_for(request, lookup.get(session, name))
+        answer = tables.view(row, judged.table(row), judged.copied(row))
         headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
         response.headers.update(headers)
         idempotency.remember(status.HTTP_202_ACCEPTED, answer, headers)

@@ -14,7 +14,7 @@ from server.cli.manifest import ManifestError
 from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, open_api
 from server.cli.output import out, print_json, reported, state
 from server.cli.output import table as print_table
-from server.wording import seconds
+from server.wording import seconds, share, size
 
 tables = typer.Typer(help="Tables of a subscription with their states and copy progress.", invoke_without_command=True)
 
@@ -44,12 +44,24 @@ def list_tables(
     rows = []
     for item in found:
         copied = item.get("copied") or {}
-        percent = copied.get("percent")
-        progress = f"{percent:.0f} %" if percent is not None else None
-        eta = seconds(copied.get("eta_seconds")) if copied.get("eta_seconds") else None
-        rows.append([qualified_name(item), _how(item), copied.get("rows"), progress, eta, escape(item["id"])])
-    print_table(["table", "state", "rows copied", "copy", "left", "id"], rows)
+        rows.append([qualified_name(item), _how(item), *_copy(copied), escape(item["id"])])
+    print_table(["table", "state", "rows copied", "of size", "copy", "rows/s", "left", "id"], rows)
     explain(found)
+
+
+def _copy(copied: Document) -> list[str | None]:
+    """Rows, bytes, share, pace and time left of a copy, as far as they are known."""
+    count, total = copied.get("rows"), copied.get("total_rows")
+    rows = None if count is None else f"{count:,}" if total in (None, count) else f"{count:,} of ~{total:,}"
+    of_size = f"{size(copied.get('bytes'))} of {size(copied['total_bytes'])}" if copied.get("total_bytes") else None
+    percent, rate, eta = copied.get("percent"), copied.get("rows_per_second"), copied.get("eta_seconds")
+    return [
+        rows,
+        of_size,
+        None if percent is None else share(percent / 100),
+        None if rate is None else f"{rate:,.0f}",
+        seconds(eta) if eta else None,
+    ]
 
 
 def _how(item: Document) -> str:

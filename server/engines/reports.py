@@ -119,7 +119,7 @@ def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionRepor
             tables.set_rows_aside(session, row, report.counts, whole=report.whole)
         case CopyProgress():
             if _has_table(session, row, report.table):
-                _copy_progress(session, report)
+                tables.set_copy_progress(session, report)
         case SchemaVersion():
             if _has_table(session, row, report.table):
                 _structure(session, report)
@@ -176,17 +176,6 @@ def _structure(session: WriteSession, report: SchemaVersion) -> None:
         changes=report.changes,
         learnt=report.learnt,
         certain=report.certain,
-    )
-
-
-def _copy_progress(session: WriteSession, report: CopyProgress) -> None:
-    tables.set_copy_progress(
-        session,
-        report.table,
-        rows=report.rows,
-        size_bytes=report.bytes,
-        percent=report.percent,
-        eta_seconds=report.eta_seconds,
     )
 
 
@@ -279,16 +268,17 @@ def _reload(session: WriteSession, subscription: SubscriptionRow, report: Reload
     if row is None or row.subscription_id != subscription.id or not may_follow(row.state, report.state):
         return
     row.state = report.state
-    for name in ("rows", "bytes", "percent", "eta_seconds", "position"):
+    least = {name: getattr(row, name) or 0 for name in ("rows", "bytes", "percent")} if report.goes_on else {}
+    for name in ("rows", "bytes", "percent", "eta_seconds", "total_rows", "total_bytes", "rows_per_second", "position"):
         value = getattr(report, name)
         if value is not None:
-            setattr(row, name, value)
+            setattr(row, name, max(value, least[name]) if name in least else value)
     if report.partitions is not None:
         row.partitions = [part.model_dump(mode="json") for part in report.partitions]
     row.problem = report.problem.model_dump() if report.problem else None
     if report.state not in UNENDED:
         row.ended_at = session.now()
-        row.eta_seconds = None
+        row.eta_seconds = row.rows_per_second = None
         _reloaded(session, subscription.name, row)
     session.add(row)
     session.touch(subscription.name)

@@ -35,6 +35,9 @@ class ReloadProgress(BaseModel):
     bytes: int | None
     percent: float | None
     eta_seconds: float | None
+    total_rows: int | None = None
+    total_bytes: int | None = None
+    rows_per_second: float | None = None
 
 
 class ReloadView(BaseModel):

@@ -180,7 +180,7 @@ def view(row: ReloadRow) -> ReloadView:
         asked=asked(row),
         partitions=_loaded(row),
         state=WorkState(row.state),
-        copied=ReloadProgress(rows=row.rows, bytes=row.bytes, percent=row.percent, eta_seconds=row.eta_seconds),
+        copied=ReloadProgress.model_validate(row, from_attributes=True),
         position=None if row.position is None else str(row.position),
         problem=row.problem,
         created_at=row.created_at,

@@ -108,6 +108,8 @@ class Seen:
     reason: str | None = None
     remedy: str | None = None
     tables: Mapping[TableState, int] = field(default_factory=dict)
+    copying: str = ""
+    """How far its copies are, in words."""
     set_aside: int = 0
     """Rows that stand aside."""
     different: int = 0
@@ -278,7 +280,8 @@ def _running(seen: Seen, asked: str) -> _Finding:
     others = f" {_followers(seen)}" if seen.live else ""
     of_all = f"of {some(seen.total, 'table')}"
     if copied:
-        reason = f"{copied} {of_all} {_is(copied)} being copied.{others}"
+        far = f": {seen.copying}" if seen.copying else ""
+        reason = f"{copied} {of_all} {_is(copied)} being copied{far}.{others}"
         return _Finding(HealthStatus.MOVING, HealthWord.COPYING, reason)
     if late:
         reason = f"{late} {of_all} {'catches' if late == 1 else 'catch'} up with what changed meanwhile.{others}"

@@ -17,7 +17,8 @@ from server.engines.gateway import gateway_of
 from server.subscriptions.health import AspectName, Fault, Health, HealthStatus, Seen, judge
 from server.subscriptions.policies import CapturePolicy, FreshnessBody
 from server.subscriptions.schemas import LastFault
-from server.tables.schemas import TableHealth
+from server.tables.copying import copied, totals, words
+from server.tables.schemas import Copied, CopyTotals, TableHealth
 
 _REPORTS_EVERY_S = 15.0
 
@@ -60,6 +61,7 @@ class Judged:
             reason=row.reason,
             remedy=row.remedy,
             tables=states,
+            copying=words(self.copying) if self.copying is not None else "",
             set_aside=sum(table.rows_set_aside for table in tables),
             different=sum(table.differs for table in tables),
             lag_seconds=self._lag_seconds() if states[TableState.LIVE] else None,
@@ -101,6 +103,19 @@ class Judged:
 
     def _age_s(self, then: datetime) -> float:
         return max(0.0, (self._now - then).total_seconds())
+
+    @cached_property
+    def copying(self) -> CopyTotals | None:
+        return totals(self._tables, self._now, going=self._going)
+
+    def copied(self, row: TableRow) -> Copied:
+        """How far the copy of one of its tables is."""
+        return copied(row, self._now, going=self._going)
+
+    @property
+    def _going(self) -> bool:
+        running = self._row.state == SubscriptionState.RUNNING and self._row.reason is None
+        return running and self._connected_s is not None
 
     def table(self, row: TableRow) -> TableHealth:
         """How one of its tables is: what holds up the whole holds up each that would be followed."""

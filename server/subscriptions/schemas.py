@@ -20,6 +20,7 @@ from server.subscriptions.policies import (
     SchemaChangesBody,
 )
 from server.tables.body import TableBody
+from server.tables.schemas import CopyTotals
 
 _EXAMPLE: dict[str, Any] = {
     "source": "shop",
@@ -179,6 +180,9 @@ class SubscriptionView(BaseModel):
     remedy: str | None = None
     health: Health = Field(description="How it is in one word, with the reason: the same for all who show it.")
     last_fault: LastFault | None = None
+    copying: CopyTotals | None = Field(
+        default=None, description="How far its copies are; null where none is under way."
+    )
     deleting: bool = False
     positions: Positions
     lag: Lag

@@ -65,6 +65,7 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
         remedy=row.remedy,
         health=judged.health,
         last_fault=judged.last_fault,
+        copying=judged.copying,
         deleting=row.deleting,
         positions=Positions(
             source=_text(row.source_position),

@@ -59,7 +59,7 @@ def list_tables(
     last = shown[-1] if more else None
     judged = judged_for(request, subscription)
     return Page(
-        items=[service.view(row, judged.table(row)) for row in shown],
+        items=[service.view(row, judged.table(row), judged.copied(row)) for row in shown],
         next_page_token=paging.token([last.schema_name, last.name, last.id]) if last else None,
     )
 
@@ -165,7 +165,8 @@ def remove_table(
 
 
 def _shown(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
-    return service.view(row, judged_for(request, lookup.get(session, name)).table(row))
+    judged = judged_for(request, lookup.get(session, name))
+    return service.view(row, judged.table(row), judged.copied(row))
 
 
 def _target_kind(session: ReadSession, name: str) -> Kind:

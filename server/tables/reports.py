@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
+from engine.link.messages import CopyProgress
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.db.models.subscription import SubscriptionRow
@@ -40,40 +42,53 @@ def set_state(
         reason = row.reason if (row.state, row.code) == (state.value, code) else _NOT_KEPT
     if (row.state, row.code, row.reason) == (state.value, code, reason):
         return False
+    before = TableState(row.state)
     row.state, row.code, row.reason, row.remedy = state.value, code, reason, remedy
     row.state_position = position
     row.state_at = session.now()
     if state in (TableState.COPYING, TableState.RELOADING):
         row.differs = False
-        row.copied_rows = row.copied_bytes = 0
-        row.copied_percent = row.copied_eta_seconds = None
-    if state in (TableState.CATCHING_UP, TableState.LIVE) and row.copied_rows is not None:
-        row.copied_percent, row.copied_eta_seconds = 100.0, 0.0
+    _note_copy(row, before, state, session.now())
     session.add(row)
     versions.record_state(session, table_id, state, position=position, code=code, reason=reason)
     _tell(session, row, state)
     return True
 
 
-def set_copy_progress(
-    session: WriteSession,
-    table_id: str,
-    *,
-    rows: int,
-    size_bytes: int,
-    percent: float | None,
-    eta_seconds: float | None,
-) -> None:
+_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
+
+
+def _note_copy(row: TableRow, before: TableState, state: TableState, now: datetime) -> None:
+    """Figures of a copy begin with the state that asks for it: an engine that begins again has the table copied on, or tells of a new
+    copy itself."""
+    if state in _COPIED and (before not in _COPIED or row.copy_asked_at is None):
+        row.copy_asked_at = now
+        row.copied_rows = row.copied_bytes = 0
+        row.copied_percent = row.copied_eta_seconds = None
+        row.copied_total_rows = row.copied_total_bytes = row.copied_at = None
+    if state not in _COPIED:
+        row.copied_rows_per_second = row.copied_bytes_per_second = None
+    if state in (TableState.CATCHING_UP, TableState.LIVE) and row.copied_rows is not None:
+        row.copied_percent, row.copied_eta_seconds = 100.0, 0.0
+        row.copied_total_rows = row.copied_rows
+        row.copied_bytes = row.copied_total_bytes or row.copied_bytes
+        row.copied_at = now if before in _COPIED else row.copied_at
+
+
+def set_copy_progress(session: WriteSession, report: CopyProgress) -> None:
     """How far the table's copy is. An unknown id is passed over."""
-    row = session.get(TableRow, table_id)
+    row = session.get(TableRow, report.table)
     if row is None:
         return
-    row.copied_rows, row.copied_bytes, row.copied_percent, row.copied_eta_seconds = (
-        rows,
-        size_bytes,
-        percent,
-        eta_seconds,
-    )
+    known = (row.copied_rows or 0, row.copied_bytes or 0, row.copied_percent or 0.0) if report.goes_on else (0, 0, 0.0)
+    row.copied_rows = max(report.rows, known[0])
+    row.copied_bytes = max(report.bytes, known[1])
+    row.copied_percent = None if report.percent is None else max(report.percent, known[2])
+    row.copied_eta_seconds = report.eta_seconds
+    row.copied_total_rows = None if report.total_rows is None else max(report.total_rows, row.copied_rows)
+    row.copied_total_bytes = None if report.total_bytes is None else max(report.total_bytes, row.copied_bytes)
+    row.copied_rows_per_second, row.copied_bytes_per_second = report.rows_per_second, report.bytes_per_second
+    row.copied_at = session.now()
     session.add(row)
     _touch(session, row)
 

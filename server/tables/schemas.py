@@ -58,9 +58,30 @@ class Copied(BaseModel):
     """How far the copy is; null where it is not known."""
 
     rows: int | None = None
-    bytes: int | None = None
+    bytes: int | None = Field(
+        default=None, description="Of the source's storage, estimated; what part of `total_bytes`."
+    )
     percent: float | None = None
-    eta_seconds: float | None = None
+    eta_seconds: float | None = Field(default=None, description="By the pace of the last seconds.")
+    total_rows: int | None = Field(default=None, description="Estimated until the copy has ended.")
+    total_bytes: int | None = None
+    rows_per_second: float | None = None
+    bytes_per_second: float | None = None
+
+
+class CopyTotals(BaseModel):
+    """How far all copies of a subscription are that are under way, those that ended meanwhile included. Null: not known yet."""
+
+    tables: int
+    tables_copied: int
+    rows: int
+    bytes: int
+    total_rows: int | None
+    total_bytes: int | None
+    percent: float | None
+    rows_per_second: float | None
+    bytes_per_second: float | None
+    eta_seconds: float | None
 
 
 class TableHealth(BaseModel):

@@ -94,7 +94,7 @@ def _found(session: ReadSession, subscription: SubscriptionRow, table_id: str, *
     return row
 
 
-def view(row: TableRow, health: TableHealth) -> TableView:
+def view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
     return TableView(
         id=row.id,
         schema_name=row.schema_name,
@@ -107,12 +107,7 @@ def view(row: TableRow, health: TableHealth) -> TableView:
         remedy=row.remedy,
         health=health,
         desired_state=TableDesiredState(row.desired_state),
-        copied=Copied(
-            rows=row.copied_rows,
-            bytes=row.copied_bytes,
-            percent=row.copied_percent,
-            eta_seconds=row.copied_eta_seconds,
-        ),
+        copied=copied,
         key=row.key,
         operations=[
             Operation(operation) for operation in row.operations or sorted(followed(insert_only=row.insert_only))

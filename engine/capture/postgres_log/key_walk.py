@@ -100,7 +100,7 @@ def _walk(
             if upto is None:
                 break
             after = upto
-    return KeyWalk(tuple(chunks), table_bytes)
+    return KeyWalk(tuple(chunks), table_bytes, rows)
 
 
 def _ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Sequence[Column]:

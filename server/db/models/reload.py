@@ -26,6 +26,9 @@ class ReloadRow(SQLModel, table=True):
     bytes: int | None = Field(default=None, sa_type=BigInteger)
     percent: float | None = None
     eta_seconds: float | None = None
+    total_rows: int | None = Field(default=None, sa_type=BigInteger)
+    total_bytes: int | None = Field(default=None, sa_type=BigInteger)
+    rows_per_second: float | None = None
     asked: dict[str, Any] | None = document(default=None, nullable=True)
     """`names` of the partitions that were asked for, null for those that differ; None: all of the table."""
     partitions: list[dict[str, Any]] | None = document(default=None, nullable=True)

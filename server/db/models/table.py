@@ -66,6 +66,14 @@ class TableRow(SQLModel, table=True):
     copied_bytes: int | None = large(default=None, nullable=True)
     copied_percent: float | None = None
     copied_eta_seconds: float | None = None
+    copied_total_rows: int | None = large(default=None, nullable=True)
+    copied_total_bytes: int | None = large(default=None, nullable=True)
+    copied_rows_per_second: float | None = None
+    copied_bytes_per_second: float | None = None
+    copied_at: datetime | None = moment(default=None, nullable=True)
+    """When the figures of its copy were last told."""
+    copy_asked_at: datetime | None = moment(default=None, nullable=True)
+    """Since when it waits for the copy that is under way, or waited for its last one."""
 
     stamp: str = Field(max_length=16)
     revision: int = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import pytest
@@ -85,4 +86,20 @@ def test_progress_counts_the_whole_table(database: Database, replicate: Replicat
     assert percents == sorted(percents)
     assert percents[-1] == 100
     assert shown[-1].rows == 6000
+    assert shown[-1].bytes == shown[-1].total_bytes
+    assert shown[-1].total_rows == 6000
+    for before, after in pairwise(shown):
+        assert before.rows <= after.rows
+        assert before.bytes <= after.bytes
+    # Both fractions say the same, whatever the source's statistics know of the table.
+    halves = [(r.rows / r.total_rows, r.bytes / r.total_bytes) for r in shown if r.total_rows and r.total_bytes]
+    assert all(abs(by_rows - by_bytes) < 0.02 for by_rows, by_bytes in halves)
+    assert all(
+        abs(by_bytes * 100 - (r.percent or 0)) < 2
+        for (_, by_bytes), r in zip(halves, shown[-len(halves) :], strict=True)
+    )
+    # Without statistics the number of rows is guessed by what was read.
+    guesses = [r.total_rows for r in shown if r.rows > 500 and r.total_rows]
+    assert guesses
+    assert all(4000 < guess < 9000 for guess in guesses)
     assert len({r.rows for r in shown}) >= 4

@@ -271,4 +271,6 @@ def test_progress_ends_at_one_hundred_percent_with_all_rows(tmp_path: Path) -> N
     assert percents == sorted(percents)
     last = bench.notes.progress[-1]
     assert (last.percent, last.rows, last.eta_seconds) == (100.0, 100, 0.0)
-    assert last.bytes == sum(len(f"{row}\n") for row in rows(0, 100))
+    assert last.bytes == last.total_bytes
+    assert last.total_rows == 100
+    assert last.read_bytes == sum(len(f"{row}\n") for row in rows(0, 100))

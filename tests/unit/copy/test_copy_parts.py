@@ -6,6 +6,7 @@ import errno
 import pickle
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from engine.copy import chunk_task
 from engine.copy.chunk_task import ChunkPart, CopyTask, ReadLimits, StagedFile, copy_task, decoded, staging_fault
 from engine.copy.fault_handling import Consequence, consequence, last_consequence
 from engine.copy.pace import write_pace
-from engine.copy.progress import CopyProgress, ProgressMeter
+from engine.copy.progress import CopyProgress, Course, ProgressMeter
 from engine.copy.staging import read_staged
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
@@ -134,10 +135,48 @@ def test_progress_is_throttled_and_estimates_the_rest() -> None:
     for seconds, size in ((0.4, 250), (0.4, 250), (0.4, 250), (0.4, 250)):
         now[0] += seconds
         meter.add(table, size, 10, 99)
-    assert [(each.percent, each.rows) for each in seen] == [(0.0, 0), (75.0, 30), (100.0, 40)]
-    assert seen[0].eta_seconds is None
-    assert seen[1].eta_seconds == pytest.approx(0.4)
-    assert seen[2].eta_seconds == 0
+    assert [(each.percent, each.rows) for each in seen] == [(0.0, 0), (0.0, 0), (75.0, 30), (100.0, 40)]
+    assert [each.begun for each in seen] == [False, True, True, True]
+    assert seen[1].eta_seconds is None
+    assert seen[2].eta_seconds == pytest.approx(0.4)
+    assert seen[3].eta_seconds == 0
+    assert [(each.bytes, each.total_bytes) for each in seen] == [(0, 1000), (0, 1000), (750, 1000), (1000, 1000)]
+    assert [each.total_rows for each in seen] == [None, None, 40, 40]
+    assert seen[2].rows_per_second == pytest.approx(25.0)
+
+
+def test_the_time_left_follows_the_pace_of_late() -> None:
+    course = Course(TableId("ta"))
+
+    def at(now: float, share: float) -> CopyProgress:
+        return course.at(now, rows=round(1000 * share), share=share, total_rows=1000, total_bytes=10_000)
+
+    at(0.0, 0.0)
+    fast = at(10.0, 0.5)
+    assert (fast.rows_per_second, fast.eta_seconds) == (50.0, 10.0)
+    for second in range(11, 60):
+        slow = at(float(second), 0.5 + (second - 10) * 0.001)
+    assert slow.rows_per_second == pytest.approx(1.0)
+    assert slow.eta_seconds == pytest.approx(451.0, rel=0.01)
+
+
+def test_what_is_read_again_lets_no_figure_run_back() -> None:
+    course = Course(TableId("ta"))
+    told = [
+        course.at(float(n), rows=rows, share=rows / total, total_rows=total, total_bytes=size)
+        for n, (rows, total, size) in enumerate(
+            [(0, 100, 1000), (40, 100, 1000), (20, 100, 1000), (30, 150, 1500), (120, 150, 900), (90, 200, 1600)]
+        )
+    ]
+    done = course.at(9.0, rows=180, share=1.0, total_rows=200, total_bytes=1600)
+    for each, after in pairwise([*told, done]):
+        assert (each.rows, each.bytes, each.percent) <= (after.rows, after.bytes, after.percent)
+        assert each.rows <= after.rows
+        assert each.bytes <= after.bytes
+        assert each.percent <= after.percent
+        assert each.bytes <= (each.total_bytes or 0)
+        assert each.rows <= (each.total_rows or 0)
+    assert (done.rows, done.total_rows, done.bytes, done.total_bytes, done.percent) == (180, 180, 1600, 1600, 100.0)
 
 
 def test_progress_stays_below_the_end_while_estimates_are_too_low() -> None:
@@ -146,7 +185,7 @@ def test_progress_stays_below_the_end_while_estimates_are_too_low() -> None:
     meter.expect(TableId("ta"), 10, 3)
     for _ in range(3):
         meter.add(TableId("ta"), 10, 1, 1)
-    assert [each.percent for each in seen] == [99.9, 99.9, 100.0]
+    assert [each.percent for each in seen] == [0.0, 99.9, 99.9, 100.0]
 
 
 @pytest.mark.parametrize("gives_way", [True, False])

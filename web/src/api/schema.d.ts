@@ -1625,14 +1625,31 @@ export interface components {
          * @description How far the copy is; null where it is not known.
          */
         Copied: {
-            /** Bytes */
+            /**
+             * Bytes
+             * @description Of the source's storage, estimated; what part of `total_bytes`.
+             */
             bytes?: number | null;
-            /** Eta Seconds */
+            /** Bytes Per Second */
+            bytes_per_second?: number | null;
+            /**
+             * Eta Seconds
+             * @description By the pace of the last seconds.
+             */
             eta_seconds?: number | null;
             /** Percent */
             percent?: number | null;
             /** Rows */
             rows?: number | null;
+            /** Rows Per Second */
+            rows_per_second?: number | null;
+            /** Total Bytes */
+            total_bytes?: number | null;
+            /**
+             * Total Rows
+             * @description Estimated until the copy has ended.
+             */
+            total_rows?: number | null;
         };
         /**
          * CopiesBody
@@ -1656,6 +1673,32 @@ export interface components {
              * @default 1
              */
             max_time_share?: number;
+        };
+        /**
+         * CopyTotals
+         * @description How far all copies of a subscription are that are under way, those that ended meanwhile included. Null: not known yet.
+         */
+        CopyTotals: {
+            /** Bytes */
+            bytes: number;
+            /** Bytes Per Second */
+            bytes_per_second: number | null;
+            /** Eta Seconds */
+            eta_seconds: number | null;
+            /** Percent */
+            percent: number | null;
+            /** Rows */
+            rows: number;
+            /** Rows Per Second */
+            rows_per_second: number | null;
+            /** Tables */
+            tables: number;
+            /** Tables Copied */
+            tables_copied: number;
+            /** Total Bytes */
+            total_bytes: number | null;
+            /** Total Rows */
+            total_rows: number | null;
         };
         /**
          * DdlCaptureView
@@ -2838,6 +2881,12 @@ export interface components {
             percent: number | null;
             /** Rows */
             rows: number | null;
+            /** Rows Per Second */
+            rows_per_second?: number | null;
+            /** Total Bytes */
+            total_bytes?: number | null;
+            /** Total Rows */
+            total_rows?: number | null;
         };
         /**
          * ReloadRequest
@@ -3428,6 +3477,8 @@ export interface components {
              */
             code?: string | null;
             copies: components["schemas"]["CopiesBody"];
+            /** @description How far its copies are; null where none is under way. */
+            copying?: components["schemas"]["CopyTotals"] | null;
             /**
              * Created At
              * Format: date-time

@@ -126,6 +126,7 @@ function Row({ table, subscription }: Kept & { table: Table }) {
       <td data-column="State" className="telling">
         <Mark tone={tone}>{word}</Mark>
         {copied !== null && <small>{copied}</small>}
+        {copied !== null && table.copied.rows_per_second != null && <small>{count(Math.round(table.copied.rows_per_second))} rows/s</small>}
         {hint !== null && <small>{hint}</small>}
         {table.reason != null && <small>{table.reason}</small>}
       </td>
@@ -134,6 +135,7 @@ function Row({ table, subscription }: Kept & { table: Table }) {
       </td>
       <td data-column="Rows copied" className="number">
         {count(table.copied.rows)}
+        {isCopied(table) && table.copied.total_rows != null && <small>of about {count(table.copied.total_rows)}</small>}
       </td>
       <td data-column="Actions" className="row-actions">
         <ActionButtons actions={tableActions(subscription, table)} />

@@ -13,7 +13,7 @@ import { Page, Section } from "../parts/page";
 import { Remedy } from "../parts/remedy";
 import { Ago, Moment } from "../parts/time";
 import { bytes, count } from "../words/numbers";
-import { asked, copyWords, isCopied, qualified, tableName, tableWords } from "../words/tables";
+import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../words/tables";
 import type { Tone } from "../words/tone";
 import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
@@ -96,7 +96,7 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
       <progress aria-label="Copied" max={100} {...(copied.percent == null ? {} : { value: copied.percent })} />
       <span>{copyWords(copied, health.status !== "moving") ?? "how far is not known yet"}</span>
       <span className="soft">
-        {count(copied.rows)} rows, {bytes(copied.bytes)}
+        {copiedWords(copied)}
       </span>
     </div>
   );
@@ -142,7 +142,9 @@ function Reloads({ reloads }: { reloads: Reload[] }) {
           <Mark tone={WORK[reload.state] ?? "unknown"}>{reload.state}</Mark>
           <div>
             {reload.ended_at === null ? (
-              <p>{copyWords(reload.copied) ?? "How far is not known yet."}</p>
+              <p>
+                {copyWords(reload.copied) ?? "How far is not known yet"}: {copiedWords(reload.copied)}
+              </p>
             ) : (
               <p>
                 {count(reload.copied.rows)} rows, ended <Moment at={reload.ended_at} />

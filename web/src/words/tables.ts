@@ -1,6 +1,6 @@
 import type { Table } from "../api/client";
 import { toneOf } from "./health";
-import { seconds } from "./numbers";
+import { bytes, count, seconds } from "./numbers";
 import type { Tone } from "./tone";
 
 interface StateWords {
@@ -68,6 +68,15 @@ export function copyWords(copied: Table["copied"], held = false): string | null 
   const share = copied.percent == null ? null : `${Math.floor(copied.percent)} %`;
   const left = copied.eta_seconds == null || held ? null : `about ${seconds(Math.round(copied.eta_seconds))} left`;
   return [share, left].filter((part) => part !== null).join(", ") || null;
+}
+
+/** "1,234 of about 5,000 rows, 1 MiB of 4 MiB, 120 rows/s", as far as it is known. */
+export function copiedWords(copied: Table["copied"]): string {
+  const { rows, total_rows, bytes: size, total_bytes, rows_per_second } = copied;
+  const ofRows = total_rows == null || total_rows === rows ? "" : ` of about ${count(total_rows)}`;
+  const ofSize = total_bytes == null || total_bytes === size ? "" : ` of ${bytes(total_bytes)}`;
+  const pace = rows_per_second == null ? [] : [`${count(Math.round(rows_per_second))} rows/s`];
+  return [`${count(rows)}${ofRows} rows`, `${bytes(size)}${ofSize}`, ...pace].join(", ");
 }
 
 export const qualified = (name: { schema: string; name: string }): string => `${name.schema}.${name.name}`;

@@ -14,7 +14,8 @@ import { Section } from "../../parts/page";
 import { Share } from "../../parts/share";
 import { Ago } from "../../parts/time";
 import { aspectsOf, healthOf, slotShare, warnShare } from "../../words/health";
-import { bytes, ofBytes } from "../../words/numbers";
+import { bytes, count, ofBytes, some } from "../../words/numbers";
+import { copiedWords, copyWords } from "../../words/tables";
 import { NothingHerePage } from "../nothingHere";
 import { Tables } from "../subscriptionTables";
 import { BatchesPage } from "./batches";
@@ -109,11 +110,21 @@ function Judged({ subscription }: { subscription: Subscription }) {
 }
 
 function Progress({ subscription }: { subscription: Subscription }) {
-  const { positions, lag, source, target } = subscription;
+  const { positions, lag, source, target, copying } = subscription;
   const share = slotShare(subscription);
   return (
     <Facts
       facts={[
+        copying == null
+          ? null
+          : [
+              "Copies",
+              <>
+                {copyWords(copying) ?? "how far is not known yet"}
+                <small>{copiedWords(copying)}</small>
+              </>,
+              `${count(copying.tables_copied)} of ${some(copying.tables, "table")} done`,
+            ],
         ["Way", <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>],
         ["Behind the source", <Behind lag={lag} />],
         [
