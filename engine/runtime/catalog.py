@@ -22,7 +22,7 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
         replace(
             connection,
             settings={
-                "memory_limit": f"{settings.duckdb_memory_mb}MB",
+                "memory_limit": f"{settings.duckdb_memory_mb}MiB",
                 "threads": settings.duckdb_threads,
                 **connection.settings,
             },

@@ -19,6 +19,7 @@ from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.patterns import TablePattern
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema
+from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import CopyPolicy, QueueMode
 from engine.model.table_state import Refused, TableEvent, TableState
@@ -647,14 +648,14 @@ class ReplicationRun:
             return
         loads = [entry.table for entry in self._book.all() if entry.load is not None]
         for table in loads:
-            detail = f"changes kept for it fill the queue's budget of {self._spec.queue_budget_bytes} bytes"
+            detail = f"changes kept for it fill the queue's budget of {size(self._spec.queue_budget_bytes)}"
             self.copies.partitions.give_up(table, FaultKind.DEFERRED_OVER_BUDGET, detail)
         for entry in self._book.all() if not loads else ():
             if entry.state is TableState.RELOADING and self.copies.held:
                 self._book.move(entry.table, TableEvent.COPY_LOST, deferred_from=self._planner.next_number)
             elif entry.deferred_from is not None and not self._planner.takes_in(entry.table):
                 self.copies.cancel(entry.table)
-                detail = f"changes kept for it fill the queue's budget of {self._spec.queue_budget_bytes} bytes"
+                detail = f"changes kept for it fill the queue's budget of {size(self._spec.queue_budget_bytes)}"
                 self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
 
     def _reader_failed(self, failed: Failed) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import SubscriptionSpec
 from engine.runtime.clock import Clock
@@ -91,15 +92,15 @@ class SlotCare:
         return Orders(Rung.PERSIST_QUEUE in reached, Rung.STOP_COPIES in reached, drop)
 
     def _figures(self, look: Look) -> str:
-        text = f"the slot holds back {look.retained_bytes} bytes of log, {look.share:.0%} of the {look.budget_bytes} it may"
+        text = f"the slot holds back {size(look.retained_bytes)} of log, {look.share:.0%} of the {size(look.budget_bytes)} it may"
         if look.share_for(Rung.STOP_COPIES) > look.share:
-            text += f"; slots of copies hold back {look.copy_retained_bytes}"
+            text += f"; slots of copies hold back {size(look.copy_retained_bytes)}"
         rate, full = self._growth.bytes_per_s, self._growth.full_in_s(look.budget_bytes)
         if rate is None:
             return text
         if full is None:
             return f"{text}; it does not grow"
-        return f"{text}; it grows by {rate:.0f} bytes/s and is full in {full:.0f} s"
+        return f"{text}; it grows by {size(rate)} a second and is full in {full:.0f} s"
 
     def _tell(self, rung: Rung, figures: str, reading: GuardReading) -> None:
         slot = self._spec.slot

@@ -31,10 +31,16 @@ class PostgresSettings(KindSettings):
 class DuckDbSettings(KindSettings):
     """A DuckDB file on the engine's machine."""
 
-    path: Text = Field(description="The file; made when missing. The engine is the one process that opens it.")
-    memory_limit: Size | None = Field(default=None, description="Memory that DuckDB may take, such as `2GB`.")
+    path: Text = Field(
+        description="The file; made when missing. The engine is the one process that opens it. A relative path begins in the engine's data"
+        " folder (`PENSTOCK_HOME`); a check of the connection as a target says where the file lies."
+    )
+    memory_limit: Size | None = Field(
+        default=None,
+        description="Memory that DuckDB may take, such as `2GiB`; else the engine's `PENSTOCK_DUCKDB_MEMORY_MB`.",
+    )
     threads: int | None = Field(default=None, ge=1, le=1024)
-    spill_limit: Size | None = Field(default=None, description="Disk space for intermediate results, such as `10GB`.")
+    spill_limit: Size | None = Field(default=None, description="Disk space for intermediate results, such as `10GiB`.")
     checkpoint_threshold: Size | None = Field(
         default=None, description="Size of the write-ahead file that starts a checkpoint."
     )

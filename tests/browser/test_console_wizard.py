@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -12,6 +15,8 @@ from tests.browser.reading import ask_for, expect_live, heading, row
 from tests.browser.shop import Shop
 
 pytestmark = pytest.mark.xdist_group("browser")
+_INSERTS = "Follow only inserts of "
+_LOST = "Its updates and deletes are not followed."
 
 
 def test_the_wizard_checks_first_and_leads_to_a_running_subscription(visit: Visit, shop: Shop) -> None:
@@ -42,6 +47,45 @@ def test_the_wizard_checks_first_and_leads_to_a_running_subscription(visit: Visi
     answer = shop.api.post("/subscriptions/second/queries", {"sql": "SELECT count(*) FROM customers"})
     assert answer["rows"] == [[rows]]
     _delete(page, shop)
+
+
+@pytest.fixture
+def keyless(shop: Shop) -> Iterator[str]:
+    """The name of a table of which only inserts can be followed."""
+    shop.execute("CREATE TABLE readings (at timestamptz, value numeric)")
+    yield "readings"
+    shop.execute("DROP TABLE readings")
+
+
+def test_a_table_without_a_key_is_taken_with_consent_only(visit: Visit, shop: Shop, keyless: str) -> None:
+    page = visit("/new-subscription?source=source")
+    end = page.get_by_role("region", name="To", exact=True)
+    end.get_by_role("radio", name="Another target").check()
+    end.get_by_label("Name of the connection").fill("relative")
+    end.get_by_label("File", exact=True).fill("relative.duckdb")
+    end.get_by_role("button", name="Check", exact=True).click()
+    expect(end.get_by_role("status")).to_contain_text(f"the file lies at {shop.rig.home / 'relative.duckdb'}")
+    end.get_by_role("radio", name=re.compile("^target")).check()
+    page.get_by_label("Name of the subscription").fill("second")
+    page.get_by_role("button", name="Next: tables").click()
+    page.get_by_role("button", name="Choose all").click()
+    expect(page.get_by_role("checkbox", name="public.customers")).to_be_checked()
+    one, consent = (page.get_by_role("checkbox", name=f"{each}public.{keyless}", exact=True) for each in ("", _INSERTS))
+    expect(one).not_to_be_checked()
+    expect(consent).not_to_be_checked()
+    warning = page.locator(".note.tone-warn")
+    expect(warning).to_contain_text("no key")
+    expect_accessible(page)
+    warning.get_by_role("button", name="Choose it, with inserts only").click()
+    expect(one).to_be_checked()
+    expect(consent).to_be_checked()
+    expect(warning).to_have_count(0)
+    expect(row(page, f"public.{keyless}").locator(".mark.tone-warn")).to_have_text(_LOST)
+    page.get_by_role("button", name="Next: options").click()
+    page.get_by_role("button", name="Next: check").click()
+    source = page.get_by_role("region", name="On the source")
+    finding = source.get_by_role("listitem").filter(has_text="updates and deletes of public.readings are not followed")
+    expect(finding.locator(".mark")).to_have_text("warning")
 
 
 def _connect_target(page: Page, shop: Shop) -> None:

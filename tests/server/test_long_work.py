@@ -168,7 +168,8 @@ def test_a_table_is_reloaded_with_progress(rig: Rig) -> None:
     engine.link.report(report)
     assert engine.link.flush(DEADLINE_S)
     copied = client.get(where).json()["copied"]
-    assert copied == {"rows": 10, "bytes": 5 * 1024**3, "percent": 50.0, "eta_seconds": 2.0}
+    expected = {"rows": 10, "bytes": 5 * 1024**3, "percent": 50.0, "eta_seconds": 2.0}
+    assert {name: copied[name] for name in expected} == expected
     busy = client.post(f"/subscriptions/orders/tables/{table}/reloads")
     assert busy.status_code == 409
     assert busy.json()["running"] == command.request_id

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlmodel import select
 
+from engine.link.messages import CopyProgress
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.db.models.outbox import OutboxRow
@@ -230,11 +231,12 @@ def test_what_cannot_be_said_of_the_target_table(client: TestClient, connections
 def test_copy_progress_is_shown(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
     report(app, table["id"], TableState.COPYING)
     with app.state.database.write() as session:
-        reports.set_copy_progress(
-            session, table["id"], rows=5_000_000_000, size_bytes=2**40, percent=41.5, eta_seconds=12.0
-        )
-    expected = {"rows": 5_000_000_000, "bytes": 2**40, "percent": 41.5, "eta_seconds": 12.0}
-    assert client.get(f"{URL}/{table['id']}").json()["copied"] == expected
+        told = {"rows": 5_000_000_000, "bytes": 2**40, "percent": 41.5, "total_bytes": 2**41}
+        named = {"subscription": "s", "epoch": 1, "table": table["id"]}
+        reports.set_copy_progress(session, CopyProgress.model_validate({**named, **told, "eta_seconds": 12.0}))
+    copied = client.get(f"{URL}/{table['id']}").json()["copied"]
+    assert {name: copied[name] for name in told} == told
+    assert copied["eta_seconds"] is None, "the subscription does not run yet"
     report(app, table["id"], TableState.CATCHING_UP)
     assert client.get(f"{URL}/{table['id']}").json()["copied"]["percent"] == 100.0
 

@@ -13,6 +13,7 @@ from engine.apply.duckdb.identifiers import folded, folded_name
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.shared import SharedInto
+from engine.model.sizes import size
 
 Finding = tuple[str, str, str, str]
 """Severity, code, what, remedy."""
@@ -78,8 +79,12 @@ def fault_finding(fault: EngineFault) -> Finding:
     return ("error", fault.kind.value, f"{fault.subject}: {fault.detail}", remedy)
 
 
-def place_findings(path: Path) -> list[Finding]:
-    """Whether the file can be made, or grow, where it is to lie."""
+def place_findings(path: Path, *, relative: bool = False) -> list[Finding]:
+    """Whether the file can be made, or grow, where it is to lie; of a `relative` path, where that is."""
+    if relative:
+        what = f"the path is relative; the file lies at {path} on the engine's machine"
+        remedy = "None needed, if it is to lie there; else give an absolute path."
+        return [*place_findings(path), ("info", "target_path_relative", what, remedy)]
     folder = path.parent
     if not folder.is_dir():
         return [("error", _UNAVAILABLE, f"the folder {folder} does not exist", "make it, or change the path")]
@@ -88,7 +93,7 @@ def place_findings(path: Path) -> list[Finding]:
         return [("error", _UNAVAILABLE, what, "grant write permission on the folder, or change the path")]
     free = shutil.disk_usage(folder).free
     if free < _LITTLE_SPACE:
-        what = f"only {free // 1024**2} MiB are free where the target's file lies"
+        what = f"only {size(free)} are free where the target's file lies"
         return [("warning", "target_little_space", what, "free space, or move the file to a larger disk")]
     return []
 

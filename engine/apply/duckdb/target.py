@@ -86,6 +86,7 @@ class DuckDbTarget:
         """
         self._decode = decode
         self.path = ((home or Path.cwd()) / path).absolute()
+        self._relative = not Path(path).is_absolute()
         self._settings = settings or DuckDbSettings()
         self._lock = threading.RLock()
         """Held while the writer's connection is in use."""
@@ -108,7 +109,9 @@ class DuckDbTarget:
         """Preflight: (severity, code, what, remedy) per finding. Creates no file. No table that stands there is taken."""
         del existing
         relations = list(dict.fromkeys(into.relation for into in shared.values()))
-        findings = name_findings([*tables, *relations], self.path.stem) + place_findings(self.path)
+        findings = name_findings([*tables, *relations], self.path.stem) + place_findings(
+            self.path, relative=self._relative
+        )
         findings += ambiguous_members(shared, self.path.stem)
         if not self.path.exists():
             return findings + shared_findings(shared, [], folded)

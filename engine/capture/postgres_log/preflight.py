@@ -358,7 +358,7 @@ def _identity(table: CatalogTable, spec: TableSpec) -> list[Finding]:
     code = FaultKind.TABLE_NO_IDENTITY.value
     if spec.insert_only:
         what = f"updates and deletes of {table.name} are not followed (insert_only)"
-        return [Finding(_I, "insert_only", what, "None needed, if the table is only ever inserted into.")]
+        return [Finding(_W, "insert_only", what, "None needed, if the table is only ever inserted into.")]
     problem = key_of(table, spec).problem
     if problem is not None:
         remedy = _declared_key_remedy(table, spec) if spec.key else _IDENTITY_REMEDY

@@ -834,7 +834,7 @@ def test_preflight_names_what_is_wrong_with_tables(db: Database, source: Postgre
     assert ("info", "copy_of_any_origin") in codes(source.preflight([spec("good")], None, OriginFilter.NONE))
     assert found(spec("missing")) == {("error", "table_missing")}
     assert found(spec("keyless")) == {("error", "table_no_identity")}
-    assert found(spec("keyless", insert_only=True)) == {("info", "insert_only")}
+    assert found(spec("keyless", insert_only=True)) == {("warning", "insert_only")}
     assert found(spec("fast")) == {("error", "table_not_logged")}
     assert found(spec("counted")) == (set() if sends_stored(db) else {("info", "generated_columns_computed")})
     assert found(spec("m")) == {("error", "table_no_identity")}

@@ -1561,17 +1561,17 @@ export interface components {
                 checkpoint_threshold?: string | null;
                 /**
                  * Memory Limit
-                 * @description Memory that DuckDB may take, such as `2GB`.
+                 * @description Memory that DuckDB may take, such as `2GiB`; else the engine's `PENSTOCK_DUCKDB_MEMORY_MB`.
                  */
                 memory_limit?: string | null;
                 /**
                  * Path
-                 * @description The file; made when missing. The engine is the one process that opens it.
+                 * @description The file; made when missing. The engine is the one process that opens it. A relative path begins in the engine's data folder (`PENSTOCK_HOME`); a check of the connection as a target says where the file lies.
                  */
                 path: string;
                 /**
                  * Spill Limit
-                 * @description Disk space for intermediate results, such as `10GB`.
+                 * @description Disk space for intermediate results, such as `10GiB`.
                  */
                 spill_limit?: string | null;
                 /** Threads */

@@ -45,11 +45,11 @@ export const KINDS: Record<KindName, Kind> = {
     roles: ["target"],
     takesPassword: false,
     fields: [
-      { name: "path", label: "File", hint: "On the engine's machine; it is made where it is missing. A relative path begins where the engine was started.", required: true },
-      { name: "memory_limit", label: "Memory at most", hint: "Such as 2GB; by default most of the machine's.", seldom: true },
+      { name: "path", label: "File", hint: "On the engine's machine; it is made where it is missing. A relative path begins in the engine's data folder (PENSTOCK_HOME, else .penstock in its home); “Check” says where it lies.", required: true },
+      { name: "memory_limit", label: "Memory at most", hint: "Such as 2GiB; by default what PENSTOCK_DUCKDB_MEMORY_MB says for the engine, else 1 GiB.", seldom: true },
       { name: "threads", label: "Threads at most", number: true, seldom: true },
-      { name: "spill_limit", label: "Disk space for intermediate results", hint: "Such as 10GB.", seldom: true },
-      { name: "checkpoint_threshold", label: "Checkpoint from", hint: "Size of the write-ahead file, such as 64MB.", seldom: true },
+      { name: "spill_limit", label: "Disk space for intermediate results", hint: "Such as 10GiB.", seldom: true },
+      { name: "checkpoint_threshold", label: "Checkpoint from", hint: "Size of the write-ahead file, such as 64MiB.", seldom: true },
     ],
   },
 };

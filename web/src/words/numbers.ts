@@ -1,5 +1,6 @@
 const NOT_KNOWN = "–";
-const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"] as const;
+/** Powers of 1,024, as budgets are declared and as the command line and the server's sentences have them. */
+const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
 
 type Maybe = number | null | undefined;
 
@@ -16,19 +17,20 @@ export function seconds(value: Maybe): string {
   return `${Math.round(value / 86_400)}${SPACE}days`;
 }
 
-/** In powers of 1000. */
+/** "512 B", "1.5 MiB", "16 GiB". */
 export function bytes(value: Maybe): string {
   if (value == null) return NOT_KNOWN;
   let rest = value;
   let unit = 0;
-  while (rest >= 1000 && unit < BYTE_UNITS.length - 1) {
-    rest /= 1000;
+  // What would be rounded to 1024 is one of the next unit.
+  while (rest >= (unit === 0 ? 999.5 : 1023.5) && unit < BYTE_UNITS.length - 1) {
+    rest /= 1024;
     unit += 1;
   }
-  return `${unit === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1)}${SPACE}${BYTE_UNITS[unit] ?? ""}`;
+  return `${unit === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1).replace(/\.0$/, "")}${SPACE}${BYTE_UNITS[unit] ?? ""}`;
 }
 
-/** "of 17.2 GB", behind a share. */
+/** "of 16 GiB", behind a share. */
 export const ofBytes = (value: Maybe): string => `of${SPACE}${bytes(value)}`;
 
 export const count = (value: Maybe): string => (value == null ? NOT_KNOWN : value.toLocaleString("en-US"));

@@ -61,7 +61,7 @@ function Entry({ pattern, tables, onChange, onRemove }: EntryProps) {
           </>
         )}{" "}
         <span className="soft">
-          {some(tables.length, "table")} now{keyless > 0 && `, ${keyless} of them without a key`}
+          {some(tables.length, "table")} now{keyless > 0 && `, ${keyless} of them without a key${pattern.insertOnly ? ": their updates and deletes are not followed" : ": they stand in the way without the consent below"}`}
         </span>
       </p>
       <label className="check">
@@ -86,7 +86,7 @@ function Add({ draft, tables, onAdd }: { draft: Draft; tables: SourceTable[]; on
     event.preventDefault();
     if (wrong !== null) return;
     const excluded = exclude.split(",").map((part) => part.trim());
-    onAdd({ schema, name, exclude: excluded.filter((part) => part !== ""), insertOnly: true });
+    onAdd({ schema, name, exclude: excluded.filter((part) => part !== ""), insertOnly: false });
     setName("");
     setExclude("");
   };

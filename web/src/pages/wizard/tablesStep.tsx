@@ -4,6 +4,7 @@ import type { SourceTable } from "../../api/client";
 import { matches } from "../../filters";
 import { Findings } from "../../parts/findings";
 import { Loaded } from "../../parts/loaded";
+import { Mark } from "../../parts/mark";
 import { Pager } from "../../parts/pager";
 import { bytes, count, some } from "../../words/numbers";
 import { chosenOf, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type Draft } from "./draft";
@@ -88,6 +89,7 @@ function Choice({ draft, onChange, found, all }: StepProps & { all: boolean; fou
           Choose none{typed === "" ? "" : " of those"}
         </button>
       </div>
+      <Keyless draft={draft} onChange={onChange} tables={shown} />
       <table className="ledger tables-to-choose">
         <caption className="unseen">Tables of the source</caption>
         <thead>
@@ -130,7 +132,7 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
             type="checkbox"
             checked={named || pattern !== undefined}
             disabled={(blocked && !named) || (pattern !== undefined && !named)}
-            onChange={(event) => onChange(event.target.checked ? withAll(draft, [table]) : without(draft, [table]))}
+            onChange={(event) => onChange(event.target.checked ? withThese(draft, [table]) : without(draft, [table]))}
           />
           {nameOf(table)}
         </label>
@@ -148,14 +150,14 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
       </td>
       <td data-column="To be known" className="telling">
         {problems.length > 0 ? <Findings findings={problems} /> : !lacksIdentity(table) && <span className="soft">nothing</span>}
-        {lacksIdentity(table) && pattern?.insertOnly === true && <span className="soft">only its inserts are followed</span>}
+        {consented && lacksIdentity(table) && <Mark tone="warn">Its updates and deletes are not followed.</Mark>}
         {lacksIdentity(table) && pattern === undefined && (
           <label className="check">
             <input
               type="checkbox"
               checked={draft.insertOnly.has(key)}
               aria-label={`Follow only inserts of ${nameOf(table)}`}
-              onChange={(event) => onChange(consent(draft, table, event.target.checked))}
+              onChange={(event) => onChange(consent(draft, [table], event.target.checked))}
             />
             Follow only its inserts
           </label>
@@ -165,24 +167,47 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
   );
 }
 
-/** Tables without a key are taken with the consent that they need. */
+/** Those that can be followed wholly, and those of which somebody said before that inserts are enough. */
 function withAll(draft: Draft, tables: SourceTable[]): Partial<Draft> {
-  const able = tables.filter((table) => !isBlocked(table));
-  return {
-    tables: new Set([...draft.tables, ...able.map(keyOf)]),
-    insertOnly: new Set([...draft.insertOnly, ...able.filter(lacksIdentity).map(keyOf)]),
-  };
+  const able = tables.filter((table) => !isBlocked(table) && (!lacksIdentity(table) || draft.insertOnly.has(keyOf(table))));
+  return withThese(draft, able);
 }
+
+const withThese = (draft: Draft, tables: SourceTable[]): Partial<Draft> => ({ tables: new Set([...draft.tables, ...tables.map(keyOf)]) });
 
 function without(draft: Draft, tables: SourceTable[]): Partial<Draft> {
   const gone = new Set(tables.map(keyOf));
   return { tables: new Set([...draft.tables].filter((key) => !gone.has(key))) };
 }
 
-function consent(draft: Draft, table: SourceTable, given: boolean): Partial<Draft> {
+/** Whoever consents to follow only inserts of a table wants it followed. */
+function consent(draft: Draft, tables: SourceTable[], given: boolean): Partial<Draft> {
   const insertOnly = new Set(draft.insertOnly);
-  if (given) insertOnly.add(keyOf(table));
-  else insertOnly.delete(keyOf(table));
-  return { insertOnly };
+  for (const table of tables) {
+    if (given) insertOnly.add(keyOf(table));
+    else insertOnly.delete(keyOf(table));
+  }
+  return given ? { insertOnly, ...withThese(draft, tables) } : { insertOnly };
+}
+
+/** Tables without a key that nobody has consented to yet: what they lack, and the button that consents. */
+function Keyless({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {
+  const left = tables.filter((table) => lacksIdentity(table) && !isBlocked(table) && !draft.insertOnly.has(keyOf(table)) && patternOf(draft, table) === undefined);
+  if (left.length === 0) return null;
+  return (
+    <div className="note tone-warn">
+      <p>
+        <Mark tone="warn">
+          {some(left.length, "table")} {left.length === 1 ? "has" : "have"} no key, and {left.length === 1 ? "is" : "are"} not chosen with the others.
+        </Mark>
+      </p>
+      <p>
+        Only inserts of such a table can be followed: what is updated or deleted on the source stays here as it was. With a primary key or a REPLICA IDENTITY on the source it is followed wholly.
+      </p>
+      <button type="button" onClick={() => onChange(consent(draft, left, true))}>
+        Choose {left.length === 1 ? "it" : "them"}, with inserts only
+      </button>
+    </div>
+  );
 }
 
