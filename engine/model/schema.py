@@ -117,6 +117,8 @@ class TableSchema:
     """The highest attribute number that any column had, dropped ones included, when this was learnt; 0 = unknown."""
     told_at: Lsn | None = field(default=None, compare=False)
     """The source's DDL capture told it: end of the transaction that made it so."""
+    void: bool = False
+    """It stands for another structure, of a relation record whose subtransaction was rolled back: no row may follow it."""
     inferred: bool = field(default=False, compare=False)
     """The catalog was further on when this was read: columns were matched with the structure known before by name and type."""
 

@@ -113,6 +113,10 @@ def checked_plan(part: TablePart, changes: Changes) -> DecodePlan:
             f"the log announced the structure {int(changes.version.max())} times, {len(part.versions) - 1} are known"
         )
         raise TableTrouble(TableFault(FaultKind.INTERNAL, detail))
+    void = [number for number, version in enumerate(part.versions) if version.void]
+    if void and bool(np.isin(changes.version[changes.op != TRUNCATE], void).any()):
+        detail = "rows follow a structure that only a rolled-back part of their transaction announced"
+        raise TableTrouble(TableFault(FaultKind.TABLE_STRUCTURE_CHANGED, detail))
     return plan
 
 

@@ -340,7 +340,8 @@ class Planner:
                 before = known[seen.payload, seen.void] = (entry, self._announced(seen, entry, look, batch.end, parked))
             if before[1] is not None and before[1].relation == seen.relation:
                 resolved.setdefault(before[0].table, []).append(before[1])
-                chains.setdefault(before[0].table, []).append(before[1])
+                if not before[1].void:
+                    chains.setdefault(before[0].table, []).append(before[1])
         for message in messages:
             self._take_message(message, chains, parked)
         return resolved, chains
@@ -395,6 +396,8 @@ class Planner:
         """The structure to count for one record; where nobody will use it, any: a scan over the batch meets the record all the same."""
         if entry.state is TableState.PARKED and not entry.waiting:
             return entry.schema
+        if seen.void:
+            return self._void(seen, entry, look)
         judged = self._is_structured(entry)
         try:
             known = entry.schema if judged else None
@@ -410,6 +413,24 @@ class Planner:
             parked.setdefault(entry.table, (fault.kind.value, fault.detail))
             return entry.schema
         return self._judged(entry, schema, parked) if judged else self._amended(entry, schema)
+
+    def _void(self, seen: RelationSeen, entry: TableEntry, look: Callable[[], Resolve]) -> TableSchema | None:
+        """The structure to count for a record whose subtransaction was rolled back: never another one than before.
+
+        Rows that count may follow the record where it announces the structure that is known: the source sends it once. Where it announces
+        another one, a change of structure was rolled back with it, and rows that count have a record of their own, or it was announced
+        for the rest of its transaction as well; then no row is read by a structure that may be wrong, and the table is copied.
+        """
+        known = entry.schema
+        try:
+            schema = look()(seen.payload, entry.spec, known, self._told.vouches(seen, known))
+        except EngineFault as fault:
+            if fault.kind not in _OF_A_TABLE:
+                raise
+            return None if known is None else replace(known, void=True)
+        if known is None:
+            return replace(schema, void=True)
+        return known if isinstance(judge(known, schema), Same) else replace(known, void=True)
 
     def _judged(
         self,
@@ -503,7 +524,7 @@ class Planner:
             start = next(announced, entry.schema)
         if start is None:
             return None
-        versions = _chain(table, span, after, start)
+        versions = _in_force([start, *_chain(table, span, after, start)])[1:]
         for last in (learnt, now.kept):
             if last is not None and last != (versions[-1] if versions else start):
                 versions.append(last)
@@ -520,6 +541,7 @@ class Planner:
         versions = [copied]
         for schema in _chain(entry.table, span, entry.after, copied):
             versions.append(as_of(versions[-1], schema) if schema.inferred else schema)
+        versions = _in_force(versions)
         if newer(copied, versions[-1]):
             versions.append(copied)
         unseen = filled_unseen(copied, versions[-1])
@@ -563,9 +585,22 @@ def _chain(table: TableId, span: Sequence[History], after: Lsn, start: TableSche
     return found
 
 
+def _in_force(versions: Sequence[TableSchema]) -> list[TableSchema]:
+    """The same, each that stands for a rolled-back one in the form of the one before it; the last is the one that holds behind them."""
+    found: list[TableSchema] = []
+    real: TableSchema | None = None
+    for version in versions:
+        if not version.void:
+            real = version
+        found.append(version if real is None or not version.void else replace(real, void=True))
+    if found and found[-1].void and real is not None:
+        found.append(replace(real, void=False))
+    return found
+
+
 def _missed_part(table: TableId, schema: TableSchema, after: Lsn, span: Sequence[History]) -> TablePart | None:
     """What came to a table of this structure behind `after`; None where it has another one by now."""
-    versions = [schema, *_chain(table, span, after, schema)]
+    versions = _in_force([schema, *_chain(table, span, after, schema)])
     if not all(isinstance(judge(schema, version), Same) for version in versions):
         return None
     return TablePart(table, tuple(versions), after)

@@ -53,12 +53,21 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
         if isinstance(verdict, Anew):
             return verdict
         changes += verdict
+    for number, column in after.items():
+        if number not in before and _was_dropped(known, number):
+            return Anew(f"column {column.name} is there again under a number that had been dropped")
     changes += [f"column {c.name} was added" for number, c in after.items() if number not in before]
     computed = _computed_change(known, new)
     if isinstance(computed, Anew):
         return computed
     changes += computed
     return Followed(tuple(changes)) if changes else Same()
+
+
+def _was_dropped(known: TableSchema, number: int) -> bool:
+    """Whether a column of this number was there before and was gone when the structure was learnt. The source never uses a number
+    twice, so where it comes back something that was believed of it was wrong."""
+    return number <= known.last_number and number not in {*known.unsent, *(c.attnum for c in known.computed)}
 
 
 def _computed_change(known: TableSchema, new: TableSchema) -> list[str] | Anew:

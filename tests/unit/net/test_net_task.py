@@ -37,6 +37,20 @@ def test_tables_without_changes_are_not_in_the_result() -> None:
     assert (result.records, result.bucket) == (1, 0)
 
 
+@pytest.mark.parametrize(("follows", "faulty"), [(True, True), (False, False)])
+def test_no_row_is_read_by_a_structure_that_was_rolled_back(follows: bool, faulty: bool) -> None:
+    records = [pgoutput.insert(1, ["1", "2"]), pgoutput.relation(1, ["id", "v"]), pgoutput.truncate([1])]
+    records += [pgoutput.insert(1, ["3", "4"])] if follows else []
+    records += [pgoutput.relation(1, ["id", "v"]), pgoutput.insert(1, ["5", "6"])]
+    versions = (_KEYED, replace(_KEYED, void=True), _KEYED)
+    (changes,) = task(records, [replace(part(_KEYED), versions=versions)]).tables
+    assert (changes.fault is not None) is faulty
+    if changes.fault is not None:
+        assert changes.fault.code == FaultKind.TABLE_STRUCTURE_CHANGED
+    else:
+        assert rows(changes.inserts) == [(5, 6)]
+
+
 def test_no_records_at_all() -> None:
     assert task([], [part(_KEYED)]).tables == ()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Container
 from dataclasses import replace
 
 import pytest
 
 from engine.model.batch import LogRange, RelationSeen, SealedBatch
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
@@ -31,7 +32,8 @@ A, B = schema("a", 1, 1, 2), schema("b", 2, 1, 2)
 A_ADDED = schema("a", 1, 1, 2, 3)
 A_RENAMED = replace(A, columns=(A.columns[0], replace(A.columns[1], name="other")))
 A_RETYPED = replace(A, columns=(A.columns[0], replace(A.columns[1], type=SourceType("int8"))))
-PAYLOADS = {b"A": A, b"A+": A_ADDED, b"A~": A_RENAMED, b"A!": A_RETYPED, b"B": B}
+A_DROPPED = schema("a", 1, 1)
+PAYLOADS = {b"A-": A_DROPPED, b"A": A, b"A+": A_ADDED, b"A~": A_RENAMED, b"A!": A_RETYPED, b"B": B}
 
 
 def spec(name: str) -> TableSpec:
@@ -67,11 +69,13 @@ class Bench:
 
         return resolve
 
-    def plan(self, *relations: bytes, records: int = 10) -> PlannedBatch:
+    def plan(self, *relations: bytes, records: int = 10, void: Container[int] = ()) -> PlannedBatch:
+        """`void`: places of relation records that are of rolled-back subtransactions."""
         after, self._end = self._end, self._end + 100
         start, self._ordinal = self._ordinal, self._ordinal + records
         seen = tuple(
-            RelationSeen(Ordinal(start + i), PAYLOADS[payload].relation, payload) for i, payload in enumerate(relations)
+            RelationSeen(Ordinal(start + i), PAYLOADS[payload].relation, payload, i in void)
+            for i, payload in enumerate(relations)
         )
         ranges = (LogRange(Ordinal(start), Ordinal(self._ordinal), Lsn(self._end)),) if records else ()
         return self.planner.plan(SealedBatch(Lsn(after), Lsn(self._end), int(records > 0), ranges, seen, 0, 0))
@@ -121,6 +125,57 @@ def test_records_of_tables_that_nobody_follows_are_not_looked_up() -> None:
     bench = Bench(live("b", B))
     assert versions(bench.plan(b"A", b"A"), "b") == [B]
     assert bench.looks == []
+
+
+@pytest.mark.parametrize("rolled_back", [b"A-", b"A+", b"A~", b"A!"])
+@pytest.mark.parametrize("policy", list(SchemaPolicy))
+def test_what_was_rolled_back_changes_no_structure(rolled_back: bytes, policy: SchemaPolicy) -> None:
+    bench = Bench(live("a", A), policy=policy)
+    planned = bench.plan(b"A", rolled_back, b"A", rolled_back, void={1, 3})
+    void = replace(A, void=True)
+    assert versions(planned, "a") == [A, A, void, A, void, A]
+    assert (planned.restructured, planned.announced, planned.parked) == (frozenset(), {}, {})
+    entry = bench.book.get(TableId("ta"))
+    assert entry is not None
+    assert entry.schema is A
+    assert versions(bench.plan(b"A"), "a") == [A, A]
+
+
+def test_a_rolled_back_record_of_the_known_structure_counts_for_the_rows_behind_it() -> None:
+    """The source announces a structure once, be it in a part of the transaction that is rolled back."""
+    assert versions(Bench(live("a", A)).plan(b"A", void={0}), "a") == [A, A]
+
+
+def test_a_rolled_back_structure_that_cannot_be_read_any_more_parks_nothing() -> None:
+    bench = Bench(live("a", A))
+
+    def gone(*_: object) -> TableSchema:
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, "a", "column c2 has changed again since")
+
+    bench.planner._resolver = lambda _: gone
+    planned = bench.plan(b"A-", void={0})
+    assert planned.parked == {}
+    assert versions(planned, "a") == [A, replace(A, void=True), A]
+
+
+def test_what_the_catalog_shows_counts_beside_a_rolled_back_record() -> None:
+    bench = Bench(live("a", A))
+    bench.planner.learn(Learnt(TableId("ta"), A, A_ADDED, Lsn(150)))
+    planned = bench.plan(b"A-", void={0})
+    assert versions(planned, "a") == [A, replace(A, void=True), A, A_ADDED]
+    assert planned.learnt == {"ta"}
+
+
+def test_what_was_rolled_back_behind_a_copy_is_not_the_copys() -> None:
+    copied = replace(TableEntry(spec("a"), TableState.CATCHING_UP, A), copy_schema=A, copied=True, after=Lsn(100))
+    bench = Bench(replace(copied, deferred_from=BatchId(1)))
+    planned = bench.plan(b"A-", b"A", b"A-", void={0, 2})
+    assert planned.handover == {"ta"}
+    void = replace(A, void=True)
+    assert versions(planned, "a") == [A, void, A, void, A]
+    entry = bench.book.get(TableId("ta"))
+    assert entry is not None
+    assert entry.schema == A
 
 
 def test_a_renamed_column_is_followed() -> None:

@@ -138,6 +138,18 @@ def test_a_target_that_does_not_follow_keeps_its_columns() -> None:
     assert [(c.name, c.attnum, c.fill) for c in kept.columns] == [("id", 1, None), ("a", 2, None), ("b", 3, None)]
 
 
+def test_a_column_that_comes_back_under_a_dropped_number_needs_a_new_copy() -> None:
+    """The source uses no number twice: what was believed of the drop was wrong, and the values are gone."""
+    whole = replace(BASE, last_number=max(c.attnum for c in BASE.columns))
+    lacking = replace(whole, columns=whole.columns[:-1])
+    verdict = judge(lacking, whole)
+    assert isinstance(verdict, Anew)
+    assert "is there again" in verdict.reason
+    later = replace(BASE.columns[-1], name="later", attnum=whole.last_number + 1)
+    assert isinstance(judge(lacking, replace(lacking, columns=(*lacking.columns, later))), Followed)
+    assert isinstance(judge(replace(lacking, last_number=0), whole), Followed)
+
+
 def test_newer_by_attribute_numbers() -> None:
     added = with_columns(*BASE.columns, Column("c", INT, 4))
     dropped = with_columns(*BASE.columns[:2])
