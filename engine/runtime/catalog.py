@@ -24,6 +24,7 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
             settings={
                 "memory_limit": f"{settings.duckdb_memory_mb}MiB",
                 "threads": settings.duckdb_threads,
+                "query_memory": settings.query_memory_mb << 20,
                 **connection.settings,
             },
         ),

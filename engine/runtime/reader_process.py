@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing import forkserver
 
+from engine.apply.duckdb import query_process
 from engine.model.fault import FaultKind
 from engine.runtime import log_reader
 from engine.runtime.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
@@ -16,9 +17,9 @@ from engine.runtime.log_reader import Failed, ReaderCommand, ReaderConfig, Reade
 STOP_TIMEOUT_S = 3.0
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-"""Readers are forked from a process that has imported what they need and does nothing else. An interpreter of its own costs each of
-them a second of CPU and 100 MB of memory."""
-_PROCESSES.set_forkserver_preload([log_reader.__name__])
+"""Readers, and query processes, are forked from a process that has imported what they need and does nothing else. An interpreter of its
+own costs each of them a second of CPU and 100 MB of memory."""
+_PROCESSES.set_forkserver_preload([log_reader.__name__, query_process.__name__])
 
 
 def prepare() -> None:

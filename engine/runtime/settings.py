@@ -25,8 +25,15 @@ class EngineSettings(BaseSettings):
     engine_token: SecretStr = Field(default=SecretStr(""), description="Token with which the engine registers.")
     engine_name: str = Field(default="engine", description="Name shown for this engine.")
     spark_master: str = Field(default="local[2]", description="Spark master; local[n] runs on this machine.")
-    duckdb_memory_mb: int = Field(default=1024, ge=64, description="Memory limit of each DuckDB target, in MiB.")
+    duckdb_memory_mb: int = Field(
+        default=1024, ge=64, description="Memory limit of each DuckDB target, in MiB; queries have their own."
+    )
     duckdb_threads: int = Field(default=2, ge=1, description="Threads of each DuckDB target.")
+    query_memory_mb: int = Field(
+        default=512,
+        ge=64,
+        description="Memory in MiB of each process that runs a query on a DuckDB target; there are as many as queries, and two that wait.",
+    )
     queries_at_once: int = Field(
         default=8,
         ge=1,

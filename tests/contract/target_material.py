@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.apply.duckdb import DuckDbTarget
 from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
@@ -186,6 +187,12 @@ class Pipeline:
     def rows(self, schema: TableSchema) -> list[Row]:
         """Every row of the target table, sorted by its columns' text."""
         return sorted(self.select(f"SELECT * FROM {sql_name(schema.name)}"), key=lambda row: tuple(map(str, row)))
+
+    def look(self, sql: str) -> list[Row]:
+        """What stands in a DuckDB file, also what readers do not see."""
+        assert isinstance(self.target, DuckDbTarget)
+        with self.target._open().reader() as connection:
+            return list(connection.execute(sql).fetchall())
 
     def select(self, sql: str) -> list[Row]:
         answer = answered(self.target, sql, 100_000, 30.0, self.subscription)

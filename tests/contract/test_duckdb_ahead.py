@@ -100,8 +100,8 @@ def test_batches_beside_them_go_on_and_leave_one_row_of_progress(pipeline: Pipel
     pipeline.batch, pipeline.end = pipeline.batch + 1, pipeline.end + 100
     assert sorted(row[0] for row in pipeline.rows(pairs)) == [-30, *range(10)]
     assert count(pipeline, "twins") == 31
-    assert pipeline.select("SELECT batch FROM penstock.progress") == [(pipeline.batch,)]
-    assert len(pipeline.select("SELECT * FROM penstock.tables")) == 2
+    assert pipeline.look("SELECT batch FROM penstock.progress") == [(pipeline.batch,)]
+    assert len(pipeline.look("SELECT * FROM penstock.tables")) == 2
     pipeline.commit(some(100, 1))
     assert stands_at(pipeline) == (pipeline.batch, Lsn(pipeline.end))
 
@@ -239,6 +239,9 @@ class Failing:
             raise duckdb.TransactionException("a conflict")
         return self._inner.execute(sql, parameters)  # type: ignore[attr-defined]
 
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_commit_in_doubt_is_looked_up(pipeline: Pipeline, *, durable: bool) -> None:
@@ -305,7 +308,7 @@ def test_records_of_the_layout_before_are_read_and_brought_to_this_one(tmp_path:
     assert progress is not None
     assert progress.end == Lsn(1000)
     pipeline.claim()
-    assert pipeline.select("SELECT version FROM penstock.layout") == [(6,)]
+    assert pipeline.look("SELECT version FROM penstock.layout") == [(6,)]
     assert target.refused_rows(SUBSCRIPTION, T) == []
     target.close()
 
@@ -325,5 +328,5 @@ def test_a_crash_before_the_rows_of_progress_were_made_one_is_read_rightly(tmp_p
     again = Pipeline(target, epoch=2)
     assert stands_at(again) == (pipeline.batch + 1, Lsn.parse("0/999"))
     again.claim()
-    assert again.select("SELECT epoch, batch, position FROM penstock.progress") == [(2, pipeline.batch + 1, "0/999")]
+    assert again.look("SELECT epoch, batch, position FROM penstock.progress") == [(2, pipeline.batch + 1, "0/999")]
     target.close()

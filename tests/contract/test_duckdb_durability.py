@@ -107,24 +107,23 @@ def test_readers_never_see_half_a_batch(tmp_path: Path) -> None:
     seen: set[int] = set()
     wrong: list[object] = []
     stop = threading.Event()
-    sql = (
-        'SELECT (SELECT min(batch) FROM public."left"), (SELECT max(batch) FROM public."right"), (SELECT count(*) FROM public."left"),'
-        " (SELECT batch FROM penstock.progress)"
-    )
+    sql = 'SELECT (SELECT min(batch) FROM public."left"), (SELECT max(batch) FROM public."right"), (SELECT count(*) FROM public."left")'
 
     def read() -> None:
         while not stop.is_set():
             answer = answered(target, sql, 10, 30.0, SUBSCRIPTION)
-            low, high, count, batch = answer.table.to_pylist()[0].values()
-            expected = answer.position.value
-            if not (low == high and count == 100 and batch == low + 2 and expected == 1000 + 100 * batch):
-                wrong.append((low, high, count, batch, expected))
+            low, high, count = answer.table.to_pylist()[0].values()
+            position = answer.position.value
+            if not (low == high and count == 100 and position == 1000 + 100 * (low + 2)):
+                wrong.append((low, high, count, position))
             seen.add(low)
 
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for number in range(1, 61):
+    for number in range(1, 2_000):
+        if number > 60 and len(seen) > 1:
+            break
         pipeline.commit(
             *(
                 TableCommit(

@@ -44,7 +44,8 @@ def python(*arguments: str) -> subprocess.Popen[str]:
 
 def test_nothing_is_created_before_the_first_use(tmp_path: Path) -> None:
     target = DuckDbTarget("mart.duckdb", home=tmp_path)
-    assert target.check([pairs.name]) == []
+    (found,) = target.check([pairs.name])
+    assert found[:2] == ("info", "target_path_relative")
     assert list(tmp_path.iterdir()) == []
     Pipeline(target).claim()
     assert (tmp_path / "mart.duckdb").exists()
@@ -133,7 +134,7 @@ def test_tables_of_the_user_are_never_taken(tmp_path: Path) -> None:
         assert [f[:2] for f in found if f[0] == "error"] == [("error", "table_name_collision")]
     for schema in ("penstock", "Penstock", "information_schema", "pg_catalog"):
         assert fault_of(lambda schema=schema: target.adopt(SUBSCRIPTION, T, TableName(schema, "x"))).subject == T
-    assert pipeline.select('SELECT * FROM public."Pairs"') == []
+    assert pipeline.look('SELECT * FROM public."Pairs"') == []
     target.close()
 
 

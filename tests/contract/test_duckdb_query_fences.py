@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
 from engine.apply.duckdb.query_guard import TABLE_FUNCTIONS
-from engine.model.identity import TableId, TableName
-from engine.model.target import QueryRefused
-from tests.contract.target_material import SUBSCRIPTION, Pipeline, inserts, structure
+from engine.apply.duckdb.scans import Snapshot
+from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.target import QueryLimits, QueryRefused
+from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
 from tests.fixtures.answers import answered
 
 ORDERS = TableId("t0a")
@@ -36,6 +43,10 @@ def pipeline(folder: Path) -> Iterator[Pipeline]:
     target.adopt(SUBSCRIPTION, TableId("t0b"), TableName("public", "copying"))
     target.begin_copy(SUBSCRIPTION, TableId("t0b"), TableName("public", "copying"), orders)
     target.append_copy(TableId("t0b"), inserts(orders, [(7, "hidden")]))
+    other = Pipeline(target, SubscriptionName("other"), epoch=1).claim()
+    other.load(TableId("t0c"), replace(orders, name=TableName("public", "others")), [(8, "theirs")])
+    with target._open().reader() as connection:
+        connection.execute("CREATE VIEW public.strange AS SELECT 1 AS x")
     yield made
     target.close()
 
@@ -47,7 +58,9 @@ def before(pipeline: Pipeline, folder: Path) -> tuple[Any, ...]:
 
 def state(pipeline: Pipeline, folder: Path) -> tuple[Any, ...]:
     """Everything an attack could change: rows, tables, progress, configuration and the files in the folder."""
-    tables = pipeline.select("SELECT schema_name, table_name, column_count, sql FROM duckdb_tables() ORDER BY ALL")
+    with pipeline.target._open().reader() as connection:
+        sql = "SELECT schema_name, table_name, column_count, sql FROM duckdb_tables() ORDER BY ALL"
+        tables = connection.execute(sql).fetchall()
     files = sorted(p.name for p in folder.iterdir() if not p.name.endswith((".wal", ".tmp")))
     return pipeline.rows(orders), tables, pipeline.target.progress(SUBSCRIPTION), files
 
@@ -156,6 +169,15 @@ ATTACKS = [
     'SELECT * FROM public."__PENSTOCK_COPY_T0B"',
     "SELECT * FROM pipeline",
     "SELECT * FROM orders_frame",
+    "SELECT * FROM penstock.progress",
+    "SELECT * FROM penstock.tables",
+    "SELECT * FROM penstock.refused_rows",
+    "SELECT * FROM mart.penstock.progress",
+    "SELECT * FROM public.others",
+    "SELECT * FROM mart.public.others",
+    "SELECT * FROM public.strange",
+    "SELECT * FROM temp.main.__penstock_scan_0",
+    'SELECT * FROM "__PENSTOCK_SCAN_0"',
     "SELECT $1",
     "SELECT ?",
 ]
@@ -187,7 +209,6 @@ READS = [
     "SELECT * FROM range(3) AS r(i) JOIN public.orders ON id = i",
     "SELECT unnest([1, 2])",
     "SELECT table_name FROM information_schema.tables",
-    "SELECT position FROM penstock.progress",
     "SELECT * FROM duckdb_columns()",
     "SELECT id, row_number() OVER (ORDER BY note DESC) FROM public.orders QUALIFY true ORDER BY 1",
     "SELECT * FROM (PIVOT public.orders ON note IN ('a', 'b') USING count(*))",
@@ -274,7 +295,7 @@ def test_closing_the_target_ends_running_queries(tmp_path: Path) -> None:
     thread.start()
     assert begun.wait(5)
     deadline = threading.Event()
-    while not target._database._readers and not deadline.wait(0.001):  # type: ignore[union-attr]
+    while not (target._queries and target._queries._busy) and not deadline.wait(0.001):
         pass
     target.close()
     thread.join(10)
@@ -310,3 +331,212 @@ def test_a_statement_that_could_overwhelm_the_parser_is_refused(pipeline: Pipeli
 def test_a_long_list_of_values_is_no_offence(pipeline: Pipeline) -> None:
     sql = f"SELECT id FROM public.orders WHERE id IN ({', '.join(map(str, range(2, 10_000)))})"
     assert pipeline.select(sql) == [(2,)]
+
+
+LISTINGS = [
+    "SELECT schema_name || '.' || table_name FROM duckdb_tables()",
+    "SELECT schema_name || '.' || view_name FROM duckdb_views() WHERE NOT internal",
+    "SELECT DISTINCT schema_name || '.' || table_name FROM duckdb_columns() WHERE NOT internal",
+    "SELECT table_schema || '.' || table_name FROM information_schema.tables",
+    "SELECT DISTINCT table_schema || '.' || table_name FROM information_schema.columns",
+    "SELECT 'public.' || name FROM (SHOW TABLES)",
+    "SELECT \"schema\" || '.' || name FROM (SHOW ALL TABLES)",
+    "SELECT schemaname || '.' || tablename FROM pg_catalog.pg_tables",
+    "SELECT schemaname || '.' || viewname FROM pg_catalog.pg_views WHERE schemaname = 'public'",
+    "SELECT n.nspname || '.' || c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE relkind <> 'i'",
+    "SELECT 'public.' || name FROM sqlite_master",
+]
+
+
+@pytest.mark.parametrize("sql", LISTINGS)
+def test_what_there_is_shows_the_subscriptions_tables_only(pipeline: Pipeline, sql: str) -> None:
+    assert {row[0] for row in pipeline.select(sql)} <= {"public.orders"}
+    schemas = {row[0] for row in pipeline.select("SELECT schema_name FROM duckdb_schemas()")}
+    assert "penstock" not in schemas
+    assert [row[0] for row in pipeline.select("SELECT name FROM (SHOW TABLES)")] == ["orders"]
+
+
+HOSTILE = [
+    "SELECT len(range(300000000))",
+    "SELECT length(repeat('x', 1500000000))",
+    "SELECT length(lpad('x', 1500000000, 'y'))",
+    "SELECT length(printf('%1500000000d', 1))",
+    "SELECT len(list(repeat('x', 1000000))) FROM range(100000)",
+    "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000))",
+    "SELECT list_reduce(range(10000000), lambda x, y: x + y)",
+    "SELECT string_agg(repeat('x', 100000)) FROM range(100000)",
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT max(n) FROM t",
+    "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000) c WHERE hash(a.range + b.range + c.range) = 1",
+    "SELECT " + ", ".join(f"md5(CAST(range + {i} AS VARCHAR)) AS c{i}" for i in range(30)) + " FROM range(1000000)",
+]
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_a_statement_ends_at_its_limits_whatever_it_computes(tmp_path: Path, sql: str) -> None:
+    """The one hostile statement ends in time, costs this process no memory, and neither a reader beside it nor a writer notices."""
+    target = DuckDbTarget(tmp_path / "x.duckdb", replace(SETTINGS, query_memory=256 << 20))
+    pipeline = Pipeline(target).claim()
+    pipeline.load(ORDERS, orders, [(1, "a")])
+    pipeline.select("SELECT 1")
+    before, began, codes = _resident_bytes(), monotonic(), []
+
+    def ask() -> None:
+        with pytest.raises(QueryRefused) as caught:
+            answered(target, sql, 1_000_000, 1.5, SUBSCRIPTION, 64 << 20)
+        codes.append((caught.value.code, monotonic() - began))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    others = 0
+    while thread.is_alive():
+        others += 1
+        pipeline.change(ORDERS, orders, changes(ORDERS, insert=inserts(orders, [(1 + others, "b")])))
+        assert pipeline.select("SELECT count(*) FROM orders") == [(1 + others,)]
+    thread.join()
+    target.close()
+    [(code, took)] = codes
+    assert code in {"query_timeout", "query_too_large"}
+    assert took < 8
+    assert _resident_bytes() - before < 200 << 20
+    assert others
+
+
+def test_the_death_of_a_query_process_is_its_statements_alone(pipeline: Pipeline) -> None:
+    with ExitStack() as stack:
+        answer = stack.enter_context(
+            pipeline.target.query("SELECT range FROM range(100000000)", QueryLimits(60), SUBSCRIPTION)
+        )
+        beside = stack.enter_context(
+            pipeline.target.query("SELECT range FROM range(1000000)", QueryLimits(60), SUBSCRIPTION)
+        )
+        next(answer.batches), next(beside.batches)
+        process, _ = sorted(pipeline.target._queries._busy, key=lambda one: one.pid)  # type: ignore[attr-defined]
+        other = {one.pid for one in pipeline.target._queries._busy} - {process.pid}  # type: ignore[attr-defined]
+        os.kill(process.pid, signal.SIGKILL)
+        ends = []
+        for one in (answer, beside):
+            try:
+                ends.append(sum(batch.num_rows for batch in one.batches))
+            except QueryRefused as refused:
+                ends.append(refused.code)
+        assert sum(end == "query_too_large" for end in ends) == 1
+        assert len(other) == 1
+    assert pipeline.select("SELECT 1 AS one") == [(1,)]
+
+
+def test_a_scan_that_fails_never_makes_a_short_answer(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(_self: Any, _connection: Any, _relation: Any, _message: Any, file: Any) -> None:
+        schema = pa.schema([("c0", pa.int32())])
+        with pa.ipc.new_stream(file, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays([pa.array([1], pa.int32())], schema=schema))
+            raise duckdb.IOException("the disk is gone")
+
+    monkeypatch.setattr(Snapshot, "_write", cut)
+    with pytest.raises(QueryRefused) as caught:
+        pipeline.select("SELECT id FROM orders")
+    assert caught.value.code == "query_unavailable"
+
+
+def test_many_rows_pass_with_flat_memory(pipeline: Pipeline) -> None:
+    limits = QueryLimits(60)
+    with pipeline.target.query(
+        "SELECT range AS n, repeat('x', 100) AS s FROM range(2000000)", limits, SUBSCRIPTION
+    ) as answer:
+        next(answer.batches)
+        before = most = _resident_bytes()
+        rows = 0
+        for batch in answer.batches:
+            rows += batch.num_rows
+            most = max(most, _resident_bytes())
+    assert 1_990_000 < rows < 2_000_000
+    assert most - before < 64 << 20
+
+
+def test_scans_of_one_statement_see_one_state(pipeline: Pipeline) -> None:
+    """Each of them has a transaction of its own; a writer commits all the while."""
+    table = TableId("t0e")
+    schema = replace(orders, name=TableName("public", "moving"))
+    pipeline.load(table, schema, [(0, "0")])
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            one = changes(table, delete=keys(schema, [(0,)]), insert=inserts(schema, [(0, str(number))]))
+            pipeline.change(table, schema, one)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        seen = set()
+        for _ in range(20):
+            sql = "SELECT DISTINCT note FROM (" + " UNION ALL ".join(["SELECT note FROM moving"] * 8) + ")"
+            [(note,)] = pipeline.select(sql)
+            seen.add(note)
+        assert len(seen) > 1
+    finally:
+        stop.set()
+        thread.join()
+
+
+PUSHED = [
+    "id = 3", "id <> 3", "id < 3", "id <= 3", "id > 3", "id >= 3", "id IN (1, 3, 99)", "id NOT IN (1, 3)", "id IS NULL",
+    "id IS NOT NULL", "id IS DISTINCT FROM 3", "id BETWEEN 2 AND 4 OR id = 1", "NOT (id = 3 OR id IS NULL)",
+    "d > 1", "d = 'nan'", "d < 'nan'", "d = 0", "d = -0.0", "d IN (1.5, 'nan')", "d = 'infinity'", "d >= 'infinity'",
+    "n = 1.50", "n > 1.505", "n < 0", "n IN (1.5, 2)", "ts = 'infinity'", "ts < '2026-01-01 00:00:00.000001'",
+    "ts = '-infinity'", "ts > '0044-03-15 (BC) 00:00:00'", "tz = '2026-01-01 00:00:00+01'", "tz > '2025-12-31'",
+    "dt = 'infinity'", "dt < '2026-01-02'", "dt = '9999-12-31'", "tm = '24:00:00'", "tm < '01:02:03.000004'", "b",
+    "NOT b", "b IS NULL", "s = 'it''s'", "s = 'Ä'", "s > 'a'", "s LIKE 'a%'", "s IN ('', 'a')", "s = ''", "s = 'a\\nb'",
+    "y = '\\x00\\xFF'::BLOB", "y < '\\x61'::BLOB", "u = '00000000-0000-0000-0000-00000000000a'", "u IS NULL",
+    "l = [1, 2]", "id = 3 AND s = 'a' AND d > 0", "id + 1 = 4", "s = chr(0)", "id = (SELECT max(id) FROM public.kinds)",
+]  # fmt: skip
+KINDS = {
+    "id": "int4", "d": "float8", "n": "numeric(10,2)", "ts": "timestamp", "tz": "timestamptz", "dt": "date", "tm": "time",
+    "b": "bool", "s": "text", "y": "bytea", "u": "uuid", "l": "int4[]",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kinds(pipeline: Pipeline) -> Pipeline:
+    """A table of every kind, with a row for each of its odd values."""
+    schema = structure(TableName("public", "kinds"), {"k": "int4", **KINDS}, ["k"])
+    pipeline.load(TableId("t0d"), schema, [])
+    rows = [
+        "(1, 1, 'nan', 1.5, 'infinity', '2026-01-01 00:00:00+01', 'infinity', '24:00:00', true, "
+        "'it''s', '\\x00\\xFF', uuid '00000000-0000-0000-0000-00000000000a', [1, 2])",
+        "(2, 3, 0, -1.5, '-infinity', 'infinity', '9999-12-31', '01:02:03.000004', false, 'Ä', 'a', "
+        "uuid '10000000-0000-0000-0000-00000000000b', [])",
+        "(3, 3, -0.0, 99999999.99, '2026-01-01', '-infinity', '-infinity', '00:00', NULL, '', '', "
+        "uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff', [NULL, 3])",
+        "(4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+        "(5, -2147483648, 'infinity', 0, '0044-03-15 (BC) 12:00:00', '0001-01-01 00:00:00+00', "
+        "'0044-03-15 (BC)', '23:59:59.999999', true, 'a', 'b', NULL, [4])",
+        "(6, 2147483647, 1.5, 2, '294246-01-01', '9999-12-31 23:59:59+00', '2026-01-01', "
+        "'00:00:00.000001', false, 'a\\nb', 'ab', NULL, NULL)",
+    ]
+    with pipeline.target._open().reader() as connection:  # type: ignore[attr-defined]
+        connection.execute(f"INSERT INTO public.kinds VALUES {', '.join(rows)}")
+    return pipeline
+
+
+@pytest.mark.parametrize("condition", PUSHED)
+def test_a_condition_chooses_the_rows_that_it_chooses_in_the_file(kinds: Pipeline, condition: str) -> None:
+    """Conditions are pushed into the scan of the target's own file; what is left out there, and nothing else, is not true."""
+    sql = f"SELECT k FROM public.kinds WHERE {condition} ORDER BY k"
+    assert kinds.select(sql) == kinds.look(sql)
+
+
+def test_values_come_as_they_are_in_the_file(kinds: Pipeline) -> None:
+    sql = "SELECT * FROM public.kinds ORDER BY k"
+    with kinds.target._open().reader() as connection:  # type: ignore[attr-defined]
+        there = connection.sql(sql).to_arrow_table()
+    here = answered(kinds.target, sql, None, 30.0, SUBSCRIPTION).table
+    assert here.schema == there.schema
+    assert [column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in here.columns] == [
+        column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in there.columns
+    ]

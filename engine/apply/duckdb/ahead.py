@@ -108,7 +108,7 @@ class AheadTransaction:
         """COMMIT. Raises duckdb.Error, behind which nobody knows yet whether it counts."""
         with self._lock:
             try:
-                self._connection.execute("COMMIT")
+                self._connection.commit()
             finally:
                 self._end()
 

@@ -41,7 +41,9 @@ class Database:
         self._readers: set[Any] = set()
         self._closed = False
         self._root = _connect(path, settings)
-        self.writer = StagingConnection(self._root.cursor())
+        self.committing = threading.Lock()
+        """Held while anything is committed: transactions that begin under it see the same."""
+        self.writer = StagingConnection(self._root.cursor(), self.committing)
         self.catalog = str(self.writer.execute("SELECT current_database()").fetchall()[0][0])
 
     @contextmanager
@@ -63,7 +65,7 @@ class Database:
 
     def further_writer(self) -> StagingConnection:
         """A connection for a transaction beside the writer's; whoever takes it closes it before `close`."""
-        return StagingConnection(self._root.cursor())
+        return StagingConnection(self._root.cursor(), self.committing)
 
     def interrupt_readers(self) -> None:
         """Stop what runs on readers; each fails with an interrupt in its own thread."""
@@ -100,12 +102,12 @@ def roll_back(connection: Any) -> None:
 
 
 @contextmanager
-def transaction(connection: Any) -> Iterator[None]:
+def transaction(connection: StagingConnection) -> Iterator[None]:
     """Commit at the end, roll back on any exception."""
     connection.execute("BEGIN TRANSACTION")
     try:
         yield
-        connection.execute("COMMIT")
+        connection.commit()
     except BaseException:
         roll_back(connection)
         raise
@@ -133,6 +135,8 @@ def _configure(root: Any, settings: DuckDbSettings, path: Path) -> None:
         root.execute("SET GLOBAL max_temp_directory_size = " + literal(settings.spill_limit))
         # An extension's option. Casts between timestamp types depend on it.
         root.execute("SET GLOBAL TimeZone = 'UTC'")
+        # A session's own option from here on, for scans of queries; it lets a value keep its type on the way.
+        root.execute("SET GLOBAL allowed_configs = ['arrow_lossless_conversion']")
         root.execute("SET GLOBAL lock_configuration = true")
     except duckdb.Error as error:
         root.close()

@@ -9,10 +9,15 @@ carry SQL inside a string, where the first two cannot see it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from engine.apply.bookkeeping import HIDDEN_PREFIX
+from engine.apply.duckdb.identifiers import folded
 
+HIDDEN = "__penstock_"
+"""What names of relations begin with that are not for readers: scans of tables, and copies that are being loaded."""
+
+_CATALOG_SCHEMAS = frozenset({"information_schema", "pg_catalog"})
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE", "STATEMENT_NODE"})
 
 TABLE_FUNCTIONS = frozenset(
@@ -66,9 +71,31 @@ def refusal(tree: Any) -> str | None:
             name = _function_name(node)
             if name in REFUSED_FUNCTIONS:
                 return f"the function {name} is not available in queries"
-        elif kind == "BASE_TABLE" and str(node.get("table_name", "")).lower().startswith(HIDDEN_PREFIX):
-            return "this table is a copy that is still being loaded"
+        elif kind == "BASE_TABLE" and folded(str(node.get("table_name", ""))).startswith(HIDDEN):
+            return f"names that begin with {HIDDEN} are not for queries"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a statement names."""
+
+    tables: frozenset[str]
+    """Folded names of relations, without schemas; common table expressions among them."""
+    catalog: bool
+    """Whether it may look at what there is, so that every table has to be shown."""
+
+
+def named(tree: Any) -> Named:
+    """What the query names that `refusal` has let pass."""
+    tables, catalog = set(), False
+    for node in _nodes(tree):
+        kind = str(node.get("type", ""))
+        if kind == "BASE_TABLE":
+            tables.add(folded(str(node.get("table_name", ""))))
+            catalog = catalog or folded(str(node.get("schema_name", ""))) in _CATALOG_SCHEMAS
+        catalog = catalog or kind in {"TABLE_FUNCTION", "SHOW_REF"}
+    return Named(frozenset(tables), catalog)
 
 
 def _function_name(node: Any) -> str:

@@ -119,6 +119,24 @@ class DuckDbRecords:
             self._connection.execute(statement.format(own=self._own))
         self._connection.execute(f"INSERT INTO {self._own}.layout VALUES (?)", [LAYOUT])
 
+    def look(self) -> None:
+        """Look at the file, which begins the transaction's snapshot. Raises duckdb.CatalogException where nothing is recorded."""
+        self._connection.execute(f"SELECT version FROM {self._own}.layout").fetchall()
+
+    def readable(self, subscription: SubscriptionName) -> list[TableName]:
+        """What readers of the subscription may see: its tables, also left behind, and shared tables that show their rows.
+
+        Some of it may not be there yet, or not any more.
+        """
+        sql = (
+            f"SELECT target_schema, target_name FROM {self._own}.tables"
+            " WHERE subscription = $1"
+            f" UNION SELECT shared_schema, shared_name FROM {self._own}.shared"
+            " WHERE subscription = $1 AND structure IS NOT NULL"
+            " ORDER BY ALL"
+        )
+        return [TableName(*row) for row in self._connection.execute(sql, [subscription]).fetchall()]
+
     def position(self, subscription: SubscriptionName) -> Position | None:
         publications = "''" if self._version is not None and self._version < 6 else "publications"
         columns = f"epoch, batch, position, system_id, timeline, slot, {publications}"

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MEMORY_LIMIT = "1GB"
-"""Memory for applying and for all queries together; DuckDB's own default would take 80 % of the machine."""
+"""Memory for applying, and for reading what queries scan; DuckDB's own default would take 80 % of the machine."""
 THREADS = 2
 SPILL_LIMIT = "8GB"
 """Disk that sorts, joins and comparisons larger than memory may use beside the database file."""
 CHECKPOINT_THRESHOLD = "64MB"
 """Size of the write-ahead log at which a commit folds it into the database file."""
+QUERY_MEMORY = 512 * 1024 * 1024
+"""Bytes that one reader's statement may take, in the process that it runs in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class DuckDbSettings:
     threads: int = THREADS
     spill_limit: str = SPILL_LIMIT
     checkpoint_threshold: str = CHECKPOINT_THRESHOLD
+    query_memory: int = QUERY_MEMORY
 
 
 def settings_from(values: Mapping[str, str | int]) -> DuckDbSettings:
@@ -39,4 +42,5 @@ def settings_from(values: Mapping[str, str | int]) -> DuckDbSettings:
         threads=threads,
         spill_limit=str(values.get("spill_limit", SPILL_LIMIT)),
         checkpoint_threshold=str(values.get("checkpoint_threshold", CHECKPOINT_THRESHOLD)),
+        query_memory=int(values.get("query_memory", QUERY_MEMORY)),
     )

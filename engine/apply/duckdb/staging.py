@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,13 +28,19 @@ class _Rows:
 class StagingConnection:
     """A connection of its own. To give rows a name anew for each statement would cost as much as the statement itself."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, committing: threading.Lock | None = None) -> None:
+        """`committing`: held while a transaction of this connection is committed."""
         self._connection = connection
+        self._committing = committing or threading.Lock()
         self._nothing, self._staged = _Rows().rows, _Rows()
         connection.register(_STAGED, self._staged)
 
     def execute(self, sql: str, parameters: object = None) -> Any:
         return self._connection.execute(sql, parameters)
+
+    def commit(self) -> None:
+        with self._committing:
+            self._connection.execute("COMMIT")
 
     def read(self, sql: str) -> Any:
         """A query's rows as a pyarrow.Table."""

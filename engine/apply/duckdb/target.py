@@ -39,6 +39,8 @@ from engine.apply.duckdb.preflight import (
     taken_finding,
 )
 from engine.apply.duckdb.query import run_query
+from engine.apply.duckdb.query_pool import QueryPool
+from engine.apply.duckdb.query_process import ProcessLimits
 from engine.apply.duckdb.reader import DuckDbReader
 from engine.apply.duckdb.records import DuckDbRecords
 from engine.apply.duckdb.settings import DuckDbSettings, settings_from
@@ -93,6 +95,8 @@ class DuckDbTarget:
         self._opening = threading.Lock()
         """Guards `_database`. Taken after `_lock`, never before it, except without waiting."""
         self._database: Database | None = None
+        self._queries: QueryPool | None = None
+        """What readers' statements run in. Guarded by `_opening`."""
         self._in_doubt: BatchCommit | None = None
         self._ahead: AheadTransaction | None = None
         """The last one begun. It may end at any time; `_lock` is held to begin or commit one."""
@@ -441,11 +445,22 @@ class DuckDbTarget:
 
     @contextmanager
     def query(self, sql: str, limits: QueryLimits, subscription: SubscriptionName) -> Iterator[QueryAnswer]:
-        with (
-            self._reading() as (connection, catalog),
-            run_query(connection, catalog, sql, limits, subscription) as answer,
-        ):
-            yield answer
+        database = self._open()
+        with self._opening:
+            if self._queries is None:
+                self._queries = QueryPool(self._process_limits(database), Path(f"{self.path}.queries.tmp"))
+            queries = self._queries
+        try:
+            with run_query(database, queries, sql, limits, subscription) as answer:
+                yield answer
+        except duckdb.Error as error:
+            raise self._fault(error, database) from error
+
+    def _process_limits(self, database: Database) -> Callable[[Path], ProcessLimits]:
+        given = self._settings
+        return lambda folder: ProcessLimits(
+            database.catalog, given.query_memory, given.threads, given.spill_limit, str(folder)
+        )
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:
@@ -460,6 +475,10 @@ class DuckDbTarget:
 
     def close(self) -> None:
         """Checkpoint and give the file up. Running queries are interrupted. A later call opens the file again."""
+        with self._opening:
+            queries, self._queries = self._queries, None
+        if queries is not None:
+            queries.close()
         with self._lock:
             self._end_ahead()
             self._give_up_loads()
@@ -485,7 +504,7 @@ class DuckDbTarget:
             roll_back(connection)
             raise
         try:
-            connection.execute("COMMIT")
+            connection.commit()
         except duckdb.Error as error:
             roll_back(connection)
             fault = self._fault(error, database)

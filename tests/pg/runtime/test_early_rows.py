@@ -71,7 +71,7 @@ def test_rows_are_in_the_target_before_the_commit_and_visible_with_it(
     replica.assert_equal()
     assert orders(replica) == 35_000
     assert (counts(replica).committed, counts(replica).given_up) == (1, 0)
-    assert replica.query("SELECT count(*) FROM penstock.progress") == [(1,)]
+    assert replica.look("SELECT count(*) FROM penstock.progress") == [(1,)]
     until(lambda: not staged(replica))
 
 

@@ -54,7 +54,8 @@ def test_each_goes_on_by_itself_and_has_its_own_place(
     us.wait_live()
     for replica in (eu, us):
         replica.assert_equal()
-    counted = [eu.query(f"SELECT count(*), sum(n) FROM {schema}.orders") for schema in shops]
+    replicas = {"eu": eu, "us": us}
+    counted = [replicas[schema].query(f"SELECT count(*), sum(n) FROM {schema}.orders") for schema in shops]
     assert counted[0] == counted[1]
     assert counted[0][0][0] == 200 + TRANSACTIONS
     us.replace()

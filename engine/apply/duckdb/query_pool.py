@@ -1,0 +1,171 @@
+"""The engine's handle on query processes: started as they are needed, kept for the next statement, killed at a limit."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import queue
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from multiprocessing.reduction import recv_handle
+from pathlib import Path
+from typing import Any
+
+from engine.apply.duckdb import query_process
+from engine.apply.duckdb.query_process import ProcessLimits
+from engine.model.target import QueryRefused
+
+_PROCESSES = multiprocessing.get_context("forkserver")
+"""A fork of a process with threads may find any lock taken; these are forked from one that has none."""
+CLOSED = "closed"
+_KEPT = 2
+"""Processes that wait for the next statement."""
+_END_SECONDS = 5.0
+_WITH_HANDLE = frozenset({"scan", "answer"})
+
+Message = dict[str, Any]
+
+
+class QueryProcess:
+    """One process. Its user takes what it says with `said`, but requests for scans, which go to `on_scan` in a thread of their own."""
+
+    def __init__(self, limits: ProcessLimits) -> None:
+        self.folder = Path(limits.folder)
+        self.on_scan: Callable[[Message, int], None] = _refuse_scan
+        self.killed: str | None = None
+        """Why it was killed."""
+        self.fit = False
+        """Whether it may run another statement: it said how its last one ended, and was left as it was before."""
+        self._control, theirs = _PROCESSES.Pipe()
+        with theirs:
+            self._process = _PROCESSES.Process(
+                target=query_process.main, args=(theirs, limits), name="query", daemon=True
+            )
+            self._process.start()
+        self._said: queue.SimpleQueue[tuple[Message, int] | None] = queue.SimpleQueue()
+        self._killing = threading.Lock()
+        self._thread = threading.Thread(target=self._listen, name="query-process", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """To a process that is gone: nothing; `said` tells."""
+        with suppress(OSError):
+            self._control.send_bytes(json.dumps(message).encode())
+
+    def said(self) -> tuple[Message, int] | None:
+        """The next message, with the file descriptor that came with it, or -1. None: it is gone."""
+        return self._said.get()
+
+    def kill(self, why: str) -> None:
+        """End it. From any thread; the first reason counts."""
+        with self._killing:
+            if self.killed is None:
+                self.killed = why
+                with suppress(ProcessLookupError):
+                    self._process.kill()
+
+    def end(self) -> None:
+        """Kill it, and let go of everything of it."""
+        self.kill("over")
+        self._thread.join(_END_SECONDS)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def exit_code(self) -> int | None:
+        self._process.join(_END_SECONDS)
+        return self._process.exitcode
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                message = json.loads(self._control.recv_bytes())
+                handle = recv_handle(self._control) if message["kind"] in _WITH_HANDLE else -1
+                if message["kind"] == "scan":
+                    self.on_scan(message, handle)
+                else:
+                    self._said.put((message, handle))
+        except (EOFError, OSError, RuntimeError):
+            pass
+        finally:
+            self._control.close()
+            self._process.join()
+            self._said.put(None)
+
+
+class QueryPool:
+    """Processes for the statements on one target. A statement has one for itself."""
+
+    def __init__(self, limits: Callable[[Path], ProcessLimits], folder: Path) -> None:
+        """`folder`: where each of them gets one of its own, for rows that do not fit into memory."""
+        self._limits = limits
+        self._folder = folder
+        self._numbers = count()
+        self._changed = threading.Lock()
+        self._idle: deque[QueryProcess] = deque()
+        self._busy: set[QueryProcess] = set()
+        self._closed = False
+        shutil.rmtree(folder, ignore_errors=True)  # of processes that were killed with their engine
+
+    @contextmanager
+    def process(self) -> Iterator[QueryProcess]:
+        """A process for one statement. It is kept only where it is `fit` then."""
+        process = self._taken()
+        process.fit = False
+        try:
+            yield process
+        finally:
+            self._put_back(process)
+
+    def close(self) -> None:
+        """Kill them all. Their statements end with `query_unavailable`."""
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, deque()
+            busy = list(self._busy)
+        for process in busy:
+            process.kill(CLOSED)
+        for process in idle:
+            process.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _taken(self) -> QueryProcess:
+        with self._changed:
+            if self._closed:
+                raise QueryRefused("query_unavailable", "the target is being closed")
+            process = self._idle.popleft() if self._idle else None
+        if process is None:
+            folder = self._folder / str(next(self._numbers))
+            folder.mkdir(parents=True, exist_ok=True)
+            process = QueryProcess(self._limits(folder))
+        with self._changed:
+            self._busy.add(process)
+        self._end_where_closed(process)
+        return process
+
+    def _end_where_closed(self, process: QueryProcess) -> None:
+        with self._changed:
+            if self._closed:
+                process.kill(CLOSED)
+
+    def _put_back(self, process: QueryProcess) -> None:
+        process.on_scan = _refuse_scan
+        with self._changed:
+            self._busy.discard(process)
+            kept = process.fit and process.killed is None and not self._closed and len(self._idle) < _KEPT
+            if kept:
+                self._idle.append(process)
+        if not kept:
+            process.end()
+
+
+def _refuse_scan(_message: Message, handle: int) -> None:
+    os.close(handle)

@@ -1,0 +1,306 @@
+"""The process that runs readers' statements: one at a time, in a DuckDB of its own that is in memory and holds nothing.
+
+The tables are views there, and their rows come from the engine as they are scanned. Whatever a statement computes, it computes here:
+this process has a bound on its memory, and the engine kills it at the statement's limit of time. It ends with the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset
+
+from engine.apply.duckdb.errors import is_out_of_memory
+from engine.apply.duckdb.identifiers import folded, literal, qualified, quoted
+from engine.apply.duckdb.pushed import condition_of, scan_column
+from engine.apply.duckdb.query_guard import Named, named, refusal
+from engine.apply.query_rows import pieces
+from engine.model.children import die_with_parent, die_with_peer, name_process
+from engine.model.identity import TableName
+from engine.model.target import QueryRefused
+
+MAX_SQL_CHARACTERS = 100_000
+MAX_NESTING = 200
+SEARCH_PATH = "main,public"
+"""Where unqualified names are looked for; `public` because users come from PostgreSQL."""
+SCAN = "__penstock_scan_"
+NOTHING = "nothing"
+"""A column of every scan that holds no value of the table: what DuckDB asks for where it only counts rows."""
+_NICE = 5
+_ROWS_AT_ONCE = 2048
+_DUCKDB_SHARE = 0.6
+"""Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
+_LEFT_SHARE = 0.2
+"""Of the process's memory may still be held behind a statement; with more, another process takes its place."""
+_CATALOG_FUNCTIONS = ("tables", "columns", "views")
+_SCAN_OPERATOR = "PYTHON_ARROW_SCAN"
+_READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """What a query process may take. `memory` in bytes, beyond what it has at its start; `spill` as DuckDB writes it."""
+
+    catalog: str
+    """The name that the target's file goes by in statements."""
+    memory: int
+    threads: int
+    spill: str
+    folder: str
+    """Where spilled rows lie."""
+
+
+def main(control: Connection, limits: ProcessLimits) -> None:
+    """Run statements until the engine is gone, or kills this process."""
+    die_with_parent()
+    die_with_peer(control)
+    name_process("penstock-query")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
+    engine = _Engine(control)
+    _instance(limits).close()
+    held = _data_bytes()
+    _bound_memory(held + limits.memory)
+    while True:
+        instance = _instance(limits)
+        try:
+            request = engine.receive()
+        except EOFError:
+            sys.exit(0)
+        with closing(instance):
+            ended = _ended(engine, instance, request)
+        del instance
+        engine.send({**ended, "fit": _data_bytes() < held + limits.memory * _LEFT_SHARE})
+
+
+def _data_bytes() -> int:
+    """What is mapped privately and may be written, whether or not it is used."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData:"))
+
+
+def _bound_memory(most: int) -> None:
+    """Let allocations fail with which `_data_bytes` would be more."""
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _instance(limits: ProcessLimits) -> Any:
+    """A DuckDB that holds nothing and reaches nothing outside, and whose configuration is locked."""
+    configuration = {
+        "autoload_known_extensions": "false",
+        "autoinstall_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "python_enable_replacements": "false",
+        "memory_limit": f"{int(limits.memory * _DUCKDB_SHARE)}B",
+        "threads": str(limits.threads),
+        "temp_directory": limits.folder,
+    }
+    connection = duckdb.connect(":memory:", config=configuration)
+    if limits.catalog != "memory":
+        connection.execute(f"ATTACH ':memory:' AS {quoted(limits.catalog)}")
+        connection.execute(f"USE {quoted(limits.catalog)}")
+        connection.execute("DETACH memory")
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET GLOBAL max_temp_directory_size = " + literal(limits.spill))
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL enable_external_access = false")
+    connection.execute("SET GLOBAL allowed_configs = ['arrow_lossless_conversion']")
+    connection.execute("SET GLOBAL lock_configuration = true")
+    return connection
+
+
+class _Engine:
+    """This end of the way to the engine: messages in JSON both ways, and ends of pipes that go with them."""
+
+    def __init__(self, control: Connection) -> None:
+        self._control = control
+        self._sending = threading.Lock()
+
+    def receive(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self._control.recv_bytes())
+        return message
+
+    def send(self, message: Mapping[str, Any], handle: int | None = None) -> None:
+        """`handle`: a file descriptor; the engine gets it, and it is closed here."""
+        with self._sending:
+            self._control.send_bytes(json.dumps(message).encode())
+            if handle is not None:
+                send_handle(self._control, handle, 0)
+                os.close(handle)
+
+    def asked(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        self.send(message)
+        return self.receive()
+
+
+def _ended(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a statement, and say how it ended."""
+    try:
+        _run(engine, connection, request)
+    except QueryRefused as refused:
+        return {"kind": "end", "refused": [refused.code, refused.detail]}
+    except (MemoryError, duckdb.Error, OSError, pa.ArrowException) as error:
+        if isinstance(error, MemoryError | pa.ArrowMemoryError) or is_out_of_memory(error):
+            return {"kind": "end", "refused": ["query_too_large", "the query needs more memory than one may have"]}
+        return {"kind": "end", "refused": ["query_invalid", str(error)]}
+    return {"kind": "end", "refused": None}
+
+
+def _run(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> None:
+    statement, names = single_read(connection, request["sql"])
+    answer = engine.asked({"kind": "named", "names": sorted(names.tables), "catalog": names.catalog})
+    known: list[Any] = []
+    while "tables" in answer:
+        _show(engine, connection, known, answer["tables"])
+        known = answer["tables"]
+        plan = connection.execute(f"EXPLAIN (FORMAT json) {statement.query}").fetchall()[0][1]
+        answer = engine.asked({"kind": "planned", "scans": plan.count(f'"{_SCAN_OPERATOR}"')})
+    relation = connection.sql(statement)
+    if relation is None:
+        raise QueryRefused("query_not_a_read", "the statement returns no rows")
+    names_of_columns = list(relation.columns)
+    rows = relation if request["max_rows"] is None else relation.limit(request["max_rows"] + 1)
+    _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), names_of_columns)
+
+
+def _answer(engine: _Engine, reader: Any, names: list[str]) -> None:
+    """Send the rows. Nothing is said of an answer before its first rows are there, so that most failures come in its place."""
+    fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
+    schema = pa.schema(fields)
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
+    first = next(batches, None)
+    ours, theirs = os.pipe()
+    engine.send({"kind": "answer"}, ours)
+    with os.fdopen(theirs, "wb", buffering=0) as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for batch in () if first is None else chain([first], batches):
+            for piece in pieces(batch):
+                writer.write_batch(piece)
+
+
+def bounded(sql: str) -> None:
+    """Refuse text that would take DuckDB's parser long, or down: it recurses, and some hundred kilobytes of nested
+    subqueries overflow its stack and end the process."""
+    if len(sql) > MAX_SQL_CHARACTERS:
+        raise QueryRefused("query_too_large", f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
+    depth = deepest = 0
+    for character in sql:
+        if character in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")]}":
+            depth -= 1
+    if deepest > MAX_NESTING:
+        raise QueryRefused("query_too_large", f"the statement nests deeper than {MAX_NESTING} levels")
+
+
+def single_read(connection: Any, sql: str) -> tuple[Any, Named]:
+    """The one statement, parsed, and what it names; refused unless it is a SELECT that touches nothing but rows."""
+    bounded(sql)
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1:
+        raise QueryRefused("query_not_a_read", f"{len(statements)} statements; exactly one read is allowed")
+    statement = statements[0]
+    if statement.type != duckdb.StatementType.SELECT:
+        raise QueryRefused("query_not_a_read", f"a statement of type {statement.type.name}; only SELECT is allowed")
+    text = connection.execute("SELECT json_serialize_sql(?)", [statement.query]).fetchall()[0][0]
+    try:
+        tree = json.loads(text)
+    except RecursionError as error:
+        raise QueryRefused("query_too_large", "the statement nests too deeply to be examined") from error
+    if tree.get("error") or len(tree.get("statements", [])) != 1:
+        raise QueryRefused("query_not_a_read", tree.get("error_message") or "exactly one read is allowed")
+    reason = refusal(tree)
+    if reason is not None:
+        raise QueryRefused("query_not_a_read", reason)
+    return statement, named(tree)
+
+
+def _show(engine: _Engine, connection: Any, known: list[Any], tables: list[Any]) -> None:
+    """Make the tables those that statements see, in place of the ones they saw so far."""
+    catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
+    for table in known:
+        connection.execute(f"DROP VIEW {_place(catalog, table)}")
+    typing = connection.cursor()
+    typing.execute("SET SESSION arrow_lossless_conversion = true")
+    for number, table in enumerate(tables):
+        columns = table["columns"]
+        typed = [f"CAST(NULL AS {kind}) AS {scan_column(i)}" for i, (_, kind) in enumerate(columns)]
+        empty = typing.sql(f"SELECT {', '.join([f'0::TINYINT AS {NOTHING}', *typed])}").limit(0)
+        connection.register(f"{SCAN}{number}", _Table(engine, number, empty.to_arrow_table().schema))
+        shown = [f"CAST({scan_column(i)} AS {kind}) AS {quoted(name)}" for i, (name, kind) in enumerate(columns)]
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(catalog)}.{quoted(table['schema'])}")
+        place = _place(catalog, table)
+        connection.execute(f"CREATE VIEW {place} AS SELECT {', '.join(shown)} FROM temp.main.{SCAN}{number}")
+        for column, text in table["remarks"]:
+            what = f"COLUMN {place}.{quoted(column)}" if column else f"VIEW {place}"
+            connection.execute(f"COMMENT ON {what} IS {literal(text)}")
+    if not known:
+        # What DuckDB itself lists, without the scans; its views of the catalog find these in place of its own functions.
+        for what in _CATALOG_FUNCTIONS:
+            own = f"SELECT * FROM system.main.duckdb_{what}() WHERE NOT starts_with({what[:-1]}_name, '{SCAN}')"
+            if what == "columns":
+                own = f"SELECT * FROM system.main.duckdb_columns() WHERE NOT starts_with(table_name, '{SCAN}')"
+            connection.execute(f"CREATE MACRO {quoted(catalog)}.main.duckdb_{what}() AS TABLE {own}")
+        path = SEARCH_PATH if any(folded(table["schema"]) == "public" for table in tables) else "main"
+        connection.execute(f"SET search_path = '{path}'")
+
+
+def _place(catalog: str, table: Mapping[str, Any]) -> str:
+    return qualified(catalog, TableName(table["schema"], table["name"]))
+
+
+class _Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
+    """A table as DuckDB scans it: it asks for columns and with a condition, and each time the rows come from the engine."""
+
+    def __init__(self, engine: _Engine, number: int, schema: Any) -> None:
+        self._engine = engine
+        self._number = number
+        self._schema = schema
+
+    @property
+    def schema(self) -> Any:
+        return self._schema
+
+    def scanner(self, columns: list[str] | None = None, filter: Any = None, **_: Any) -> _Scan:  # noqa: A002
+        """Called by DuckDB, from any of its threads."""
+        wanted = self._schema.names if columns is None else columns
+        condition = None if filter is None else condition_of(filter, self._schema)
+        if filter is None or condition is not None:
+            return _Scan(self._reader(wanted, condition))
+        rows = self._reader(self._schema.names, None)
+        schema = pa.schema([self._schema.field(name) for name in wanted])
+        kept = (batch.filter(filter).select(wanted) for batch in rows)
+        return _Scan(pa.RecordBatchReader.from_batches(schema, kept))
+
+    def _reader(self, columns: list[str], condition: Any) -> Any:
+        ours, theirs = os.pipe()
+        numbers = [None if name == NOTHING else int(name.removeprefix("c")) for name in columns]
+        message = {"kind": "scan", "table": self._number, "columns": numbers, "where": condition}
+        self._engine.send(message, theirs)
+        return pa.ipc.open_stream(os.fdopen(ours, "rb", buffering=_READ_BYTES))
+
+
+class _Scan:
+    """What DuckDB expects of a dataset's scanner."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def to_reader(self) -> Any:
+        return self._reader

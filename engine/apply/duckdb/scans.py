@@ -1,0 +1,180 @@
+"""Rows of tables for query processes: plain scans on the target's own connections, all of which see the same batch boundary.
+
+Nothing of a reader is computed here. A scan names columns and compares them with constants; its rows are written to a pipe as they come.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from engine.apply.duckdb.database import Database
+from engine.apply.duckdb.identifiers import folded, folded_name, qualified, quoted
+from engine.apply.duckdb.pushed import condition_sql, scan_column
+from engine.apply.duckdb.query_process import NOTHING
+from engine.apply.duckdb.records import DuckDbRecords
+from engine.model.identity import SubscriptionName, TableName
+from engine.model.position import Lsn
+from engine.model.target import QueryRefused
+
+MOST_SCANS = 64
+"""Scans of one statement, each of which may be open beside all others."""
+_ROWS_AT_ONCE = 20_480
+_COUNTED_AT_ONCE = 1 << 20
+_PIPE_BYTES = 1 << 20
+_INTERRUPT_AGAIN_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A relation that readers of a subscription see: columns as (name, type)."""
+
+    name: TableName
+    columns: tuple[tuple[str, str], ...]
+    remarks: tuple[tuple[str, str], ...] = ()
+    """Comments by column; the one on the relation itself under no name. Of interest only where a statement looks at what there is."""
+
+
+class Snapshot:
+    """Connections of one statement, whose transactions see the same state."""
+
+    def __init__(self, database: Database, connections: Sequence[Any]) -> None:
+        self._catalog = database.catalog
+        self._connections = connections
+        self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for connection in connections:
+            self._free.put(connection)
+        self._scans: list[threading.Thread] = []
+        self._over = False
+        self.error: Exception | None = None
+        """What made the first of the scans fail."""
+
+    def position(self, subscription: SubscriptionName) -> Lsn:
+        """Raises QueryRefused(query_unavailable) where there is none."""
+        position = DuckDbRecords(self._connections[0], self._catalog).position(subscription)
+        if position is None:
+            raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
+        return position.end
+
+    def shown(self, subscription: SubscriptionName, named: Sequence[str], *, everything: bool) -> list[Shown]:
+        """What readers of the subscription see and a statement names, by folded names; or all of it, where some name is none of it."""
+        connection = self._connections[0]
+        readable = DuckDbRecords(connection, self._catalog).readable(subscription)
+        known = {folded(name.name) for name in readable}
+        everything = everything or bool(set(named) - known)
+        wanted = readable if everything else [name for name in readable if folded(name.name) in named]
+        remarks = self._remarks() if everything else {}
+        found = []
+        for name in wanted:
+            try:
+                relation = connection.sql(f"SELECT * FROM {qualified(self._catalog, name)}")
+            except duckdb.CatalogException:  # its first copy is not complete
+                continue
+            types = [str(kind) for kind in relation.types]
+            columns = tuple(zip(relation.columns, types, strict=True))
+            found.append(Shown(name, columns, tuple(remarks.get(folded_name(name), ()))))
+        return found
+
+    def _remarks(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        sql = (
+            "SELECT schema_name, table_name, column_name, comment FROM duckdb_columns() WHERE {of}"
+            " UNION ALL SELECT schema_name, table_name, '', comment FROM duckdb_tables() WHERE {of}"
+            " UNION ALL SELECT schema_name, view_name, '', comment FROM duckdb_views() WHERE {of}"
+        ).format(of="database_name = $1 AND comment IS NOT NULL")
+        found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for schema, relation, column, text in self._connections[0].execute(sql, [self._catalog]).fetchall():
+            found.setdefault(folded_name(TableName(schema, relation)), []).append((column, text))
+        return found
+
+    def scan(self, relation: Shown, message: Mapping[str, Any], sink: int) -> None:
+        """Begin to write rows to the pipe. Returns at once; a scan that finds no connection waits for one."""
+        thread = threading.Thread(target=self._scan, args=(relation, message, sink), name="query-scan", daemon=True)
+        self._scans.append(thread)
+        thread.start()
+
+    def end(self) -> None:
+        """Stop all scans, and wait for them. Nobody reads what they write any more."""
+        self._over = True
+        for thread in self._scans:
+            while thread.is_alive():
+                self._free.put(None)
+                for connection in self._connections:
+                    with suppress(duckdb.Error):
+                        connection.interrupt()
+                thread.join(_INTERRUPT_AGAIN_SECONDS)
+
+    def _scan(self, relation: Shown, message: Mapping[str, Any], sink: int) -> None:
+        fcntl.fcntl(sink, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        with os.fdopen(sink, "wb", buffering=0) as file:
+            connection = self._free.get()
+            if connection is None or self._over:
+                return
+            try:
+                self._write(connection, relation, message, file)
+            except BrokenPipeError:  # the statement needs no more rows
+                pass
+            except (duckdb.Error, OSError, pa.ArrowException, ValueError, TypeError, LookupError) as error:
+                self.error = self.error or error
+            finally:
+                self._free.put(connection)
+
+    def _write(self, connection: Any, relation: Shown, message: Mapping[str, Any], file: Any) -> None:
+        place = qualified(self._catalog, relation.name)
+        where = message["where"]
+        condition = "" if where is None else f" WHERE {condition_sql(where, relation.columns)}"
+        numbers = message["columns"]
+        if all(number is None for number in numbers):
+            count = connection.execute(f"SELECT count(*) FROM {place}{condition}").fetchall()[0][0]
+            _write_nothing(file, count)
+            return
+        terms = [
+            f"0::TINYINT AS {NOTHING}"
+            if number is None
+            else f"{quoted(relation.columns[number][0])} AS {scan_column(number)}"
+            for number in numbers
+        ]
+        reader = connection.sql(f"SELECT {', '.join(terms)} FROM {place}{condition}").to_arrow_reader(_ROWS_AT_ONCE)
+        with pa.ipc.new_stream(file, reader.schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+
+
+def _write_nothing(file: Any, count: int) -> None:
+    """So many rows without a value."""
+    schema = pa.schema([(NOTHING, pa.int8())])
+    zeros = pa.array(bytes(min(_COUNTED_AT_ONCE, count)), pa.int8())
+    with pa.ipc.new_stream(file, schema) as writer:
+        for begin in range(0, count, _COUNTED_AT_ONCE):
+            writer.write_batch(pa.RecordBatch.from_arrays([zeros.slice(0, count - begin)], schema=schema))
+
+
+@contextmanager
+def snapshot(database: Database, scans: int) -> Iterator[Snapshot]:
+    """Transactions for so many scans at once, begun between two commits."""
+    if scans > MOST_SCANS:
+        raise QueryRefused("query_too_large", f"the statement reads {scans} tables, and {MOST_SCANS} are the most")
+    with ExitStack() as stack:
+        connections = [stack.enter_context(database.reader()) for _ in range(max(scans, 1))]
+        try:
+            with database.committing:
+                for connection in connections:
+                    connection.execute("SET SESSION arrow_lossless_conversion = true")
+                    connection.execute("BEGIN TRANSACTION READ ONLY")
+                    # DuckDB takes its snapshot at the first look at the file, not at BEGIN.
+                    DuckDbRecords(connection, database.catalog).look()
+        except duckdb.CatalogException:
+            raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet") from None
+        found = Snapshot(database, connections)
+        try:
+            yield found
+        finally:
+            found.end()
