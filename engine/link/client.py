@@ -86,6 +86,7 @@ class ServerLink:
         self._state = threading.Condition()
         self._outgoing = Outgoing(capacity)
         self._demanded: dict[str, Lsn] = {}
+        self._stream_name = ""
         self._sent: dict[str, Lsn] = {}
         self._logged_dropped = 0
         self._registered: Registered | None = None
@@ -118,9 +119,12 @@ class ServerLink:
     def report(self, report: Report) -> None:
         """Queue a report.
 
-        Never waits. Order is kept: report a table's change of state before the progress that brought it.
+        Never waits. Order is kept: report a table's change of state before the progress that brought it. A position names the stream
+        that is there when it is reported, so that the server knows one from before an interruption.
         """
         with self._state:
+            if isinstance(report, Progress):
+                report = report.model_copy(update={"stream": self._stream_name})
             self._outgoing.put(report)
             self._state.notify_all()
 
@@ -216,6 +220,7 @@ class ServerLink:
             self._connected = True
             with self._state:
                 self._demanded.clear()
+                self._stream_name = command.stream
         elif isinstance(command, Demand):
             with self._state:
                 known = self._demanded.get(command.subscription, ZERO)

@@ -37,7 +37,7 @@ from engine.model.subscription import (
 )
 from engine.model.ticket import TicketState
 
-PROTOCOL = 10
+PROTOCOL = 11
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 # Parts of messages
@@ -160,6 +160,8 @@ class Sync(Message):
 
     kind: Literal["sync"] = "sync"
     subscriptions: dict[str, int]
+    stream: str = ""
+    """The stream that begins; the engine names it with each position from here on."""
 
 
 class Assign(Message):
@@ -381,10 +383,13 @@ class SubscriptionReport(Message):
 class Progress(SubscriptionReport):
     """Where a subscription stands. `applied` is durable on the target, for every table that is live.
 
-    A table's change of state is reported before the progress of the batch that brought it.
+    A table's change of state is reported in front of the progress of the batch that brought it, in the same bundle or an earlier one.
+    `run`: the run of the engine whose position this is; `stream`: the last stream of commands that had begun when it was reported.
     """
 
     kind: Literal["progress"] = "progress"
+    run: int = 0
+    stream: str = ""
     source: Position | None = None
     captured: Position | None = None
     applied: Position
@@ -402,9 +407,10 @@ class Progress(SubscriptionReport):
 
 
 class SubscriptionStateReport(SubscriptionReport):
-    """`code`, `reason` and `remedy` are set where the state is `failed`."""
+    """`code`, `reason` and `remedy` are set where the state is `failed`. Positions of runs before `run` count no more."""
 
     kind: Literal["subscription_state"] = "subscription_state"
+    run: int = 0
     state: Literal["created", "starting", "running", "pausing", "paused", "stopping", "stopped", "failed"]
     code: str | None = None
     reason: str | None = None

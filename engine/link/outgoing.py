@@ -48,7 +48,14 @@ class Outgoing:
         report = self._items.get(place) if place is not None else None
         return report if isinstance(report, Progress) else None
 
+    def _is_of_an_ended_run(self, report: Progress) -> bool:
+        """A thread of a run that has ended may report late; the position of the run that goes on must not be lost over it."""
+        unsent = self.progress(report.subscription)
+        return unsent is not None and (report.epoch, report.run) < (unsent.epoch, unsent.run)
+
     def put(self, report: Report) -> None:
+        if isinstance(report, Progress) and self._is_of_an_ended_run(report):
+            return
         key = _replaceable_by(report)
         if key is not None:
             before = self._place.pop(key, None)

@@ -141,12 +141,13 @@ class CommitStage:
                 hit(Failpoint.COMMIT_AFTER)
             elif computed.early is not None:
                 computed.early.roll_back()
-        self.applied = Applied(end, end if written else self.applied.written)
         self.handed_over = frozenset(t for t, commit in commits.items() if commit.handover) - faults.keys()
         loaded = {t for t, commit in commits.items() if commit.swap is not None} - faults.keys()
         self.loaded = {t: load for t, load in computed.planned.loads.items() if t in loaded}
         times = self._times(computed, parts)
         self._announce(computed, faults, end)
+        # Behind that: whoever reads the position reports it, and must not do so before the tables that the batch parked.
+        self.applied = Applied(end, end if written else self.applied.written)
         if computed.planned.batch.transactions:
             self._reporter.batch(computed.planned, list(computed.changes), computed.log_bytes, times)
         for path in computed.files:

@@ -34,5 +34,7 @@ class RunParts:
     reloads: ReloadBook
     care: SlotCare
     tickets: TicketBook
+    number: int
+    """Of this run (`Reporter.run`)."""
     suspect_queue: bool = False
     """A damaged place was met in the queue: what lies in it is read through before it counts."""

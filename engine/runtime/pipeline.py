@@ -249,9 +249,11 @@ class Pipeline:
     def _report_again(self) -> None:
         """A server that just came back may have shown us as lost; the same values again change nothing there."""
         with self._changed:
-            state, reason = self._state, self._reason
+            state, reason, run = self._state, self._reason, self._run
         self._book.tell()
         self._reporter.state(state, reason)
+        if run is not None:
+            run.tell()
 
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """The table left; `drop`: its table on the target goes too. Where nothing runs, the next start does it."""
@@ -421,12 +423,16 @@ class Pipeline:
             reloads=self._reloads,
             care=self._care,
             tickets=self.tickets,
+            number=self._reporter.run,
             suspect_queue=self._suspect_queue,
         )
         with closing(ReplicationRun(parts)) as run:
             self._suspect_queue = False
-            self._begin(run, declared, requests)
-            run.execute()
+            try:
+                self._begin(run, declared, requests)
+                run.execute()
+            finally:
+                self._reporter.end_run()
 
     def _begin(self, run: ReplicationRun, declared: SubscriptionSpec, requests: list[str]) -> None:
         """Hand over what was asked for before the run was there. `requests`: reloads of everything, which the new slot serves."""

@@ -121,12 +121,20 @@ class Reporter:
         self._epoch = int(spec.epoch)
         self._send = send
         self._clock = clock
+        self.run = 1
+        """Number of the run that is under way, or of the next one."""
+
+    def end_run(self) -> None:
+        """The run has ended: with the next state that is reported, its positions count no more, nor do those that a thread of it still
+        reports."""
+        self.run += 1
 
     def state(self, state: SubscriptionState, reason: Reason | None = None) -> None:
         self._send(
             SubscriptionStateReport(
                 subscription=self._name,
                 epoch=self._epoch,
+                run=self.run,
                 state=state.value,
                 code=reason.code if reason else None,
                 reason=reason.reason if reason else None,
@@ -208,6 +216,7 @@ class Reporter:
     def progress(
         self,
         *,
+        run: int,
         applied: Lsn,
         captured: Lsn | None,
         source: Lsn | None,
@@ -219,7 +228,7 @@ class Reporter:
         """Where the subscription stands; `lag_seconds` is the age of the oldest commit that is not yet visible, 0 = none; None where no
         table is live.
 
-        `source` was read a moment ago; what was captured since counts too.
+        `source` was read a moment ago; what was captured since counts too. `run`: whose position it is.
         """
         if source is not None and captured is not None:
             source = max(source, captured)
@@ -227,6 +236,7 @@ class Reporter:
             Progress(
                 subscription=self._name,
                 epoch=self._epoch,
+                run=run,
                 source=source,
                 captured=captured,
                 applied=applied,

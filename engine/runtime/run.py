@@ -249,6 +249,7 @@ class ReplicationRun:
             self._thread("early", lambda: self.early.run(self._stop)),
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
+        self.tell()
         try:
             self._intake.restore(self._opened.landed, self._opened.next_ordinal)
             self._free_slot()
@@ -547,20 +548,32 @@ class ReplicationRun:
             self._tell(self._intake.waiting_since_us)
         self._confirm()
 
+    def tell(self) -> None:
+        """Report how things stand, for a server that counts no position that was reported to it before. From any thread."""
+        self._tell(self._intake.waiting_since_us)
+
     def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
         """`since_us`: when the oldest transaction was committed that is told as lag; None where there is none. Of tables none of which
-        is live there is no lag to tell."""
+        is live there is no lag to tell, and before the source was looked at it is not known that there is none."""
         with self._telling:
             self._told_ms = self._parts.clock.monotonic_ms()
             self._parts.reporter.progress(
+                run=self._parts.number,
                 applied=self._told,
                 captured=self._intake.captured,
                 source=self._guard.source_end,
-                lag_seconds=None if not self._book.follows else 0.0 if since_us is None else self._age_s(since_us),
+                lag_seconds=self._lag_s(since_us),
                 retained=self._guard.retained_bytes,
                 times=times,
                 known=self.nows.known.last,
             )
+
+    def _lag_s(self, since_us: int | None) -> float | None:
+        if not self._book.follows:
+            return None
+        if since_us is None:
+            return None if self._guard.source_end is None else 0.0
+        return self._age_s(since_us)
 
     def _age_s(self, since_us: int) -> float:
         return max(0.0, (self._parts.clock.wall_us() - since_us) / 1e6)

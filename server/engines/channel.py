@@ -82,6 +82,8 @@ class EngineChannel:
         self._gone_since: dict[str, float] = {}
         self._lost: set[str] = set()
         self._touched: set[str] = set()
+        self._sequences: dict[str, int] = {}
+        """The last bundle of each engine that the pictures have."""
         self._bell = asyncio.Event()
 
     # Registration and streams
@@ -125,7 +127,7 @@ class EngineChannel:
     async def _greet(self, stream: CommandStream) -> None:
         """Begin a stream with the whole state."""
         try:
-            mine, commands = await self._claim(stream.engine_id)
+            mine, commands = await self._claim(stream.engine_id, stream.name)
         except Exception:
             log.exception("greeting_failed", engine=stream.engine_id)
             stream.finish()
@@ -164,12 +166,12 @@ class EngineChannel:
         finally:
             greeting_task.cancel()
 
-    async def _claim(self, engine_id: str) -> tuple[dict[str, int], list[Command]]:
+    async def _claim(self, engine_id: str, stream: str) -> tuple[dict[str, int], list[Command]]:
         def write() -> tuple[dict[str, int], dict[str, int], list[Command]]:
             with self._database.write() as session:
                 before = assignments.owned(session, engine_id)
                 mine = assignments.claim(session, engine_id, self._holds, self.hub.connected)
-                return before, mine, greeting.greeting(session, self._box, mine)
+                return before, mine, greeting.greeting(session, self._box, mine, stream)
 
         async with self._freshness.changing:
             before, mine, commands = await self._threads.run(write)
@@ -193,11 +195,16 @@ class EngineChannel:
         if any(isinstance(report, SubscriptionStateReport | TableStateReport | Forgotten) for report in bundle):
             async with self._freshness.changing:
                 counted = await self._write(engine_id, sequence, bundle)
+                self._taken(engine_id, sequence)
                 unknown = self._apply(counted)
             if unknown:
                 await self._freshness.refresh(sorted(unknown))
         else:
-            self._apply(bundle)
+            if sequence > self._sequences.get(
+                engine_id, 0
+            ):  # Else it was sent twice, and what it says may be over by now.
+                self._taken(engine_id, sequence)
+                self._apply(bundle)
             counted = await self._write(engine_id, sequence, bundle)
         for report in counted:
             self._recorder.report(report)
@@ -222,7 +229,11 @@ class EngineChannel:
                 unknown.add(report.subscription)
             elif not self._freshness.apply(report):
                 unknown.add(report.subscription)
+        self._freshness.judge()
         return unknown
+
+    def _taken(self, engine_id: str, sequence: int) -> None:
+        self._sequences[engine_id] = max(sequence, self._sequences.get(engine_id, 0))
 
     # Outbox
 
@@ -275,7 +286,7 @@ class EngineChannel:
     async def _assign_unowned(self) -> None:
         """Give what nobody holds to the engine that has been connected longest."""
         for engine_id in self.hub.engines[:1]:
-            mine, commands = await self._claim(engine_id)
+            mine, commands = await self._claim(engine_id, self.hub.stream_to(engine_id))
             for command in commands:
                 self.hub.send(engine_id, command)
             for name in mine:
@@ -320,7 +331,7 @@ class EngineChannel:
             self.hub.disown(name)
         for engine_id in owners:
             mine = await self._threads.run(partial(self._owned, engine_id))
-            self.hub.send(engine_id, Sync(subscriptions=mine))
+            self.hub.send(engine_id, Sync(subscriptions=mine, stream=self.hub.stream_to(engine_id)))
 
     def _owned(self, engine_id: str) -> dict[str, int]:
         with self._database.read() as session:

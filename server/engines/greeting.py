@@ -39,7 +39,7 @@ from server.tables.schemas import TargetTable
 from server.tickets import service as tickets
 
 
-def greeting(session: WriteSession, box: SecretBox, mine: Mapping[str, int]) -> list[Command]:
+def greeting(session: WriteSession, box: SecretBox, mine: Mapping[str, int], stream: str) -> list[Command]:
     """Everything an engine has to know at the beginning of a stream.
 
     A subscription whose secrets cannot be opened fails, and is left out.
@@ -50,7 +50,7 @@ def greeting(session: WriteSession, box: SecretBox, mine: Mapping[str, int]) -> 
             told[name] = subscription_commands(session, box, name)
         except Problem as problem:
             _fail(session, name, problem)
-    sync = Sync(subscriptions={name: mine[name] for name in told})
+    sync = Sync(subscriptions={name: mine[name] for name in told}, stream=stream)
     return [sync, *(command for commands in told.values() for command in commands)]
 
 

@@ -55,6 +55,7 @@ class CommandStream:
     """Lines on their way to one engine; None ends the stream. Until it is greeted, other lines are held back."""
 
     engine_id: str
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
     lines: asyncio.Queue[bytes | None] = field(default_factory=lambda: asyncio.Queue(_MOST_LINES))
     held: list[bytes] | None = field(default_factory=list)
     opened_s: float = field(default_factory=time.monotonic)
@@ -144,6 +145,16 @@ class Hub:
         """The connected engine that runs this subscription."""
         engine_id = self._owners.get(subscription)
         return engine_id if engine_id in self._streams else None
+
+    def stream_of(self, subscription: str) -> str | None:
+        """The name of the open stream to the engine that runs this subscription."""
+        stream = self._streams.get(self._owners.get(subscription, ""))
+        return None if stream is None else stream.name
+
+    def stream_to(self, engine_id: str) -> str:
+        """The name of the open stream to this engine; empty where there is none."""
+        stream = self._streams.get(engine_id)
+        return "" if stream is None else stream.name
 
     def owned(self, engine_id: str) -> frozenset[str]:
         """Subscriptions that this engine runs, connected or not."""

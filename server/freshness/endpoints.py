@@ -43,7 +43,7 @@ async def get_freshness(request: Request, name: str) -> Freshness:
     return Freshness(
         subscription=name,
         state=picture.state.value,
-        positions=Positions(source=source, captured=captured, applied=applied),
+        positions=Positions(source=source, captured=captured, applied=applied, confirmed=picture.reached is not None),
         lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
         at=picture.at,
         waits=service.waiting(name),

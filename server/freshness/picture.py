@@ -6,6 +6,7 @@ Fed by reports and by the control database; waits are judged against it.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -23,6 +24,9 @@ STANDING_STILL = frozenset(
     }
 )
 """States of a subscription in which nothing more will be applied until somebody acts."""
+
+_HELD = frozenset({SubscriptionState.PAUSING, SubscriptionState.PAUSED})
+"""States in which the engine holds the target as its last run left it."""
 
 _RATE_SAMPLES = 50
 
@@ -69,7 +73,39 @@ class Picture:
     structure_at: datetime | None = None
     """Where and when the source's catalog was last looked at with everything that it showed in force."""
     at: datetime | None = None
+    run: int = 0
+    """The engine's newest run that is known; positions of earlier ones count no more."""
+    stream: Callable[[], str | None] = field(default=lambda: None, repr=False)
+    """The stream that is open to the engine which runs the subscription; None where there is none."""
+    _vouched_on: str | None = None
+    """The stream on which the living run has reported `applied`."""
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
+
+    @property
+    def reached(self) -> Lsn | None:
+        """The position that waits may count: where the target is, as the living run says. None where no run says so now.
+
+        `applied` is the last that was known. Between two runs, or while no engine is there, the target may be replaced by an older
+        one; so a position counts on the stream on which its run reported it, until that run ends or the stream does. In a pause the
+        engine holds the target, and what the last run reported counts on.
+        """
+        return self.applied if self._vouched_on is not None and self._vouched_on == self.stream() else None
+
+    def stand(self, state: SubscriptionState, run: int) -> None:
+        """Take in the state that the engine reports, and the run of which it reports it."""
+        held = state in _HELD or (state is SubscriptionState.RUNNING and run == self.run)
+        if not held:
+            self._vouched_on = None
+        self.run = max(run, self.run)
+        self.state = state
+
+    def vouch(self, run: int, stream: str) -> bool:
+        """A position was reported by this run, on this stream. False where a later run is known: it counts for nothing."""
+        if run < self.run:
+            return False
+        self.run = run
+        self._vouched_on = stream
+        return True
 
     @property
     def furthest(self) -> Lsn | None:
@@ -100,6 +136,8 @@ class Picture:
 
     def restate(self, fresh: Picture) -> None:
         """Take over everything but positions, which reports bring earlier than the control database."""
+        if fresh.epoch != self.epoch:
+            self.run, self._vouched_on = 0, None
         self.epoch = fresh.epoch
         self.state = fresh.state
         self.reason = fresh.reason

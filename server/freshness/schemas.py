@@ -132,7 +132,11 @@ class WaitBody(BaseModel):
 class Positions(BaseModel):
     source: str | None
     captured: str | None
-    applied: str | None
+    applied: str | None = Field(description="The last that is known; after a fault it can go down.")
+    confirmed: bool = Field(
+        description="Whether a run that goes on stands for `applied`; only then do waits count it. False while no engine is connected, and "
+        "from the end of a run to the first report of the next."
+    )
 
 
 class Lag(BaseModel):

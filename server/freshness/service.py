@@ -45,6 +45,8 @@ class FreshnessService:
         self._books: dict[str, WaitBook] = {}
         self._nows: dict[str, SharedNow] = {}
         self._flushing: set[str] = set()
+        self._moved: dict[str, set[str] | None] = {}
+        """What reports have changed since waits were last judged: these tables; None: any, or the subscription's own state."""
         self._onlookers: set[asyncio.Future[None]] = set()
         self.changing = asyncio.Lock()
         """Held from reading or committing states in the control database until they are in the pictures."""
@@ -103,6 +105,7 @@ class FreshnessService:
     def _take(self, fresh: Picture) -> None:
         book = self._books.get(fresh.name)
         if book is None:
+            fresh.stream = lambda: self._hub.stream_of(fresh.name)
             self._books[fresh.name] = WaitBook(fresh)
             self._nows[fresh.name] = SharedNow(lambda: self._read_now(fresh.name))
             return
@@ -117,7 +120,7 @@ class FreshnessService:
     # Reports
 
     def apply(self, report: Report) -> bool:
-        """Take a report of the current epoch into the picture.
+        """Take a report of the current epoch into the picture; `judge` then ends the waits that this decides.
 
         False where the control database has to be read for it.
         """
@@ -140,6 +143,9 @@ class FreshnessService:
         if book is None:
             return report.subscription in self._books
         picture = book.picture
+        before = picture.reached
+        if not picture.vouch(report.run, report.stream):
+            return True
         picture.source = report.source or picture.source
         picture.captured = report.captured or picture.captured
         picture.lag_bytes = report.lag_bytes
@@ -152,19 +158,33 @@ class FreshnessService:
         picture.at = report.at
         if not picture.advance(report.applied, asyncio.get_running_loop().time()):
             book.rewound()
-        book.progressed()
-        self._plan_demand(report.subscription)
+        if before is None:
+            self._moved[report.subscription] = None  # Also waits whose position was reached before count again.
+        else:
+            self._moved.setdefault(report.subscription, set())
         return True
+
+    def judge(self) -> None:
+        """End the waits that reports have decided: once what came together is in the pictures, positions and states alike."""
+        moved, self._moved = self._moved, {}
+        for subscription, tables in moved.items():
+            book = self._books.get(subscription)
+            if book is None:
+                continue
+            book.progressed()
+            if tables is None or tables:
+                book.changed(tables)
+            self._plan_demand(subscription)
 
     def _subscription_state(self, report: SubscriptionStateReport) -> bool:
         book = self._current(report)
         if book is None:
             return report.subscription in self._books
         picture = book.picture
-        picture.state = SubscriptionState(report.state)
+        picture.stand(SubscriptionState(report.state), report.run)
         picture.reason = report.reason
         picture.remedy = report.remedy
-        book.changed()
+        self._moved[report.subscription] = None
         self._tell_onlookers()
         return True
 
@@ -178,7 +198,9 @@ class FreshnessService:
         view.state = TableState(report.state)
         view.reason = report.reason
         view.remedy = report.remedy
-        book.changed({report.table})
+        moved = self._moved.setdefault(report.subscription, set())
+        if moved is not None:
+            moved.add(report.table)
         return True
 
     def _rows_aside(self, report: RowsSetAside) -> bool:

@@ -199,6 +199,10 @@ class _Run:
             silent = "the engine has not answered, or takes in what was changed in the source's catalog"
             why = silent if self._service.has_engine(name) else "no engine has the subscription"
             detail = f"'Now' could not be read on the source of '{name}' {waited}: {why}."
+        elif picture.reached is None:
+            why = "its run is about to begin" if self._service.has_engine(name) else "no engine has the subscription"
+            known = f"; the last that is known is {picture.applied}" if picture.applied is not None else ""
+            detail = f"Where the target of '{name}' is was not known {waited}: {why}{known}."
         elif picture.applied is None or picture.applied < self._position:
             detail = f"'{name}' had applied {picture.applied or 'nothing'} {waited}, not yet {self._position}."
         else:

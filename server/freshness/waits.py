@@ -113,11 +113,9 @@ class WaitBook:
 
     def progressed(self) -> int:
         """The applied position moved: end the waits that it satisfies, lowest position first. Returns how many."""
-        applied = self.picture.applied
-        if applied is None:
-            return 0
+        reached = self.picture.reached
         ended = 0
-        while self._by_position and self._by_position[0][0] <= applied.value:
+        while reached is not None and self._by_position and self._by_position[0][0] <= reached.value:
             wait = heapq.heappop(self._by_position)[2]
             if wait.open:
                 wait.due = True
@@ -183,8 +181,7 @@ class WaitBook:
         trouble = self._trouble_with_tables(wait)
         if trouble is not None:
             return trouble
-        applied = picture.applied
-        reached = applied is not None and applied >= wait.position
+        reached = picture.reached is not None and picture.reached >= wait.position
         if reached and all(picture.tables[table].state is TableState.LIVE for table in wait.tables):
             return None
         if picture.state in STANDING_STILL:

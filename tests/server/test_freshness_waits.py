@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.link.messages import Assign, Demand, Now, Problem
+from engine.link.messages import Assign, Demand, Now, Problem, Sync
 from engine.model.position import Lsn
-from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until
+from tests.fixtures.channel import ADMIN, DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
 
 _WAITS = "/subscriptions/orders/freshness-waits"
 
@@ -135,12 +135,119 @@ def test_nothing_is_reached_in_a_subscription_that_stands_still(
     assert engine.count(Now) == 0
 
 
-@pytest.mark.parametrize("state", ["pausing", "paused", "stopping", "stopped"])
-def test_what_was_applied_before_it_stood_still_stays_reached(
+@pytest.mark.parametrize("state", ["pausing", "paused"])
+def test_what_was_applied_before_a_pause_stays_reached(
     engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
 ) -> None:
     engine.state(assign, state)
     assert client.post(_WAITS, json={"position": "0/50"}).status_code == 200
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped"])
+def test_what_was_applied_counts_no_more_once_the_target_is_let_go(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
+) -> None:
+    engine.state(assign, state)
+    answer = client.post(_WAITS, json={"position": "0/50"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "freshness_unreachable")
+
+
+def test_a_position_of_an_engine_that_is_gone_is_worth_nothing(
+    server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    """Its target may be replaced by an older one meanwhile."""
+    assert client.get("/subscriptions/orders/freshness").json()["positions"]["confirmed"] is True
+    engine.close()
+    until(lambda: server.app.state.hub.owner("orders") is None)
+    shown = client.get("/subscriptions/orders/freshness").json()["positions"]
+    assert (shown["applied"], shown["confirmed"]) == ("0/50", False)
+    answer = client.post(_WAITS, json={"position": "0/50", "timeout_ms": 30})
+    assert answer.status_code == 504
+    assert answer.json()["applied"] == "0/50"
+    waiting = _begin(pool, client, position="0/50")
+    second = FakeEngine(server.url)
+    try:
+        again = second.run(applied="0/40")
+        assert again.epoch > assign.epoch
+        assert client.post(_WAITS, json={"position": "0/40"}).status_code == 200
+        assert not waiting.done()
+        second.progress(again, "0/50")
+        assert waiting.result(DEADLINE_S).status_code == 200
+    finally:
+        second.close()
+
+
+def test_a_server_that_was_restarted_counts_only_what_is_reported_to_it(tmp_path: Path) -> None:
+    first = RunningServer(tmp_path)
+    with first.client() as client:
+        declare(client)
+        engine = FakeEngine(first.url)
+        assign = engine.run(applied="0/50")
+    first.stop()
+    with running_server(tmp_path, port=first.port) as second, second.client() as client:
+        try:
+            until(lambda: second.app.state.hub.owner("orders") is not None)
+            assert client.get("/subscriptions/orders/freshness").json()["positions"]["applied"] == "0/50"
+            assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 30}).status_code == 504
+            engine.seen(Sync, lambda _: engine.count(Sync) > 1)
+            engine.progress(assign, "0/50")
+            assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 5000}).status_code == 200
+        finally:
+            engine.close()
+
+
+def test_a_new_run_takes_back_what_the_one_before_had_applied(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    engine.state(assign, "starting", run=2)
+    assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0}).status_code == 504
+    engine.state(assign, "running", run=2)
+    engine.progress(assign, "0/90", run=1)
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0}).status_code == 504
+    engine.progress(assign, "0/40", run=2)
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_WAITS, json={"position": "0/40", "timeout_ms": 0}).status_code == 200
+    assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0}).status_code == 504
+
+
+def test_a_bundle_that_is_sent_twice_does_not_bring_an_ended_run_back(
+    server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    stream = server.app.state.hub.stream_of("orders")
+    number = client.get("/engines").json()["items"][0]["id"]
+    progress = {
+        "kind": "progress",
+        "subscription": "orders",
+        "epoch": assign.epoch,
+        "applied": "0/90",
+        "stream": stream,
+    }
+    late = {"sequence": 1, "reports": [progress | {"at": "2026-01-01T00:00:00Z"}]}
+    engine.progress(assign, "0/60")
+    assert engine.link.flush(DEADLINE_S)
+    with server.client(ENGINE) as channel:
+        assert channel.post(f"/engines/{number}/reports", json=late).status_code == 204
+    assert client.post(_WAITS, json={"position": "0/60", "timeout_ms": 0}).status_code == 200
+    assert client.post(_WAITS, json={"position": "0/61", "timeout_ms": 0}).status_code == 504
+
+
+def test_states_and_positions_that_came_together_are_judged_together(
+    server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    """In whatever order they are in the bundle: the wait sees all of it, or nothing."""
+    lines = next(t for t in assign.tables if t.source.name == "lines")
+    waiting = _begin(pool, client, position="0/60", tables=[{"schema": "public", "name": "lines"}])
+    _demanded(engine, "0/60")
+    of = {"subscription": "orders", "epoch": assign.epoch}
+    stream = server.app.state.hub.stream_of("orders")
+    progress = {"kind": "progress", "applied": "0/60", "stream": stream, "at": "2026-01-01T00:00:00Z", **of}
+    parked = {"kind": "table_state", "table": lines.table, "schema": "public", "name": "lines", "state": "parked", **of}
+    bundle = {"sequence": 1_000_000, "reports": [progress, {**parked, "code": "row_refused", "reason": "It is."}]}
+    number = client.get("/engines").json()["items"][0]["id"]
+    with server.client(ENGINE) as channel:
+        assert channel.post(f"/engines/{number}/reports", json=bundle).status_code == 204
+    assert waiting.result(DEADLINE_S).status_code == 409
 
 
 def test_a_failed_subscription_promises_nothing_not_even_a_position_applied_before(
@@ -369,7 +476,7 @@ def test_asynchronous_waits_survive_a_restart_of_the_server(tmp_path: Path) -> N
             first.stop()
             engine.now = "0/58"
             with running_server(tmp_path, port=first.port) as second, second.client() as again:
-                _demanded(engine, "0/99")
+                engine.seen(Sync, lambda _: engine.count(Sync) > 1)
                 engine.progress(assign, "0/60")
                 ended = [_poll(again, place.removeprefix("/api/v1")) for place in places]
                 assert [body["status"] for body in ended] == ["satisfied", "satisfied", "timed_out"]

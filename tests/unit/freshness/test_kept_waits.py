@@ -25,7 +25,8 @@ class _Service:
 
     def __init__(self) -> None:
         tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableState.LIVE) for n in range(_TABLES)}
-        self.picture = Picture("orders", tables=tables, applied=Lsn(100))
+        self.picture = Picture("orders", tables=tables, applied=Lsn(100), stream=lambda: "s")
+        self.picture.vouch(0, "s")
 
     async def book(self, _: str) -> WaitBook:
         return WaitBook(self.picture)

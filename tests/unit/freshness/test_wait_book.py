@@ -19,6 +19,8 @@ _TABLES = ("t1", "t2", "t3")
 
 def _book(applied: int | None = 10, state: SubscriptionState = SubscriptionState.RUNNING) -> WaitBook:
     picture = Picture(name="s", state=state, applied=None if applied is None else Lsn(applied))
+    picture.stream = lambda: "s"
+    picture.vouch(0, "s")
     for table in _TABLES:
         picture.tables[table] = TableView(id=table, schema="public", name=table, state=TableState.LIVE)
     return WaitBook(picture)

@@ -84,7 +84,10 @@ class Bench:
         self.named: BelowTold = {}
         """The partitions that each batch names from here on."""
         self.reports: list[Report] = []
-        self.book = TableBook(lambda entry, position: None)
+        self.told: list[tuple[TableId, TableState, Lsn]] = []
+        """Changes of state as they are reported, with the position that could be reported just then."""
+        self.visible: Callable[[], Lsn] = lambda: ZERO
+        self.book = TableBook(lambda entry, _: self.told.append((entry.table, entry.state, self.visible())))
         specs = tuple(
             TableSpec(table, s.name, s.name, key=("id",) if table == KEYED else ()) for table, s in SCHEMAS.items()
         )
@@ -107,6 +110,8 @@ class Bench:
             _nothing_to_ask,
             TableMarks(_with_names, lambda _: self.named),
         )
+        self.visible = lambda: self.stage.applied.visible
+        self.told.clear()
         if not dropped:
             self.stage.begin(recorded(None))
 
@@ -167,6 +172,14 @@ def test_a_value_that_does_not_fit_parks_its_table() -> None:
     entry = bench.book.get(OTHER)
     assert entry is not None
     assert (entry.shown, bench.written()[-1][OTHER]) == (TableState.PARKED, FaultKind.VALUE_OUT_OF_DOMAIN.value)
+
+
+def test_no_position_is_there_to_be_reported_before_the_states_of_the_tables_that_its_batch_changed() -> None:
+    """The guard's thread reports it at any moment, also between a commit and the reports of what it did."""
+    bench = Bench()
+    bench.commit(1, failed=OTHER)
+    assert bench.told == [(OTHER, TableState.PARKED, ZERO)]
+    assert bench.stage.applied.visible == Lsn(200)
 
 
 @pytest.mark.parametrize("begun", [False, True])

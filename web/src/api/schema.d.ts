@@ -2865,7 +2865,7 @@ export interface components {
             name: string;
             /**
              * Protocol
-             * @default 10
+             * @default 11
              */
             protocol?: number;
             /** Version */
@@ -4404,10 +4404,18 @@ export interface components {
         };
         /** Positions */
         server__freshness__schemas__Positions: {
-            /** Applied */
+            /**
+             * Applied
+             * @description The last that is known; after a fault it can go down.
+             */
             applied: string | null;
             /** Captured */
             captured: string | null;
+            /**
+             * Confirmed
+             * @description Whether a run that goes on stands for `applied`; only then do waits count it. False while no engine is connected, and from the end of a run to the first report of the next.
+             */
+            confirmed: boolean;
             /** Source */
             source: string | null;
         };

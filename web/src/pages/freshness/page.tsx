@@ -53,7 +53,7 @@ function Standing({ name }: { name: string }) {
             ["Behind the source", <Behind lag={lag} />],
             ["End of the source's log", <Position at={positions.source} />],
             ["Read up to", <Position at={positions.captured} />],
-            ["Visible on the target up to", <Position at={positions.applied} />],
+            [positions.confirmed ? "Visible on the target up to" : "Last known on the target", <Position at={positions.applied} />],
             ["Waiting now", count(waits)],
             ["Reported", <Ago at={at} />],
           ]}
