@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    TypeAdapter,
-)
+from pydantic import Field, TypeAdapter
 
 from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.message import Message, Position
@@ -381,9 +378,9 @@ class SubscriptionReport(Message):
 
 
 class Progress(SubscriptionReport):
-    """Where a subscription stands. `applied` is durable on the target, for every table that is live.
+    """Where a subscription stands. `applied` is durable on the target, for every table that is live; a table's change of state is
+    reported in front of the progress of the batch that brought it, in the same bundle or an earlier one.
 
-    A table's change of state is reported in front of the progress of the batch that brought it, in the same bundle or an earlier one.
     `run`: the run of the engine whose position this is; `stream`: the last stream of commands that had begun when it was reported.
     """
 

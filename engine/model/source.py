@@ -512,10 +512,12 @@ class Source(Protocol):
         wake: int | None = None,
         origin: OriginFilter = OriginFilter.ANY,
     ) -> LogStream:
-        """Start streaming behind `start`. `wake`: a file descriptor; a read that waits ends as soon as it has something to read.
+        """Start streaming behind `start`: the one way to open a session, and the check for a gap is in it.
 
-        `wal_end` passes transactions that `origin` leaves out like any others. Raises EngineFault(ORIGIN_UNSUPPORTED) where the
-        source cannot leave them out.
+        `wake`: a file descriptor; a read that waits ends as soon as it has something to read.
+
+        `wal_end` passes transactions that `origin` leaves out like any others. Raises EngineFault(LOG_GAP) where the slot does not hand
+        out all that ends behind `start`, ORIGIN_UNSUPPORTED where the source cannot leave them out.
         """
         ...
 

@@ -4,7 +4,8 @@
 Every process that starts with it is armed anew.
 
 `PENSTOCK_FAILPOINTS_FOLDER=/path`: a file of that folder named like a failpoint and holding `kill@3` arms it in processes
-that run already. Whichever process is first at its third passing removes the file and dies: it happens once.
+that run already. Whichever process is first at its third passing removes the file and dies: it happens once. With `hold` it
+renames the file to `NAME.held` instead, and goes on when that is removed: what others do meanwhile happens between the two steps.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +25,12 @@ class Failpoint(StrEnum):
     """Every failpoint; the name says what is about to happen or has just happened."""
 
     SLOT_CREATED = "slot.created"
+    READER_FREED = "reader.freed"
+    """A log reader died and its session is ended; the slot is free."""
+    READER_BEFORE_OPEN = "reader.before_open"
+    """A log reader is about to open its session."""
+    READER_OPENED = "reader.opened"
+    """The session is open and checked; nothing of it is in the queue."""
     READER_BEFORE_APPEND = "reader.before_append"
     READER_AFTER_APPEND = "reader.after_append"
     READER_AFTER_CONFIRM = "reader.after_confirm"
@@ -61,6 +69,9 @@ class Failpoint(StrEnum):
     HANDOVER_AFTER = "handover.after"
 
 
+_HOLD_POLL_S = 0.02
+
+
 @dataclass
 class _Armed:
     action: str
@@ -81,7 +92,7 @@ def arm(text: str) -> None:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, action = entry.partition("=")
         parsed = _parsed(action)
-        if name not in known or parsed is None:
+        if name not in known or parsed is None or parsed.action == "hold":
             raise ValueError(
                 f"{entry!r} is not a failpoint; write NAME=kill or NAME=raise, with @N for the Nth passing"
             )
@@ -102,8 +113,16 @@ def hit(point: Failpoint) -> None:
     action = _due(point.value) or _due_by_file(point.value)
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "hold":
+        while _folder is not None and held_file(_folder, point).exists():
+            time.sleep(_HOLD_POLL_S)
     elif action is not None:
         raise EngineFault(FaultKind.INTERNAL, point.value, "failpoint raised")
+
+
+def held_file(folder: Path, point: Failpoint) -> Path:
+    """What is there for as long as a process is held at this failpoint."""
+    return folder / f"{point.value}.held"
 
 
 def arm_from_environment() -> None:
@@ -119,7 +138,7 @@ def arm_from_environment() -> None:
 
 def _parsed(text: str) -> _Armed | None:
     action, _, count = text.strip().partition("@")
-    return _Armed(action, int(count or "1")) if action in {"kill", "raise"} else None
+    return _Armed(action, int(count or "1")) if action in {"kill", "raise", "hold"} else None
 
 
 def _due(name: str) -> str | None:
@@ -143,7 +162,7 @@ def _due_by_file(name: str) -> str | None:
     except FileNotFoundError:
         return None
     if parsed is None:
-        raise ValueError(f"{file} must hold kill or raise, with @N for the Nth passing")
+        raise ValueError(f"{file} must hold kill, raise or hold, with @N for the Nth passing")
     with _lock:
         known = _from_files.get(name)
         entry = known[1] if known is not None and known[0] == written else parsed
@@ -152,7 +171,10 @@ def _due_by_file(name: str) -> str | None:
         if entry.countdown > 0:
             return None
     try:
-        file.unlink()
+        if entry.action == "hold":
+            file.rename(file.with_name(f"{name}.held"))
+        else:
+            file.unlink()
     except FileNotFoundError:
         return None  # another process was first
     return entry.action

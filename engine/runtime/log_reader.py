@@ -132,7 +132,9 @@ class _Reader:
         config = self._config
         self._prepare_queue()
         source = PostgresSource(config.source)
+        hit(Failpoint.READER_BEFORE_OPEN)
         stream = source.open_stream(config.slot, config.start, config.application, self._engine.fileno(), config.origin)
+        hit(Failpoint.READER_OPENED)
         writer = SegmentWriter(
             config.queue,
             config.first_ordinal,

@@ -89,6 +89,7 @@ class ReplicationRun:
         if not parts.start.fresh:
             self._mark.check(slot)
         self._mark.note(slot, new_slot=parts.start.fresh)
+        self._told_source = ZERO  # What a log reader of this run was ordered to confirm, whether or not it did.
         self._released = slot.confirmed or ZERO
         """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
         there would get transactions without their beginnings."""
@@ -545,7 +546,7 @@ class ReplicationRun:
     def _looked(self) -> None:
         """The guard has looked: where no batch told of late how things stand, it is told now. Silence means that something is wrong."""
         if self._parts.clock.monotonic_ms() - self._told_ms >= self._parts.settings.guard_interval_s * 1000:
-            self._tell(self._intake.waiting_since_us)
+            self.tell()
         self._confirm()
 
     def tell(self) -> None:
@@ -553,8 +554,7 @@ class ReplicationRun:
         self._tell(self._intake.waiting_since_us)
 
     def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
-        """`since_us`: when the oldest transaction was committed that is told as lag; None where there is none. Of tables none of which
-        is live there is no lag to tell, and before the source was looked at it is not known that there is none."""
+        """`since_us`: when the oldest transaction was committed that is told as lag, None where there is none."""
         with self._telling:
             self._told_ms = self._parts.clock.monotonic_ms()
             self._parts.reporter.progress(
@@ -569,11 +569,9 @@ class ReplicationRun:
             )
 
     def _lag_s(self, since_us: int | None) -> float | None:
-        if not self._book.follows:
+        if not self._book.follows or (since_us is None and self._guard.source_end is None):
             return None
-        if since_us is None:
-            return None if self._guard.source_end is None else 0.0
-        return self._age_s(since_us)
+        return 0.0 if since_us is None else self._age_s(since_us)
 
     def _age_s(self, since_us: int) -> float:
         return max(0.0, (self._parts.clock.wall_us() - since_us) / 1e6)
@@ -590,6 +588,7 @@ class ReplicationRun:
                 hit(Failpoint.QUEUE_SWITCH_TOLD)
             if position >= self._released:
                 hit(Failpoint.CONFIRM_BEFORE)
+                self._told_source = max(self._told_source, position)
                 self._reader.send(Confirm(position))
 
     def _is_alone(self, xid: int, size: int) -> bool:
@@ -654,21 +653,18 @@ class ReplicationRun:
     def _keep_within_budget(self) -> None:
         """Tables whose kept changes fill the queue are parked; a reload copies them anew without what was kept."""
         oldest, catalog = self._planner.oldest_kept, self._catalog
-        if (
-            oldest is None
-            or catalog.bytes_between(Ordinal(oldest), catalog.next_ordinal) <= self._spec.queue_budget_bytes
-        ):
+        budget = self._spec.queue_budget_bytes
+        if oldest is None or catalog.bytes_between(Ordinal(oldest), catalog.next_ordinal) <= budget:
             return
+        detail = f"changes kept for it fill the queue's budget of {size(budget)}"
         loads = [entry.table for entry in self._book.all() if entry.load is not None]
         for table in loads:
-            detail = f"changes kept for it fill the queue's budget of {size(self._spec.queue_budget_bytes)}"
             self.copies.partitions.give_up(table, FaultKind.DEFERRED_OVER_BUDGET, detail)
         for entry in self._book.all() if not loads else ():
             if entry.state is TableState.RELOADING and self.copies.held:
                 self._book.move(entry.table, TableEvent.COPY_LOST, deferred_from=self._planner.next_number)
             elif entry.deferred_from is not None and not self._planner.takes_in(entry.table):
                 self.copies.cancel(entry.table)
-                detail = f"changes kept for it fill the queue's budget of {size(self._spec.queue_budget_bytes)}"
                 self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
 
     def _reader_failed(self, failed: Failed) -> None:
@@ -679,7 +675,10 @@ class ReplicationRun:
             raise fault
         self._parts.reporter.event("warning", failed.kind.value, failed.subject, failed.detail)
         self._parts.source.terminate_reader(self._spec.slot, f"penstock-{self._spec.name}-")
-        self._start_reader(Ordinal(self._catalog.next_ordinal + ORDINAL_GAP), self._intake.resume_at, ())
+        hit(Failpoint.READER_FREED)
+        # What was confirmed behind the last transaction read holds none.
+        start = max(self._intake.resume_at, self._told_source)
+        self._start_reader(Ordinal(self._catalog.next_ordinal + ORDINAL_GAP), start, ())
 
     def _shut_down(self, stages: list[threading.Thread]) -> None:
         self._stop.set()

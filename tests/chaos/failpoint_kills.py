@@ -9,11 +9,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
+import psutil
+
 from engine.runtime.failpoints import Failpoint
 from server.cli.client import Document, NoServerError, ProblemError
 from tests.fixtures.rig import Rig
 
 ENVIRONMENT = "PENSTOCK_FAILPOINTS_FOLDER"
+READER = "penstock-reader"
 SEEDS_TOGETHER = 3
 """So many seeds in a row begin with different failpoints, all of them together."""
 _IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER})
@@ -33,7 +36,10 @@ IN_POSTGRES_ONLY = frozenset({Failpoint.PARTS_PREPARED, Failpoint.PARTS_DECIDED}
 """A batch in parts."""
 IN_DUCKDB_ONLY = frozenset({Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT})
 """No other target takes rows before their commit."""
+_IN_READER_STARTS = frozenset({Failpoint.READER_FREED, Failpoint.READER_BEFORE_OPEN, Failpoint.READER_OPENED})
+"""Passed once per log reader, so one has to die first."""
 _MOST_PASSINGS = {
+    **dict.fromkeys(_IN_READER_STARTS, 1),
     Failpoint.SLOT_CREATED: 1,
     Failpoint.COPY_RUNNING: 2,
     Failpoint.HANDOVER_BEFORE: 1,
@@ -114,6 +120,8 @@ class FailpointKills:
             self._arm(point, passing)
             try:
                 reload = self._ask_for_reload(point)
+                if point in _IN_READER_STARTS:
+                    self._kill_reader()
                 hit = self._comes_true(lambda: not self._file(point).exists())
             finally:
                 self._file(point).unlink(missing_ok=True)
@@ -137,6 +145,16 @@ class FailpointKills:
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def _kill_reader(self) -> None:
+        engine = self._rig.running.supervisor.pid("engine")
+        with suppress(psutil.NoSuchProcess):
+            family = psutil.Process(engine).children(recursive=True) if engine is not None else []
+            for process in family:
+                if process.name() == READER:
+                    process.kill()
+                    return
+        raise NothingToKillError("there is no log reader just now")
 
     def settle(self, tables: int) -> None:
         """Wait until no reload is under way and every table is live."""

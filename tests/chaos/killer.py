@@ -15,7 +15,7 @@ import psutil
 
 from server.cli.client import Document, NoServerError, ProblemError
 from server.demo.embedded import EmbeddedPostgres
-from tests.chaos.failpoint_kills import FailpointKills, NothingToKillError
+from tests.chaos.failpoint_kills import READER, FailpointKills, NothingToKillError
 from tests.fixtures.rig import Rig
 
 Kind = Literal["engine", "log_reader", "spark_worker", "server", "source", "failpoint", "queue_mode", "target"]
@@ -37,7 +37,6 @@ _MODES: tuple[Document, ...] = (
 )
 _RECOVERY_S = 120.0
 _PAUSED_S = 60.0
-_READER = "penstock-reader"
 
 
 class Killer:
@@ -166,7 +165,7 @@ class Killer:
         return True
 
     def _readers(self) -> list[psutil.Process]:
-        return [process for process in self._family() if process.name() == _READER]
+        return [process for process in self._family() if process.name() == READER]
 
     def _family(self) -> list[psutil.Process]:
         pid = self._rig.running.supervisor.pid("engine")

@@ -63,6 +63,10 @@ SELECT s.active_pid, a.application_name, a.usename = current_user
 FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = %s AND s.active_pid IS NOT NULL
 """
+_STANDS = """
+SELECT confirmed_flush_lsn::text, coalesce((to_jsonb(s) ->> 'two_phase')::boolean, false)
+FROM pg_replication_slots s WHERE slot_name = %s
+"""
 
 
 @contextmanager
@@ -106,6 +110,27 @@ def status(connector: Connector, slot: str) -> SlotStatus:
         spill_bytes=spilled,
         stream_bytes=streamed,
     )
+
+
+def check_position(connector: Connector, slot: str, start: Lsn) -> None:
+    """Look whether a session that reads this slot from `start` on gets every transaction that ends behind it.
+
+    Call it while a session of ours holds the slot: what is confirmed then moves by that session only, so nothing can come between the
+    look and the reading. A slot made again is found by its position too: it begins at the end of the log of that moment.
+
+    Raises EngineFault(LOG_GAP).
+    """
+    with connector.session(slot) as connection:
+        row = connection.execute(_STANDS, [slot]).fetchone()
+    if row is None:
+        raise EngineFault(FaultKind.LOG_GAP, slot, "the replication slot is gone")
+    confirmed, two_phase = row
+    if two_phase:
+        detail = "the replication slot was changed to tell of prepared transactions: rows of those prepared before do not come"
+        raise EngineFault(FaultKind.LOG_GAP, slot, detail)
+    if confirmed is not None and Lsn.parse(confirmed) > start:
+        detail = f"the slot was confirmed up to {confirmed}, read was only up to {start}: changes between are gone"
+        raise EngineFault(FaultKind.LOG_GAP, slot, detail)
 
 
 def oldest_open(connector: Connector) -> tuple[str, float] | None:

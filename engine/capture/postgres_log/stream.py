@@ -8,6 +8,7 @@ import time
 import numpy as np
 import psycopg
 
+from engine.capture.postgres_log import slots
 from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
 from engine.capture.postgres_log.own_messages import own_records
@@ -112,9 +113,10 @@ def open_stream(
     wake: int | None = None,
     origin: OriginFilter = OriginFilter.ANY,
 ) -> PostgresLogStream:
-    """Start streaming behind `start`. The caller has made the gap check: the source goes on in silence where `start` is too old.
+    """Start streaming behind `start`. The source goes on in silence where `start` is too old, so the slot is looked at once it is held.
 
-    Raises EngineFault(SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP where the slot is gone or invalid, LOG_NOT_DECODED, SOURCE_*).
+    Raises EngineFault(SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP where the slot is gone, invalid, or beyond `start`, LOG_NOT_DECODED,
+    SOURCE_*).
     """
     connection = connector.open(application, replication=True)
     try:
@@ -130,6 +132,7 @@ def open_stream(
     stream = PostgresLogStream(transport, slot, start, wake)
     try:
         stream.await_start()
+        slots.check_position(connector, slot, start)
     except BaseException:
         stream.close()
         raise

@@ -1,0 +1,142 @@
+"""A log reader dies, and somebody gets at the slot before its replacement does."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.model.subscription import QueueMode
+from engine.runtime.failpoints import Failpoint, held_file, watch
+from tests.fixtures.channel import until
+from tests.fixtures.postgres import Database
+from tests.pg.bad_days.conftest import BadDay, BadDays
+
+pytestmark = pytest.mark.pg
+
+_PATIENCE_S = 30.0
+ADVANCED = ("SELECT pg_replication_slot_advance('{slot}', pg_current_wal_lsn())",)
+READ = (
+    "SELECT count(*) FROM pg_logical_slot_get_binary_changes('{slot}', NULL, NULL, 'proto_version', '1',"
+    " 'publication_names', '{slot}')",
+)
+MADE_AGAIN = (
+    "SELECT pg_drop_replication_slot('{slot}')",
+    "SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')",
+)
+DROPPED = ("SELECT pg_drop_replication_slot('{slot}')",)
+
+
+@pytest.fixture
+def armed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose files arm failpoints of this process and of log readers that start."""
+    folder = tmp_path / "failpoints"
+    folder.mkdir()
+    monkeypatch.setenv("PENSTOCK_FAILPOINTS_FOLDER", str(folder))
+    watch(folder)
+    yield folder
+    for held in folder.glob("*.held"):
+        held.unlink()
+    watch(None)
+
+
+def kill_reader(replica: BadDay) -> None:
+    run = replica.pipeline.run
+    assert run is not None
+    pid = run.reader_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+def meddle(shop: Database, replica: BadDay, statements: tuple[str, ...]) -> None:
+    for statement in statements:
+        shop.execute(statement.format(slot=replica.spec.slot))
+
+
+@pytest.mark.parametrize(
+    ("point", "mode"),
+    [(Failpoint.READER_FREED, QueueMode.MEMORY), (Failpoint.READER_BEFORE_OPEN, QueueMode.PERSIST)],
+)
+@pytest.mark.parametrize(
+    "statements", [ADVANCED, READ, MADE_AGAIN, DROPPED], ids=["advanced", "read", "made_again", "dropped"]
+)
+def test_a_slot_that_lost_changes_before_a_new_reader_has_it_is_a_gap(
+    shop: Database, bad_day: BadDays, armed: Path, statements: tuple[str, ...], point: Failpoint, mode: QueueMode
+) -> None:
+    replica = bad_day(shop, queue_mode=mode)
+    replica.catch_up()
+    (armed / point.value).write_text("hold")
+    kill_reader(replica)
+    until(held_file(armed, point).exists, _PATIENCE_S)
+    shop.execute("UPDATE orders SET note = 'missed'")
+    meddle(shop, replica, statements)
+    held_file(armed, point).unlink()
+    replica.wait_code("failed", "log_gap")
+    assert replica.query("select count(*) from orders where note = 'missed'") == [(0,)]
+    replica.reload_all()
+    replica.wait_live()
+    replica.assert_nothing_lost()
+
+
+@pytest.mark.parametrize(
+    ("point", "mode"),
+    [
+        (Failpoint.READER_FREED, QueueMode.PERSIST),
+        (Failpoint.READER_BEFORE_OPEN, QueueMode.MEMORY),
+        (Failpoint.READER_OPENED, QueueMode.PERSIST),
+    ],
+)
+def test_a_new_reader_finds_no_gap_where_there_is_none(
+    shop: Database, bad_day: BadDays, armed: Path, point: Failpoint, mode: QueueMode
+) -> None:
+    """Also behind positions without records of ours, up to which the dead reader confirmed."""
+    replica = bad_day(shop, queue_mode=mode)
+    shop.execute("CREATE TABLE apart (id bigint)")
+    for round_ in range(2):
+        replica.touch(f"round {round_}")
+        for _ in range(20):
+            shop.execute("INSERT INTO apart VALUES (1)")
+        replica.wait_confirmed(replica.catch_up())
+        (armed / point.value).write_text("hold")
+        kill_reader(replica)
+        until(held_file(armed, point).exists, _PATIENCE_S)
+        replica.touch(f"meanwhile {round_}")
+        held_file(armed, point).unlink()
+        replica.assert_nothing_lost(f"after {round_}")
+    assert "log_gap" not in replica.codes()
+
+
+def test_a_slot_moved_between_the_start_and_its_first_session_is_a_gap(
+    shop: Database, bad_day: BadDays, armed: Path
+) -> None:
+    replica = bad_day(shop)
+    replica.catch_up()
+    replica.close()
+    point = Failpoint.READER_BEFORE_OPEN
+    (armed / point.value).write_text("hold")
+    replica.again()
+    until(held_file(armed, point).exists, _PATIENCE_S)
+    shop.execute("UPDATE orders SET note = 'missed'")
+    meddle(shop, replica, ADVANCED)
+    held_file(armed, point).unlink()
+    replica.wait_code("failed", "log_gap")
+    replica.reload_all()
+    replica.wait_live()
+    replica.assert_nothing_lost()
+
+
+def test_a_slot_made_to_tell_of_prepared_transactions_is_a_gap(shop: Database, bad_day: BadDays, armed: Path) -> None:
+    """Its position stays, but what was prepared before would come without its rows."""
+    replica = bad_day(shop)
+    replica.catch_up()
+    point = Failpoint.READER_BEFORE_OPEN
+    (armed / point.value).write_text("hold")
+    kill_reader(replica)
+    until(held_file(armed, point).exists, _PATIENCE_S)
+    with shop.connect(replication="database") as session:
+        session.execute(f"ALTER_REPLICATION_SLOT {replica.spec.slot} (TWO_PHASE true)")
+    held_file(armed, point).unlink()
+    replica.wait_code("failed", "log_gap")
