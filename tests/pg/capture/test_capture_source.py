@@ -978,13 +978,13 @@ def test_slots_and_senders_run_out(private_cluster: Callable[..., EmbeddedPostgr
     cluster = private_cluster(16, max_wal_senders="4", max_replication_slots="1")
     db = Database(cluster, "postgres")
     with opened(db) as source:
-        with source.create_slot("only"):
+        with source.create_slot("only") as snapshot:
             assert ("error", "source_no_slots") in codes(source.preflight([], "other"))
             assert ("error", "source_no_slots") not in codes(source.preflight([], "only"))
             with pytest.raises(EngineFault) as raised, source.create_slot("second"):
                 pass
             assert raised.value.kind is FaultKind.SOURCE_NO_SLOTS
-        stream = source.open_stream("only", Lsn(0), "penstock-a-1")
+        stream = source.open_stream("only", snapshot.position, "penstock-a-1")
         with pytest.raises(EngineFault) as raised, ExitStackOfSenders(db):
             source.identify()
         assert raised.value.kind is FaultKind.SOURCE_NO_SENDERS

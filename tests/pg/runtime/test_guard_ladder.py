@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from engine.link.messages import EventReport
+from engine.model import sizes
 from engine.model.identity import Epoch, SubscriptionName
 from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec
 from engine.model.subscription_state import DesiredState
@@ -182,7 +183,7 @@ def test_the_whole_ladder_while_a_subscription_runs(shop: Database, guarded: Gua
     assert [e.code for e in replica.events(*RUNGS)] == RUNGS
     assert "is full in" in warned.detail
     assert f"pid {pid}" in named.detail
-    assert f"of the {BUDGET} it may" in (failed.reason or "")
+    assert f"of the {sizes.size(BUDGET)} it may" in (failed.reason or "")
     assert "reloads" in (failed.remedy or "")
     until_gone(replica)
     replica.database.execute("UPDATE orders SET note = 'while there was no slot'")
