@@ -126,13 +126,13 @@ def truncate(rng: random.Random, table: Table) -> list[str]:
     return [f"TRUNCATE {table.sql}"]
 
 
-SINGLE: tuple[tuple[int, Change], ...] = (
+ROWS: tuple[tuple[int, Change], ...] = (
     (30, insert),
     (10, insert_many),
     (4, insert_again),
     (30, update),
     (10, update_key),
     (12, delete),
+    (2, truncate),
 )
-ROWS: tuple[tuple[int, Change], ...] = (*SINGLE, (2, truncate))
 """With weights."""

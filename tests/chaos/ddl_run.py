@@ -23,9 +23,9 @@ from engine.runtime.table_book import RENEWALS
 from engine.verify.verdict import TableVerdict
 from tests.chaos.ddl_compare import difference
 from tests.chaos.ddl_model import Table
-from tests.chaos.ddl_standing import Standing
+from tests.chaos.ddl_standing import LOOK_S, NOT_DECODED, Standing
 from tests.chaos.ddl_tables import new_table, other_schema
-from tests.chaos.ddl_transactions import Transaction, step
+from tests.chaos.ddl_transactions import Statement, Transaction, step
 from tests.chaos.standstill import standstill
 from tests.fixtures.replication import table as spec_of
 
@@ -33,6 +33,12 @@ LOAD_S = 11.0
 _STEPS = (30, 60)
 _PAUSES_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.15, 0.3)
 _STREAMED = 0.4
+"""How many runs have all changes sent at once; in the others the source sends what it has no memory for."""
+_CAPTURED = 0.5
+"""How many runs have their DDL told by the source, where that is left to chance."""
+_SENT_S = 30.0
+_TRUTH = 0.2
+"""How often a step is followed by a wait for "now", and that by a comparison."""
 _LATE = 0.25
 """How often a table is not in the subscription to begin with."""
 _CUTS = 3
@@ -63,6 +69,15 @@ class Counts:
     meanwhile: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     renewed: int = 0
+    captured: int = 0
+    """Runs whose DDL was told by the source."""
+    sent_open: int = 0
+    """Transactions made to be sent while they were open."""
+    stream_txns: int = 0
+    stream_count: int = 0
+    """What the source counted of that, over all transactions."""
+    waits: int = 0
+    """How many waits for "now" were satisfied, and the tables that they covered were as on the source."""
     cuts: int = 0
     compared: int = 0
     ended: Counter[str] = field(default_factory=Counter)
@@ -92,7 +107,8 @@ class Run:
         self.counts = Counts()
         self._standing = standing
         self._rng = random.Random(f"{seed}/{number}")
-        self._streamed = self._rng.random() < _STREAMED
+        self._at_once = self._rng.random() < _STREAMED
+        self._captured = self._rng.random() < _CAPTURED if standing.capture is None else standing.capture
         self._home = f"run{number}"
         self._tables: dict[str, Table] = {}
         self._specs: dict[str, TableSpec] = {}
@@ -118,6 +134,7 @@ class Run:
                 self._begin()
                 self._load()
                 self._finish()
+                self._leave_streams()
             self._leave()
         except (AssertionError, EngineFault, psycopg.Error) as error:
             raise RunFailed(
@@ -131,8 +148,13 @@ class Run:
     # Beginning and end.
 
     def _begin(self) -> None:
-        self._standing.stream_at_once(on=self._streamed)
-        self._note(f"changes are sent {'at once' if self._streamed else 'at the commit'}")
+        self._standing.stream_at_once(on=self._at_once)
+        self._standing.capture_ddl(on=self._captured)
+        self.counts.captured += self._captured
+        self._note(
+            f"changes are sent {'at once' if self._at_once else 'as memory takes it'}; the source tells its DDL: {self._captured}"
+        )
+        self._streams = self._standing.streams()
         self._do(0, f"CREATE SCHEMA {self._home}; CREATE SCHEMA {other_schema(self._home)}")
         for label in [f"t{n}" for n in range(1, self._rng.randint(3, 5) + 1)]:
             self._tables[label], statements = new_table(self._rng, label, self._home)
@@ -147,6 +169,16 @@ class Run:
             self._standing.reports.until(
                 lambda: all(self._state(label) == "live" for label in self._specs), "its tables live to begin with"
             )
+
+    def _leave_streams(self) -> None:
+        """Count what was sent of open transactions; AssertionError where nothing was, although it was to be."""
+        now = self._standing.streams()
+        txns, count = (max(0, after - before) for after, before in zip(now, self._streams, strict=True))
+        self.counts.stream_txns += txns
+        self.counts.stream_count += count
+        assert count or not self.counts.sent_open or NOT_DECODED in self._standing.reports.events, (
+            f"the source sent no open transaction, of {self.counts.sent_open} made for that"
+        )
 
     def _finish(self) -> None:
         """Everything that may be live has to be, and equal."""
@@ -236,7 +268,9 @@ class Run:
             if number in cuts:
                 self._cut()
             self._standing.take_names()
-            self._play(step(self._rng, self._tables, streamed=self._streamed))
+            self._play(step(self._rng, self._tables))
+            if self._rng.random() < _TRUTH:
+                self._be_true()
             self._pause.wait(self._rng.choice(_PAUSES_S))
 
     def _play(self, transactions: list[Transaction]) -> None:
@@ -247,7 +281,7 @@ class Run:
         while open_still:
             index = self._rng.choice(open_still)
             if left[index]:
-                done = self._statement(index, transactions[index], left[index].pop(0).sql)
+                done = self._statement(index, transactions[index], left[index].pop(0))
             else:
                 done = False
                 self._end(index, transactions[index])
@@ -259,18 +293,34 @@ class Run:
         for what in meanwhile:
             self._happen(what, set())
 
-    def _statement(self, index: int, transaction: Transaction, sql: str) -> bool:
+    def _statement(self, index: int, transaction: Transaction, statement: Statement) -> bool:
         """False where the source refused it; then its transaction is rolled back."""
         session = self._sessions[index]
         self.counts.statements += 1
+        before = self._standing.streams() if statement.streamed else (0, 0)
         try:
             if session.info.transaction_status is TransactionStatus.IDLE and not transaction.alone:
                 self._do(index, "BEGIN")
-            self._do(index, sql)
+            self._do(index, statement.sql)
         except psycopg.Error as error:
             self._refused(index, error)
             return False
+        if statement.streamed:
+            self._sent(before)
+        if statement.looks:
+            self._note(f"-- {'ab'[index]} stays open for {statement.looks} looks")
+            self._pause.wait(statement.looks * LOOK_S)
         return True
+
+    def _sent(self, before: tuple[int, int]) -> None:
+        """Return when the source has sent more of open transactions than before. Whoever has no slot just now gets it all again later."""
+        until = monotonic() + _SENT_S
+        while self._standing.streams() == before:
+            if self._standing.pipeline.run is None:
+                self._note("-- nobody reads the log now")
+                return
+            assert monotonic() < until, "the source does not send a transaction for which it has no memory"
+            self._pause.wait(0.02)
 
     def _end(self, index: int, transaction: Transaction) -> None:
         try:
@@ -279,6 +329,7 @@ class Run:
         except psycopg.Error as error:
             self._refused(index, error)
             return
+        self.counts.sent_open += transaction.streamed
         if not transaction.commits:
             self.counts.rolled_back += 1
             return
@@ -375,6 +426,18 @@ class Run:
         return report.code if report is not None else None
 
     # Comparison.
+
+    def _be_true(self) -> None:
+        """Whoever has waited for "now" reads what was committed before: no statement is under way, so exactly that."""
+        covered = self._standing.satisfied()
+        for label, spec in self._specs.items():
+            table = self._tables[label]
+            if spec.table not in covered or not table.exists:
+                continue
+            found = difference(self._standing, spec, TableName(table.schema, table.name))
+            assert found is None or self._state(label) != "live", f"{label} behind a satisfied wait for now: {found}"
+        self.counts.waits += 1
+        self._note("-- a wait for now was satisfied and true")
 
     def _cut(self) -> None:
         """Compare what is live now. A table that was restructured since the last look may be told of later, and is looked at again."""

@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,9 @@ from engine.link.messages import (
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
+from engine.runtime.catalog import open_source
 from server.demo.embedded import EmbeddedPostgres, server_folder
+from tests.chaos.ddl_transactions import BALLAST
 from tests.fixtures.postgres import Database, drop_database
 from tests.fixtures.replication import Replica, Reports, table
 from tests.pg.schema_changes.playing import OWN_ERROR
@@ -36,8 +38,9 @@ T = TypeVar("T")
 PROBE = "changed_to_see_that_the_catalog_was_looked_at"
 WAIT_S = 60.0
 _SETTINGS = {"logical_decoding_work_mem": "'64kB'", "log_min_messages": "warning"}
-_LOOK_S = 0.25
+LOOK_S = 0.25
 _STREAMED = "ALTER SYSTEM SET debug_logical_replication_streaming = "
+_SENT = "SELECT coalesce(sum(stream_txns), 0), coalesce(sum(stream_count), 0) FROM pg_stat_replication_slots"
 _COMPLAINT = re.compile(r" (?:ERROR|FATAL|PANIC|WARNING|CONTEXT): ")
 NOT_DECODED = "log_not_decoded"
 _EXPECTED_EVENTS = frozenset({"table_copied", "log_reader_died", "copy_lost", "source_timeout", "apply_mode_changed"})
@@ -150,12 +153,14 @@ class Standing(Replica):
 
     reports: Watched
 
-    def __init__(self, database: Database, folder: Path, spec: SubscriptionSpec) -> None:
+    def __init__(self, database: Database, folder: Path, spec: SubscriptionSpec, capture: bool | None = None) -> None:
+        """`capture`: whether the source tells its DDL; None: each run decides."""
+        self.capture = capture
         self._probe = next(t for t in spec.tables if t.source.name == PROBE)
         self._watched = Watched(self._probe.table)
         self._watched.begin_again = self._begin_again
         self._looks = 0
-        super().__init__(database, folder, spec, guard_interval_s=_LOOK_S)
+        super().__init__(database, folder, spec, guard_interval_s=LOOK_S)
 
     def _start(self) -> None:
         self.reports = self._watched
@@ -208,6 +213,38 @@ class Standing(Replica):
     def _saw(self, column: str) -> bool:
         return column in self.reports.probed
 
+    def satisfied(self, timeout_s: float = WAIT_S) -> frozenset[TableId]:
+        """Return when a wait for "now" has been satisfied by the rules of the server: the tables that it covered."""
+        deadline = monotonic() + timeout_s
+        while True:
+            self.wait_running()
+            again = not self._all_live()
+            position = self._now_for_waits(deadline)
+            self.pipeline.demand(position)
+            self.reports.until(partial(self._reaches, position), f"a wait for {position} satisfied", timeout_s)
+            covered = frozenset(spec.table for spec in self.spec.tables if _is_live(self.state(spec)))
+            if not again or not self._all_live():
+                return covered
+
+    def _reaches(self, position: Lsn) -> bool:
+        return self.reports.applied >= position and self._all_live()
+
+    def _all_live(self) -> bool:
+        """Whether all are that do not rest: those are left out. A paused one rests in whatever state it is."""
+        reports = [self.state(spec) for spec in self.spec.tables if not spec.paused]
+        return all(report is None or report.state in {"live", "parked", "paused"} for report in reports)
+
+    def streams(self) -> tuple[int, int]:
+        """How many open transactions the source has sent, and in how many parts: `stream_txns` and `stream_count` of all slots."""
+        (row,) = self.database.execute(_SENT)
+        return int(row[0]), int(row[1])
+
+    def capture_ddl(self, *, on: bool) -> None:
+        """Whether the source tells its DDL in the log from now on."""
+        with closing(open_source(self.spec.source)) as source:
+            if on != source.ddl_capture().installed:
+                source.install_ddl_capture() if on else source.remove_ddl_capture()
+
     def complaints(self) -> list[str]:
         """The last errors in the source's own log."""
         lines = self.database.cluster.log_tail(1000).splitlines()
@@ -221,8 +258,8 @@ class Standing(Replica):
 
 
 @contextmanager
-def standing(target: str, version: int, mode: str) -> Iterator[Standing]:
-    """A source and a subscription of one table, which is live. Nothing of them is left behind.
+def standing(target: str, version: int, mode: str, capture: bool | None = None) -> Iterator[Standing]:
+    """A source and a subscription of one table, which is live. Nothing of them is left behind. `capture` as in Standing.
 
     AssertionError where the subscription leaves something on the source that it should not.
     """
@@ -239,7 +276,7 @@ def standing(target: str, version: int, mode: str) -> Iterator[Standing]:
             if target == "postgres"
             else ConnectionSpec("mart", "duckdb", {"path": str(home / "mart.duckdb")})
         )
-        source.execute(f"CREATE TABLE {PROBE} (id int PRIMARY KEY, c0 int)")
+        source.execute(f"CREATE TABLE {PROBE} (id int PRIMARY KEY, c0 int); CREATE TABLE {BALLAST} (filler text)")
         name = f"s{uuid.uuid4().hex[:8]}"
         spec = SubscriptionSpec(
             name=SubscriptionName(name),
@@ -250,7 +287,7 @@ def standing(target: str, version: int, mode: str) -> Iterator[Standing]:
             slot=f"penstock_{name}",
             apply=ApplyPolicy(mode=ApplyMode(mode)),
         )
-        replica = Standing(source, home, spec)
+        replica = Standing(source, home, spec, capture)
         stack.callback(replica.close)
         probe = replica.spec.tables[0]
         replica.reports.until(lambda: _is_live(replica.state(probe)), "the first table live")

@@ -1,15 +1,20 @@
-"""Random transactions over a run's tables: changes of rows and structure, savepoints, ends, and two of them beside each other. Pure."""
+"""Random transactions over a run's tables: changes of rows and structure, savepoints, ends, and two of them beside each other. Pure.
+
+Some are made to be streamed while they are open: rows of BALLAST are more than the source holds in memory for decoding, and the
+transaction goes on only when the source has sent a part of it. What such a transaction does to structures is mostly rolled back to a
+savepoint, and it stays open past several looks at the catalog, before and behind that.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.chaos.ddl_changes import COLUMNS
 from tests.chaos.ddl_model import Table
-from tests.chaos.ddl_rows import ROWS, SINGLE, Change
+from tests.chaos.ddl_rows import ROWS, Change
 from tests.chaos.ddl_tables import LEAVES, TABLES, create, exchange, rewrite
 
 _TRIES = 6
@@ -18,14 +23,28 @@ _SAVEPOINT = 0.12
 _EXCHANGE = 0.05
 _ALONE = 0.06
 _BESIDE = 0.2
+_STREAMED = 0.1
+_UNDONE = 0.85
+"""How many of the savepoints of a streamed transaction are rolled back."""
+_LOOKS = (0, 0, 2, 4)
+BALLAST = "public.ballast"
+"""A table that no subscription has."""
+_SENT = f"INSERT INTO {BALLAST} SELECT repeat(md5(random()::text), 40) FROM generate_series(1, 200)"
+_STREAMED_ONE = "streamed_one"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL, and the table whose structure or storage it changes in ways that the log may not tell at once."""
+    """SQL, and the tables whose structure or storage it changes in ways that the log may not tell at once.
+
+    `streamed`: the transaction goes on only when the source has sent a part of it. `looks`: it then stays open for so many looks at the
+    catalog.
+    """
 
     sql: str
     restructures: tuple[str, ...] = ()
+    streamed: bool = False
+    looks: int = 0
 
 
 @dataclass
@@ -38,27 +57,28 @@ class Transaction:
     alone: bool = False
 
     @property
+    def streamed(self) -> bool:
+        """Whether it is made to be sent while it is open."""
+        return any(statement.streamed for statement in self.statements)
+
+    @property
     def restructured(self) -> frozenset[str]:
-        """Tables whose structure is another one afterwards, or was for a moment."""
+        """Tables whose structure or storage is another one afterwards, or was for a moment behind the commit of nothing undone."""
         return frozenset(label for statement in self.statements for label in statement.restructures)
 
 
-def step(rng: random.Random, tables: Mapping[str, Table], *, streamed: bool) -> list[Transaction]:
-    """What comes next: one transaction, or two over different tables to be played beside each other.
-
-    `streamed`: the source sends changes before it knows what becomes of them. PostgreSQL's own decoder fails then ("could not map
-    filenumber") or crashes where a savepoint with changes of structure is rolled back, so there are none of those.
-    """
+def step(rng: random.Random, tables: Mapping[str, Table]) -> list[Transaction]:
+    """What comes next: one transaction, or two over different tables to be played beside each other."""
     labels = sorted(tables)
     rng.shuffle(labels)
     if rng.random() < _BESIDE and len(labels) > 1:
         cut = rng.randint(1, len(labels) - 1)
         parts = [labels[:cut], labels[cut:]]
-        return [transaction(rng, {label: tables[label] for label in part}, streamed=streamed) for part in parts]
-    return [transaction(rng, tables, streamed=streamed)]
+        return [transaction(rng, {label: tables[label] for label in part}) for part in parts]
+    return [transaction(rng, tables)]
 
 
-def transaction(rng: random.Random, tables: Mapping[str, Table], *, streamed: bool) -> Transaction:
+def transaction(rng: random.Random, tables: Mapping[str, Table]) -> Transaction:
     """One over some of these tables, which stay as they are; it may hold no statement where none fits."""
     labels = sorted(tables)
     chosen = rng.sample(labels, min(len(labels), rng.choices((1, 2, 3), (70, 22, 8))[0]))
@@ -68,11 +88,15 @@ def transaction(rng: random.Random, tables: Mapping[str, Table], *, streamed: bo
         made.alone = True
         made.statements = [Statement(sql, (first.label,)) for sql in rewrite(rng, first)]
         return made
+    if rng.random() < _STREAMED:
+        _streamed(rng, made, chosen)
+        made.commits = rng.random() >= 2 * _ROLLED_BACK
+        return made
     for _ in range(rng.randint(1, 6)):
         if len(chosen) > 1 and rng.random() < _EXCHANGE:
             _exchange(made, chosen[0], chosen[1])
         elif rng.random() < _SAVEPOINT:
-            _savepoint(rng, made, chosen, streamed=streamed)
+            _savepoint(rng, made, chosen)
         else:
             _statement(rng, made, rng.choice(chosen))
     made.commits = rng.random() >= _ROLLED_BACK
@@ -86,31 +110,62 @@ def _exchange(made: Transaction, one: str, other: str) -> None:
         made.statements += [Statement(sql, (one, other)) for sql in statements]
 
 
-def _savepoint(rng: random.Random, made: Transaction, chosen: Sequence[str], *, streamed: bool) -> None:
+def _savepoint(rng: random.Random, made: Transaction, chosen: Sequence[str]) -> None:
     """Some statements behind a savepoint, which are kept or undone."""
-    before = deepcopy(made.after)
+    name = "inner_one"
+    before, first = deepcopy(made.after), len(made.statements)
     kept = rng.random() < 0.35
-    made.statements.append(Statement("SAVEPOINT inner_one"))
+    made.statements.append(Statement(f"SAVEPOINT {name}"))
     for _ in range(rng.randint(1, 3)):
-        _statement(rng, made, rng.choice(chosen), plain=streamed and not kept)
+        _statement(rng, made, rng.choice(chosen))
     if kept:
-        made.statements.append(Statement("RELEASE inner_one"))
+        made.statements.append(Statement(f"RELEASE {name}"))
         return
-    made.statements.append(Statement("ROLLBACK TO inner_one"))
+    _undo(made, before, first)
+    made.statements.append(Statement(f"ROLLBACK TO {name}"))
+
+
+def _undo(made: Transaction, before: dict[str, Table], first: int) -> None:
+    """The statements from the `first` on change nothing: neither the model nor a structure."""
     made.after = before
+    made.statements[first:] = [replace(statement, restructures=()) for statement in made.statements[first:]]
 
 
-def _statement(rng: random.Random, made: Transaction, label: str, *, plain: bool = False) -> None:
-    """One change of a table, of as many statements as it takes. `plain`: of single rows only."""
+def _streamed(rng: random.Random, made: Transaction, chosen: Sequence[str]) -> None:
+    """A transaction that is sent while it is open, with savepoints whose structures are sent and then mostly undone.
+
+    Often no row of a table comes behind the change of its structure: neither in what is undone nor later.
+    """
+    for _ in range(rng.randint(0, 2)):
+        _statement(rng, made, rng.choice(chosen))
+    made.statements.append(Statement(_SENT, streamed=True))
+    for _ in range(rng.choice((1, 1, 2))):
+        before, first = deepcopy(made.after), len(made.statements)
+        made.statements.append(Statement(f"SAVEPOINT {_STREAMED_ONE}"))
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            _statement(rng, made, rng.choice(chosen), structure=True)
+        for _ in range(rng.choice((0, 1, 2))):
+            _statement(rng, made, rng.choice(chosen), structure=False)
+        made.statements.append(Statement(_SENT, streamed=True, looks=rng.choice(_LOOKS)))
+        if rng.random() < _UNDONE:
+            _undo(made, before, first)
+            made.statements.append(Statement(f"ROLLBACK TO {_STREAMED_ONE}", looks=rng.choice(_LOOKS)))
+        else:
+            made.statements.append(Statement(f"RELEASE {_STREAMED_ONE}", looks=rng.choice(_LOOKS)))
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        _statement(rng, made, rng.choice(chosen))
+
+
+def _statement(rng: random.Random, made: Transaction, label: str, *, structure: bool | None = None) -> None:
+    """One change of a table, of as many statements as it takes. `structure`: one of its structure, or none; None: either."""
     table = made.after[label]
     if not table.exists:
-        if plain:
-            return
-        made.statements += [Statement(sql, (label,)) for sql in create(rng, table)]
-        table.fixed = True
+        if structure is not False:
+            made.statements += [Statement(sql, (label,)) for sql in create(rng, table)]
+            table.fixed = True
         return
-    rows = plain or rng.random() < 0.6
-    changes = SINGLE if plain else ROWS if rows else _structural(rng, table)
+    rows = rng.random() < 0.6 if structure is None else not structure
+    changes = ROWS if rows else _structural(rng, table)
     for _ in range(_TRIES):
         (change,) = rng.choices([c for _, c in changes], [weight for weight, _ in changes])
         statements = change(rng, table)

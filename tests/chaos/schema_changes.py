@@ -1,8 +1,11 @@
 """Random changes of structure and rows, while tables are reloaded, paused, removed and added again: every copy stays equal.
 
 Each run has tables of its own; source, subscription and engine are the same for all of them. At cuts in between and at the end every
-table is compared with the source. Prints a JSON summary; a failure leaves its seed, run and statements in a file, prints them, and
-exits with 1. `--first K --runs 1` plays one run again: the statements are the same as long as the source answers the same.
+table is compared with the source; in between waits for "now" are satisfied, and the tables that they cover are compared at once. Some
+transactions are sent while they are open, as the source's own statistics have to say, and what they did to structures is rolled back to
+savepoints. Some runs have the source tell its DDL, some do not. Prints a JSON summary; a failure leaves its seed, run and statements in a
+file, prints them, and exits with 1. `--first K --runs 1` plays one run again: the statements are the same as long as the source answers
+the same.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ class Series:
             "target": self._options.target,
             "source": self._options.version,
             "mode": self._options.mode,
+            "ddl_capture": self._options.ddl_capture,
             "runs": len(self._counts),
             "failed": [failure["run"] for failure in self.failures],
             "seconds": {"median": round(median(self._seconds or [0]), 1), "max": max(self._seconds, default=0)},
@@ -67,7 +71,8 @@ class Series:
     def _play(self, number: int) -> None:
         if self._standing is None:
             options = self._options
-            self._standing = self._stack.enter_context(standing(options.target, options.version, options.mode))
+            capture = {"random": None, "on": True, "off": False}[options.ddl_capture]
+            self._standing = self._stack.enter_context(standing(options.target, options.version, options.mode, capture))
         run, began = Run(self._standing, self._options.seed, number), monotonic()
         try:
             run.go()
@@ -107,6 +112,12 @@ def main() -> int:
     parser.add_argument("--version", type=int, choices=[16, 18], default=18, help="of the source (18)")
     parser.add_argument(
         "--mode", default="auto", choices=["auto", "batch", "grouped", "transactional"], help="apply.mode (auto)"
+    )
+    parser.add_argument(
+        "--ddl-capture",
+        default="random",
+        choices=["random", "on", "off"],
+        help="whether the source tells its DDL (random)",
     )
     parser.add_argument("--keep-going", action="store_true", help="go on behind a run that failed")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")

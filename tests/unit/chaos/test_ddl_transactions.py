@@ -13,14 +13,24 @@ from tests.chaos.ddl_tables import new_table
 from tests.chaos.ddl_transactions import Transaction, step
 
 STEPS = 50
+_UNDONE = (
+    "ADD COLUMN",
+    "DROP COLUMN",
+    "RENAME COLUMN",
+    " TYPE ",
+    "TRUNCATE",
+    "RENAME TO",
+    "ATTACH PARTITION",
+    "DETACH PARTITION",
+)
 
 
-def history(seed: int, *, streamed: bool = False) -> Iterator[tuple[dict[str, Table], Transaction]]:
+def history(seed: int) -> Iterator[tuple[dict[str, Table], Transaction]]:
     """A run in which the source refuses nothing: each transaction with the tables as they were before it."""
     rng = random.Random(seed)
     tables = {label: new_table(rng, label, "home")[0] for label in ("t1", "t2", "t3")}
     for _ in range(STEPS):
-        for made in step(rng, tables, streamed=streamed):
+        for made in step(rng, tables):
             yield dict(tables), made
             if made.commits:
                 tables |= {label: table.committed() for label, table in made.after.items()}
@@ -28,8 +38,8 @@ def history(seed: int, *, streamed: bool = False) -> Iterator[tuple[dict[str, Ta
                     table.moved = table.fixed = False
 
 
-def statements(seed: int, *, streamed: bool = False) -> list[str]:
-    return [statement.sql for _, made in history(seed, streamed=streamed) for statement in made.statements]
+def statements(seed: int) -> list[str]:
+    return [statement.sql for _, made in history(seed) for statement in made.statements]
 
 
 def test_the_same_seed_makes_the_same_statements() -> None:
@@ -55,7 +65,7 @@ def test_tables_stay_as_they_are_until_a_transaction_is_taken_over(seed: int) ->
     tables = {label: new_table(rng, label, "home")[0] for label in ("t1", "t2", "t3")}
     before = deepcopy(tables)
     for _ in range(20):
-        step(rng, tables, streamed=False)
+        step(rng, tables)
     assert tables == before
 
 
@@ -63,7 +73,7 @@ def test_tables_stay_as_they_are_until_a_transaction_is_taken_over(seed: int) ->
 def test_two_beside_each_other_touch_different_tables(seed: int) -> None:
     rng = random.Random(seed)
     tables = {label: new_table(rng, label, "home")[0] for label in ("t1", "t2", "t3", "t4")}
-    pairs = [made for _ in range(40) if len(made := step(rng, tables, streamed=False)) == 2]
+    pairs = [made for _ in range(40) if len(made := step(rng, tables)) == 2]
     assert pairs
     assert all(not set(one.after) & set(other.after) for one, other in pairs)
 
@@ -77,16 +87,33 @@ def test_names_of_columns_are_never_given_twice(seed: int) -> None:
             assert set(table.key) | set(table.index_columns) <= set(names)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_where_changes_are_sent_at_once_no_savepoint_undoes_a_structure(seed: int) -> None:
-    for _, made in history(seed, streamed=True):
-        since: list[bool] = []
-        for statement in made.statements:
-            if statement.sql.startswith("SAVEPOINT"):
-                since = []
-            elif statement.sql.startswith("ROLLBACK TO"):
-                assert not any(since)
-            since.append(bool(statement.restructures) or statement.sql.startswith("TRUNCATE"))
+def test_savepoints_undo_structures_that_were_sent() -> None:
+    """In transactions that are made to be sent; some stay open past looks at the catalog, and some have no row of a table behind that."""
+    undone, held = set(), False
+    for seed in range(20):
+        for _, made in history(seed):
+            texts = [statement.sql for statement in made.statements]
+            if not made.streamed or not any(text.startswith("ROLLBACK TO") for text in texts):
+                continue
+            assert "SAVEPOINT streamed_one" in texts or "SAVEPOINT inner_one" in texts
+            held |= any(statement.looks for statement in made.statements)
+            first = texts.index("SAVEPOINT streamed_one") if "SAVEPOINT streamed_one" in texts else 0
+            undone |= {word for word in _UNDONE for text in texts[first:] if word in text}
+    assert held
+    assert undone == set(_UNDONE)
+
+
+def test_what_is_undone_restructures_nothing() -> None:
+    for seed in range(10):
+        for before, made in history(seed):
+            since: list[bool] = []
+            for statement in made.statements:
+                if statement.sql.startswith("SAVEPOINT"):
+                    since = []
+                elif statement.sql.startswith("ROLLBACK TO"):
+                    assert not any(since)
+                since.append(bool(statement.restructures))
+            assert made.after.keys() <= before.keys()
 
 
 def test_a_savepoint_that_is_undone_leaves_the_model_alone() -> None:
@@ -107,5 +134,5 @@ def test_what_changes_a_structure_says_so() -> None:
         for _, made in history(seed):
             for statement in made.statements:
                 if statement.sql.startswith("ALTER TABLE"):
-                    assert statement.restructures
+                    assert statement.restructures or any(s.sql.startswith("ROLLBACK TO") for s in made.statements)
                     assert set(statement.restructures) <= made.restructured <= set(made.after)
