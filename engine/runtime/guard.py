@@ -310,6 +310,8 @@ class Guard:
         if tables == self._tables():
             self._judge_publications(reading)
             self.checked = max(self.checked, captured)
+        else:
+            self._more = True
         self._judge_partitions(reading)
         self._judge_leaves(reading, leaves_told.below)
         self._note_marks(reading, leaves_told.as_of)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import duckdb
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from engine.capture.postgres_log import publications
 from engine.capture.postgres_log.source import PostgresSource
 from engine.link.messages import EventReport
-from engine.model.source import Earlier
+from engine.model.fault import EngineFault
+from engine.model.source import Earlier, GuardReading
 from engine.model.subscription_state import DesiredState
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -144,4 +147,29 @@ def test_a_subscription_of_a_version_without_marks_goes_on_and_gets_them(shop: D
     # From now on they are expected.
     shop.execute(f'COMMENT ON PUBLICATION "{replica.spec.slot}" IS NULL')
     replica.desire(DesiredState.RUNNING)
+    assert replica.wait_state("failed").code == "publication_changed"
+
+
+def test_a_look_beside_a_change_of_the_tables_vouches_for_no_publication(
+    shop: Database, replicate: Replicate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What such a look saw of the publications is not judged: the next one does that, before "now" is answered."""
+    orders, lines = table("orders"), table("lines")
+    replica = replicate(shop, [orders, lines], guard_interval_s=3600.0)
+    replica.satisfied()
+    run = replica.pipeline.run
+    assert run is not None
+    with shop.connect() as connection, connection.transaction():
+        for step in steps(replica, "operations"):
+            connection.execute(step)
+    real = PostgresSource.guard
+
+    def paused_meanwhile(found: PostgresSource, *rest: Any) -> GuardReading:
+        reading = real(found, *rest)
+        replica.replace(orders, replace(lines, paused=True))
+        return reading
+
+    monkeypatch.setattr(PostgresSource, "guard", paused_meanwhile)
+    with pytest.raises(EngineFault, match="publication_changed"):
+        run.nows.take()
     assert replica.wait_state("failed").code == "publication_changed"
