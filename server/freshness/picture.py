@@ -96,16 +96,26 @@ class Picture:
         held = state in _HELD or (state is SubscriptionState.RUNNING and run == self.run)
         if not held:
             self._vouched_on = None
-        self.run = max(run, self.run)
+        self._heard_of(run)
         self.state = state
 
     def vouch(self, run: int, stream: str) -> bool:
         """A position was reported by this run, on this stream. False where a later run is known: it counts for nothing."""
         if run < self.run:
             return False
-        self.run = run
+        self._heard_of(run)
         self._vouched_on = stream
         return True
+
+    def _heard_of(self, run: int) -> None:
+        if run > self.run:
+            self.run = run
+            self.structure = self.structure_at = None
+
+    @property
+    def living(self) -> tuple[int, int]:
+        """The run that is known to go on, among all of all engines. Another one may begin on an older target."""
+        return self.epoch, self.run
 
     @property
     def furthest(self) -> Lsn | None:
@@ -138,6 +148,7 @@ class Picture:
         """Take over everything but positions, which reports bring earlier than the control database."""
         if fresh.epoch != self.epoch:
             self.run, self._vouched_on = 0, None
+            self.structure = self.structure_at = None
         self.epoch = fresh.epoch
         self.state = fresh.state
         self.reason = fresh.reason

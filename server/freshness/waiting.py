@@ -129,14 +129,15 @@ class _Run:
         try:
             async with asyncio.timeout_at(self._deadline):
                 while True:
-                    # Of a table that is live only later, it is not known up to where its structure is the catalog's.
-                    again = self._ask.position is None and not self._all_live()
+                    all_live, run = self._all_live(), self._book.picture.living
                     position = self._ask.position or await self._resolve_now()
                     if isinstance(position, Ending):
                         return position
                     self._position = position
-                    verdict = await self._visible(position)
-                    if verdict is not None or not again:
+                    verdict, reached_by = await self._visible(position)
+                    # Of a table that is live only later, and by a run that began since, maybe on an older target, it is not known up to
+                    # where its structure is the catalog's.
+                    if verdict is not None or self._ask.position is not None or (all_live and reached_by == run):
                         break
         except TimeoutError:
             return self._timed_out()
@@ -166,9 +167,11 @@ class _Run:
                 self._now_ms = self._elapsed_ms()
                 return position
 
-    async def _visible(self, position: Lsn) -> Verdict:
-        future: asyncio.Future[Verdict] = self._loop.create_future()
-        wait = self._wait_for(position, future.set_result)
+    async def _visible(self, position: Lsn) -> tuple[Verdict, tuple[int, int]]:
+        """How it ended, and under which run."""
+        future: asyncio.Future[tuple[Verdict, tuple[int, int]]] = self._loop.create_future()
+        picture = self._book.picture
+        wait = self._wait_for(position, lambda verdict: future.set_result((verdict, picture.living)))
         self._on_arrival = not self._book.add(wait)
         if not self._on_arrival:
             self._service.added(self._ask.subscription)

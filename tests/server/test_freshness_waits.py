@@ -560,6 +560,48 @@ def test_now_is_read_again_for_a_table_that_was_not_live_when_it_was_read(
     assert engine.count(Now) == 2
 
 
+@pytest.mark.parametrize("who", ["another run", "another engine"])
+def test_now_is_read_again_where_another_run_reaches_it(
+    server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor, who: str
+) -> None:
+    """Its target may be an older one, and what only the catalog showed at the first position is not in force there."""
+    engine.now, engine.structure = "0/70", "0/71"
+    waiting = _begin(pool, client)
+    _demanded(engine, "0/70")
+    new, mine = engine, assign
+    if who == "another run":
+        engine.state(assign, "starting", run=2)
+        engine.state(assign, "running", run=2)
+    else:
+        engine.close()
+        until(lambda: server.app.state.hub.owner("orders") is None)
+        new = FakeEngine(server.url, now="0/80")
+        mine = new.run(applied="0/40")
+    try:
+        new.now, new.structure = "0/80", "0/82"
+        new.progress(mine, "0/70", run=2)
+        _demanded(new, "0/80")
+        assert not waiting.done()
+        assert client.post(_WAITS, json={"position": "0/70"}).json()["receipt"]["structure"] == "0/82"
+        new.progress(mine, "0/80", run=2)
+        ended = waiting.result(DEADLINE_S).json()
+        assert (ended["position"], ended["receipt"]["structure"]) == ("0/80", "0/82")
+    finally:
+        new.close()
+
+
+def test_what_was_known_of_the_structure_ends_with_its_run(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    engine.progress(assign, "0/60", structure="0/60", structure_at="2026-01-02T03:04:05Z")
+    engine.state(assign, "starting", run=2)
+    engine.state(assign, "running", run=2)
+    engine.progress(assign, "0/60", run=2)
+    assert engine.link.flush(DEADLINE_S)
+    receipt = client.post(_WAITS, json={"position": "0/60"}).json()["receipt"]
+    assert receipt["structure"] is receipt["structure_at"] is None
+
+
 def test_a_receipt_says_up_to_where_the_structure_is_known(
     engine: FakeEngine, assign: Assign, client: httpx.Client
 ) -> None:
