@@ -34,6 +34,8 @@ class FaultKind(StrEnum):
     TARGET_LOCKED = "target_locked"
     TARGET_DISK_FULL = "target_disk_full"
     TARGET_UNAVAILABLE = "target_unavailable"
+    TARGET_FILE_GONE = "target_file_gone"
+    """The target's file was removed, renamed or replaced while it was written to."""
     TARGET_FOREIGN = "target_foreign"
     """The target holds progress of another source or subscription under this name."""
     TABLE_MISSING = "table_missing"

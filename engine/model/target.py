@@ -416,8 +416,17 @@ class Target(Protocol):
 
         Returns, of tables where rows may or do stand aside, what became of those.
 
-        Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, EPOCH_LOST); a fault of one table names it as `subject`, also
-        TABLE_NOT_DROPPED: the table is its owner's, or others depend on it, and the batch is to be committed without dropping it.
+        Raises EngineFault(TARGET_DISK_FULL, TARGET_UNAVAILABLE, TARGET_FILE_GONE, EPOCH_LOST); a fault of one table names it as
+        `subject`, also TABLE_NOT_DROPPED: the table is its owner's, or others depend on it, and the batch is to be committed without
+        dropping it.
+        """
+        ...
+
+    def check_place(self) -> None:
+        """Look whether what was committed is where others find it, as far as that can change unseen. Cheap; called before each position
+        counts as applied, and now and then while nothing is committed.
+
+        Raises EngineFault(TARGET_FILE_GONE). `close`, and the next call opens what is there then.
         """
         ...
 

@@ -35,6 +35,9 @@ _FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
 """Of these every structure is told; a copy takes the one that is there."""
 
 
+CHECK_PLACE_MS = 500.0
+"""How often, while nothing is committed, it is looked whether the target is still in its place."""
+
 _OF_ROWS = frozenset({FaultKind.VALUE_OUT_OF_DOMAIN, FaultKind.ROW_REFUSED, FaultKind.TOO_MANY_SET_ASIDE})
 """Faults of single rows, which are kept."""
 
@@ -71,6 +74,8 @@ class CommitStage:
         self._clock = clock
         self._position_write_ms = position_write_ms
         self._written_ms = clock.monotonic_ms()
+        self._place_ms = clock.monotonic_ms()
+        """When the target was last looked at as a place."""
         self._removed: list[TableId] = []
         self._dropping = set(spec.dropped)
         """Tables that left, or will, and whose tables on the target go with them."""
@@ -114,6 +119,16 @@ class CommitStage:
             self._put(self._number, self.applied.visible, parked)
             self.applied = Applied(self.applied.visible, self.applied.visible)
 
+    def at_rest(self) -> None:
+        """No batch is there to be committed. What is told as applied has to stand on the target all the same."""
+        if self._clock.monotonic_ms() - self._place_ms >= CHECK_PLACE_MS:
+            self._check_place()
+
+    def _check_place(self) -> None:
+        """Raises EngineFault(TARGET_FILE_GONE)."""
+        self._target.check_place()
+        self._place_ms = self._clock.monotonic_ms()
+
     def remove(self, table: TableId, *, drop: bool) -> None:
         """Forget a table's record with the next written batch; `drop`: and the table itself, else its rows stay."""
         if drop:
@@ -141,6 +156,7 @@ class CommitStage:
                 hit(Failpoint.COMMIT_AFTER)
             elif computed.early is not None:
                 computed.early.roll_back()
+        self._check_place()
         self.handed_over = frozenset(t for t, commit in commits.items() if commit.handover) - faults.keys()
         loaded = {t for t, commit in commits.items() if commit.swap is not None} - faults.keys()
         self.loaded = {t: load for t, load in computed.planned.loads.items() if t in loaded}

@@ -120,6 +120,12 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.TARGET_UNAVAILABLE: Policy(
         Action.RETRY, "Check the target's path and permissions; replication resumes by itself."
     ),
+    FaultKind.TARGET_FILE_GONE: Policy(
+        Action.FAIL_SUBSCRIPTION,
+        "Put the file back, if it is to go on, and keep others from moving it while it is written to; then set desired_state to running."
+        " Where no file is there, or one that holds nothing of this subscription, all tables are copied; an older copy of the file is"
+        " followed from where it ends, as far as the changes since are still to be had.",
+    ),
     FaultKind.TARGET_FOREIGN: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Use another target file, or DELETE the subscription that filled this one. " + _RELOAD_ALL,

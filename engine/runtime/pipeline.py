@@ -50,6 +50,7 @@ log = structlog.get_logger(__name__)
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 30.0
+_OPENED_ANEW = {FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.TARGET_FILE_GONE}
 DECODING_TRIES = 6
 """So often the source may fail to decode its log at one place; what it could not do by then it will not do."""
 
@@ -624,6 +625,9 @@ class Pipeline:
 
     def _after_fault(self, fault: EngineFault, delay: float, *, for_good: bool = False) -> float:
         """`for_good`: it is of no use to try again, whatever is usual."""
+        if fault.kind in _OPENED_ANEW and self._target is not None:
+            self._target = None
+            self._parts.targets.release(self._spec.target)
         if for_good or policy(fault.kind).action is not Action.RETRY:
             self._fail(fault)
             if fault.kind is FaultKind.SLOT_DROPPED:
@@ -635,9 +639,6 @@ class Pipeline:
         self._suspect_queue |= fault.kind is FaultKind.QUEUE_CORRUPT
         self._reporter.event("warning", fault.kind.value, fault.subject, fault.detail)
         self._reporter.state(SubscriptionState.STARTING, _reason(fault))
-        if fault.kind in {FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL} and self._target is not None:
-            self._target = None
-            self._parts.targets.release(self._spec.target)
         with self._changed:
             self._state, self._reason = SubscriptionState.STARTING, _reason(fault)
         self._wait_for(self._wait_is_over, delay)

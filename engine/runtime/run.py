@@ -74,7 +74,7 @@ class ReplicationRun:
         self._fault: EngineFault | None = None
         self._fault_lock = threading.Lock()
         self._to_job: queue.Queue[Sealed | None] = queue.Queue(maxsize=1)
-        self._to_commit: queue.Queue[Computed | None] = queue.Queue(maxsize=1)
+        self._to_commit: queue.Queue[Computed] = queue.Queue(maxsize=1)
         self._between: queue.SimpleQueue[Callable[[BatchId, Lsn], None]] = queue.SimpleQueue()
         self._reader: ReaderProcess | None = None
         self._confirming = threading.Lock()
@@ -496,9 +496,9 @@ class ReplicationRun:
             try:
                 computed = self._to_commit.get(timeout=0.1)
             except queue.Empty:
+                self._commits.at_rest()
                 continue
-            if computed is not None:
-                self._commit(computed)
+            self._commit(computed)
 
     def _commit(self, computed: Computed) -> None:
         planned = computed.planned

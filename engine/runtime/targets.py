@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from engine.model.fault import EngineFault
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import Target
 
@@ -20,11 +21,16 @@ class TargetRegistry:
         self._held: dict[str, tuple[Target, int]] = {}
 
     def acquire(self, connection: ConnectionSpec) -> Target:
-        """The target of this connection, opened by the first user. Raises what opening raises (TARGET_LOCKED …)."""
+        """The target of this connection, opened by the first user, and anew where its file has gone meanwhile. Raises what opening
+        raises (TARGET_LOCKED …)."""
         key = _key(connection)
         with self._lock:
             held = self._held.get(key)
             target = held[0] if held else self._open(connection)
+            try:
+                target.check_place()
+            except EngineFault:
+                target.close()  # The next use opens what is there now.
             self._held[key] = (target, held[1] + 1 if held else 1)
             return target
 

@@ -66,6 +66,8 @@ class MemoryTarget:
     def tuning(self) -> dict[str, float]:
         return {}
 
+    def check_place(self) -> None: ...
+
     def commit(self, batch: BatchCommit) -> dict[TableId, SetAside]:
         assert batch.end >= self.end
         for one in batch.tables:

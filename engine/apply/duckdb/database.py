@@ -15,6 +15,7 @@ import duckdb
 from engine.apply.duckdb import probe
 from engine.apply.duckdb.errors import fault_of, is_disk_full
 from engine.apply.duckdb.identifiers import literal
+from engine.apply.duckdb.opened_file import OpenedFile
 from engine.apply.duckdb.settings import DuckDbSettings
 from engine.apply.duckdb.staging import StagingConnection
 from engine.model.fault import EngineFault, FaultKind
@@ -41,6 +42,7 @@ class Database:
         self._readers: set[Any] = set()
         self._closed = False
         self._root = _connect(path, settings)
+        self._file = OpenedFile(path)
         self.committing = threading.Lock()
         """Held while anything is committed: transactions that begin under it see the same."""
         self.writer = StagingConnection(self._root.cursor(), self.committing)
@@ -63,6 +65,12 @@ class Database:
                 self._readers.discard(connection)
                 self._changed.notify_all()
 
+    def check_file(self, *, log: bool = False) -> None:
+        """Raise EngineFault(TARGET_FILE_GONE) where the file, or with `log` its write-ahead log too, is not at its path any more."""
+        detail = self._file.missing() or (self._file.log_missing() if log else None)
+        if detail is not None:
+            raise EngineFault(FaultKind.TARGET_FILE_GONE, str(self.path), detail)
+
     def further_writer(self) -> StagingConnection:
         """A connection for a transaction beside the writer's; whoever takes it closes it before `close`."""
         return StagingConnection(self._root.cursor(), self.committing)
@@ -76,8 +84,9 @@ class Database:
     def close(self, *, checkpoint: bool) -> None:
         """Give the file up, once running reads have been interrupted; writers must be at rest.
 
-        `checkpoint` folds the write-ahead log in first; where that fails, the log keeps the data. A reader that holds out
-        keeps the file open until it ends.
+        `checkpoint` folds the write-ahead log in first; where that fails, the log keeps the data. A log that is not at its path
+        is folded in too, unless another one is there: a checkpoint would remove that. A reader that holds out keeps the file open
+        until it ends.
         """
         with self._changed:
             self._closed = True
@@ -86,7 +95,7 @@ class Database:
                     connection.interrupt()
                 if self._changed.wait_for(lambda: not self._readers, _CLOSE_WAIT_SECONDS):
                     break
-        if checkpoint:
+        if checkpoint and not self._file.log_replaced:
             with suppress(
                 duckdb.Error
             ):  # a reader is still there, or the disk is full: the next opening replays the log
@@ -137,6 +146,8 @@ def _configure(root: Any, settings: DuckDbSettings, path: Path) -> None:
         root.execute("SET GLOBAL TimeZone = 'UTC'")
         # A session's own option from here on, for scans of queries; it lets a value keep its type on the way.
         root.execute("SET GLOBAL allowed_configs = ['arrow_lossless_conversion']")
+        # Whether the end makes a checkpoint is for `Database.close` to decide.
+        root.execute("PRAGMA disable_checkpoint_on_shutdown")
         root.execute("SET GLOBAL lock_configuration = true")
     except duckdb.Error as error:
         root.close()

@@ -71,8 +71,8 @@ from engine.model.target import (
 class DuckDbTarget:
     """Implements Target. The file is opened at the first use that needs it and held until `close`.
 
-    Any method may raise EngineFault(TARGET_LOCKED, TARGET_UNAVAILABLE, TARGET_DISK_FULL). After a fault that broke the
-    instance the next call opens the file anew.
+    Any method may raise EngineFault(TARGET_LOCKED, TARGET_UNAVAILABLE, TARGET_DISK_FULL, TARGET_FILE_GONE). After a fault that
+    broke the instance the next call opens the file anew; after TARGET_FILE_GONE, the next call behind `close`.
     """
 
     def __init__(
@@ -391,6 +391,12 @@ class DuckDbTarget:
             except duckdb.OutOfMemoryException:
                 return self._retry(batch)
 
+    def check_place(self) -> None:
+        with self._opening:
+            database = self._database
+        if database is not None:
+            database.check_file(log=True)
+
     def _standing(self, batch: BatchCommit) -> dict[TableId, SetAside]:
         """What stands aside behind a batch of which nothing else is known any more."""
         if not any(commit.set_aside or commit.aside for commit in batch.tables):
@@ -624,6 +630,7 @@ class DuckDbTarget:
                 self._give_up(self._database)
             if self._database is None:
                 self._database = Database(self.path, self._settings)
+            self._database.check_file()
             return self._database
 
     def _give_up(self, database: Database) -> None:

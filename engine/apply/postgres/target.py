@@ -366,6 +366,9 @@ class PostgresTarget:
             counts = PostgresRecords(connection).set_aside(batch.subscription)
         return {commit.table: SetAside(counts.get(commit.table, 0), 0) for commit in batch.tables}
 
+    def check_place(self) -> None:
+        """Nothing to be seen: a database does not go while sessions are in it."""
+
     def refused_rows(self, subscription: SubscriptionName, table: TableId) -> list[RefusedRow]:
         with self._sessions.session() as connection:
             records = PostgresRecords(connection)

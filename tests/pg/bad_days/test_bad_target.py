@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -114,4 +115,70 @@ def test_target_write_fails_at_a_file_size_limit(shop: Database, bad_day: BadDay
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     replica.wait_state("running")
+    replica.assert_nothing_lost()
+
+
+def test_a_file_removed_while_it_is_written_to_is_noticed_and_made_again(shop: Database, bad_day: BadDays) -> None:
+    """Nobody else could open what it holds: no wait for a later position may be satisfied by it."""
+    replica = bad_day(shop)
+    replica.catch_up()
+    replica.target.unlink()
+    replica.touch("to nowhere")
+    position = replica.now()
+    replica.pipeline.demand(position)
+    assert "all tables are copied" in (replica.wait_code("failed", "target_file_gone").remedy or "")
+    assert replica.applied() < position
+    assert not replica.target.exists()
+    replica.desire(DesiredState.RUNNING)
+    replica.wait_state("running")
+    replica.assert_nothing_lost()
+    assert replica.target.exists()
+
+
+def test_a_file_removed_while_nothing_happens_is_noticed(shop: Database, bad_day: BadDays) -> None:
+    replica = bad_day(shop)
+    replica.catch_up()
+    replica.target.unlink()
+    assert "Put the file back" in (replica.wait_code("failed", "target_file_gone", timeout_s=5.0).remedy or "")
+
+
+def test_a_file_that_was_renamed_and_put_back_goes_on_where_it_was(shop: Database, bad_day: BadDays) -> None:
+    replica = bad_day(shop)
+    replica.catch_up()
+    replica.target.rename(replica.target.with_name("aside.duckdb"))
+    replica.wait_code("failed", "target_file_gone")
+    replica.touch("meanwhile")
+    replica.wait_slot_free()
+    replica.target.with_name("aside.duckdb").rename(replica.target)
+    copied = len([s for s in replica.reports.all() if getattr(s, "state", "") == "copying"])
+    replica.desire(DesiredState.RUNNING)
+    replica.wait_state("running")
+    replica.assert_nothing_lost()
+    assert len([s for s in replica.reports.all() if getattr(s, "state", "") == "copying"]) == copied
+
+
+@pytest.mark.parametrize("queued", [True, False], ids=["changes_queued", "changes_gone"])
+def test_a_file_replaced_by_an_older_copy_of_it_loses_nothing_unseen(
+    shop: Database, bad_day: BadDays, *, queued: bool
+) -> None:
+    """Changes since the copy are applied again where the queue still has them; else there is a gap, as the source let go of them."""
+    replica = bad_day(shop)
+    replica.catch_up()
+    replica.desire(DesiredState.STOPPED)
+    replica.wait_state("stopped")
+    older = replica.target.with_name("older.duckdb")
+    shutil.copy(replica.target, older)
+    replica.desire(DesiredState.RUNNING)
+    replica.wait_state("running")
+    replica.touch("later")
+    replica.wait_confirmed(replica.catch_up())
+    older.replace(replica.target)
+    replica.wait_code("failed", "target_file_gone")
+    if not queued:
+        shutil.rmtree(replica.queue)
+    replica.desire(DesiredState.RUNNING)
+    if not queued:
+        replica.wait_code("failed", "log_gap")
+        replica.reload_all()
+        replica.wait_live()
     replica.assert_nothing_lost()

@@ -48,6 +48,11 @@ class RefusingTarget:
         """Called before the refusal."""
         self.during: Callable[[], None] = lambda: None
         """Called while a batch is written."""
+        self.gone = False
+
+    def check_place(self) -> None:
+        if self.gone:
+            raise EngineFault(FaultKind.TARGET_FILE_GONE, "mart.duckdb", "the file was removed while it was open")
 
     def tuning(self) -> dict[str, float]:
         return {"copy_setup_ms": 1.5}
@@ -180,6 +185,25 @@ def test_no_position_is_there_to_be_reported_before_the_states_of_the_tables_tha
     bench.commit(1, failed=OTHER)
     assert bench.told == [(OTHER, TableState.PARKED, ZERO)]
     assert bench.stage.applied.visible == Lsn(200)
+
+
+@pytest.mark.parametrize("nothing", [False, True])
+def test_no_position_counts_whose_target_is_not_in_its_place_any_more(*, nothing: bool) -> None:
+    """Neither behind a commit, which succeeds all the same, nor where nothing is to be committed."""
+    bench = Bench()
+    bench.commit(1)
+    before = bench.stage.applied
+
+    def remove() -> None:
+        bench.target.gone = True
+
+    bench.target.during = remove
+    if nothing:
+        remove()
+    with pytest.raises(EngineFault) as caught:
+        bench.commit_nothing(2) if nothing else bench.commit(2)
+    assert caught.value.kind is FaultKind.TARGET_FILE_GONE
+    assert bench.stage.applied == before
 
 
 @pytest.mark.parametrize("begun", [False, True])

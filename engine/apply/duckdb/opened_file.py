@@ -1,0 +1,93 @@
+"""Whether the file that is open is still the one at its path, and its write-ahead log the one beside it.
+
+A process goes on writing a file that was removed, renamed or replaced, and no other process can open what it writes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+_DESCRIPTORS = Path("/proc/self/fd")
+_LOOKS = 20
+_LOOK_SECONDS = 0.05
+"""A checkpoint ends the write-ahead log and begins another one; what lasts so many looks is none."""
+
+_Identity = tuple[int, int]
+
+
+class OpenedFile:
+    """Create it behind the opening. `missing` and `log_missing` may be called from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = Path(f"{path}.wal")
+        self._known_log: _Identity | None = None
+        """The last write-ahead log that was found open."""
+        found, held = _identity(path), _held()
+        self._identity = found if held is None or found in held else None
+
+    def missing(self) -> str | None:
+        """In words, where the file is not at its path any more. Costs one look at the file system."""
+        found = _identity(self._path)
+        if found is not None and found == self._identity:
+            return None
+        how = "removed or renamed" if found is None else "replaced by another one"
+        return f"the file was {how} while it was open"
+
+    def log_missing(self) -> str | None:
+        """The same of the write-ahead log, which holds commits that are not in the file yet."""
+        for _ in range(_LOOKS):
+            if self._log_in_place():
+                return None
+            time.sleep(_LOOK_SECONDS)
+        return f"its write-ahead log {self._log.name} was removed, renamed or replaced while it was open"
+
+    @property
+    def log_replaced(self) -> bool:
+        """Whether a write-ahead log is at its path that is not the one that is open."""
+        return _identity(self._log) is not None and not self._log_in_place()
+
+    def _log_in_place(self) -> bool:
+        found = _identity(self._log)
+        if found is not None and found == self._known_log:
+            return True
+        held = _held()
+        if held is None:
+            return True
+        if found is None:
+            deleted = f"{os.path.realpath(self._log.parent)}/{self._log.name} (deleted)"
+            return self._known_log not in held and deleted not in held.values()
+        if found in held:
+            self._known_log = found
+        return found in held
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Device and inode; None where nothing is there, or nothing can be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _held() -> dict[_Identity, str] | None:
+    """The files that this process has open, and their names by now. None where the system does not tell.
+
+    None of them is opened to find out: to close it again would drop this process's POSIX locks on the file.
+    """
+    try:
+        descriptors = list(_DESCRIPTORS.iterdir())
+    except OSError:
+        return None
+    held = {}
+    for descriptor in descriptors:
+        identity = _identity(descriptor)
+        if identity is not None:
+            try:
+                held[identity] = str(descriptor.readlink())
+            except OSError:  # it was closed just now
+                continue
+    return held
