@@ -36,8 +36,9 @@ from engine.model.position import ZERO, Lsn
 log = structlog.get_logger(__name__)
 
 _JSON = {"Content-Type": "application/json"}
-_ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
+_FRAMES = {"Content-Type": "application/octet-stream"}
 _NOT_FOUND = 404
+_GONE = 410
 _BUNDLE = 500
 _ANSWER_DEADLINE_S = 30.0
 
@@ -139,13 +140,24 @@ class ServerLink:
         """Answer a request with a problem."""
         self.answer(Answer(request_id=request_id, ok=False, problem=problem))
 
-    def upload_result(self, request_id: str, arrow: bytes, position: Lsn, *, truncated: bool) -> None:
-        """End a `query`.
+    def upload_result(self, request_id: str, position: Lsn, frames: Iterator[bytes], timeout_s: float) -> None:
+        """End a `query` with its rows, read at `position`. Returns when the server has them all, or wants no more of them.
 
-        `arrow` is an Arrow IPC stream, read at `position`; `truncated`: there were more rows than asked for.
+        A frame that cannot be sent within `timeout_s` ends it. What `frames` raises breaks the answer off, and is raised.
         """
-        headers = _ARROW | {"Penstock-Position": str(position), "Penstock-Truncated": "true" if truncated else "false"}
-        self._deliver("PUT", f"results/{request_id}", arrow, headers)
+        headers = _FRAMES | {"Penstock-Position": str(position)}
+        try:
+            response = self._http.put(
+                f"engines/{self._engine_id()}/results/{request_id}",
+                content=frames,
+                headers=headers,
+                timeout=httpx.Timeout(10.0, read=_ANSWER_DEADLINE_S, write=timeout_s),
+            )
+        except (_AwayError, httpx.HTTPError, OSError) as error:
+            log.info("answer_broke_off", error=type(error).__name__)
+            return
+        if response.is_error and response.status_code not in {_NOT_FOUND, _GONE}:
+            log.error("answer_refused", status=response.status_code)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until every report handed over so far has been taken in; False at the deadline."""

@@ -16,6 +16,7 @@ from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.message import Message, Position
 from engine.link.partition_parts import LoadedPartitionPart, Partitions
 from engine.link.policy_parts import ApplyPart, BatchPart, CopyPart, GuardPart, PatternPart
+from engine.link.query_parts import Query
 from engine.link.refused_parts import RefusedRows
 from engine.link.ticket_parts import Ticket
 from engine.model.identity import Epoch, SubscriptionName, TableId
@@ -34,7 +35,7 @@ from engine.model.subscription import (
 )
 from engine.model.ticket import TicketState
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Raised when an older engine could misunderstand a newer server, or the other way round."""
 
 # Parts of messages
@@ -302,17 +303,6 @@ class Now(Message):
     kind: Literal["now"] = "now"
     request_id: str
     subscription: str
-
-
-class Query(Message):
-    """Run one read on the target. Its rows are uploaded as Arrow IPC; a refusal is an `answer` with a problem."""
-
-    kind: Literal["query"] = "query"
-    request_id: str
-    subscription: str
-    sql: str = Field(repr=False)
-    max_rows: int
-    timeout_ms: int
 
 
 class Sequences(Message):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, Literal
 
-import pyarrow as pa
 import structlog
 
+from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.client import ServerLink
 from engine.link.messages import (
     Answer,
@@ -26,12 +26,12 @@ from engine.link.messages import (
     Preflight,
     PreflightBody,
     Problem,
-    Query,
     RowsSetAside,
     Sequences,
     Verify,
 )
 from engine.link.partition_parts import Partitions
+from engine.link.query_parts import Query
 from engine.link.refused_parts import RefusedRows
 from engine.link.ticket_parts import Ticket
 from engine.model.fault import EngineFault, FaultKind
@@ -39,7 +39,7 @@ from engine.model.identity import TableId, TicketId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
-from engine.model.target import QueryLimits, QueryRefused
+from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.fault_policy import policy
 from engine.runtime.partition_list import listed_partitions
@@ -54,7 +54,8 @@ from engine.runtime.settings import EngineSettings
 from engine.runtime.verifications import VerificationReport, verify_at_cuts
 
 WORKERS = 16
-MOST_ANSWER_BYTES = 256 * 1024 * 1024
+_LATE_S = 5.0
+"""How long after its time limit a query may still take to say that it is over."""
 
 Request = Preflight | Discover | DdlCapture | Now | Partitions | Query | RefusedRows | Sequences | Ticket | Verify
 """The commands that are answered here."""
@@ -251,15 +252,13 @@ class RequestDesk:
             )
         run = pipeline.run
         before = run.applied if run is not None else None
-        limits = QueryLimits(limit_s, command.max_rows, MOST_ANSWER_BYTES)
-        sink = io.BytesIO()
+        limits = QueryLimits(limit_s, command.max_rows, command.max_bytes)
         with target.query(command.sql, limits, pipeline.spec.name) as answer:
             # Positions without changes are not written to the target at once; its rows are those of the visible position all the same.
             position = before.visible if before is not None and answer.position <= before.written else answer.position
-            with pa.ipc.new_stream(sink, answer.schema) as writer:
-                for batch in answer.batches:
-                    writer.write_batch(batch)
-        self._out.upload_result(command.request_id, sink.getvalue(), position, truncated=answer.truncated)
+            # What fails before the first rows are there is the answer; later it is only how the answer ends.
+            first = list(islice(answer.batches, 1))
+            self._out.upload_result(command.request_id, position, _frames(answer, first), limit_s + _LATE_S)
 
     def _pipeline(self, subscription: str) -> Pipeline:
         pipeline = self._find(subscription)
@@ -322,6 +321,20 @@ _QUERY_REMEDIES = {
     "query_too_large": "Ask for less: fewer columns, a condition, or a total in place of the rows.",
     "table_not_live": "Do what the table's remedy says, or wait until it is live.",
 }
+
+
+def _frames(answer: QueryAnswer, first: Sequence[Any]) -> Iterator[bytes]:
+    """An answer as the server takes it. What ends it early is said in its last frame."""
+    problem = None
+    yield rows_frame(answer.schema, first)
+    try:
+        for batch in answer.batches:
+            yield rows_frame(answer.schema, [batch])
+    except QueryRefused as refused:
+        problem = _refusal(refused)
+    except EngineFault as fault:
+        problem = problem_of(fault)
+    yield end_frame(AnswerEnd(truncated=answer.truncated and problem is None, problem=problem))
 
 
 def _refusal(refused: QueryRefused) -> Problem:

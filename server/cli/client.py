@@ -89,6 +89,23 @@ class Api:
             raise ProblemError(response.status_code, _problem(response))
         return response
 
+    def stream(
+        self, method: str, path: str, body: Document, *, headers: Mapping[str, str], timeout_s: float
+    ) -> Iterator[bytes]:
+        """The body of an answer in pieces, as they come. Raises ProblemError also where it breaks off."""
+        begun = False
+        try:
+            with self._http.stream(method, _PREFIX + path, json=body, headers=headers, timeout=timeout_s) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    raise ProblemError(response.status_code, _problem(response))
+                begun = True
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            if begun:
+                raise ProblemError(502, _BROKEN_OFF) from error
+            raise NoServerError(self.url, str(error) or type(error).__name__) from error
+
     def get(self, path: str, **query: str | int) -> Document:
         return _document(self.send("GET", path, query=query))
 
@@ -131,6 +148,15 @@ class Api:
         except (NoServerError, ProblemError):
             return False
         return True
+
+
+_BROKEN_OFF = {
+    "title": "The answer broke off",
+    "status": 502,
+    "code": "answer_broke_off",
+    "detail": "What came is not all: there are more rows than max_rows, the query failed or reached a limit, or the connection was lost.",
+    "remedy": "Throw away what came. Give the query more time or no max_rows, or ask for less; the server's log names the reason.",
+}
 
 
 def _document(response: httpx.Response) -> Document:

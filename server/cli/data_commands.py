@@ -17,6 +17,7 @@ from server.cli.manifest import ManifestError
 from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, duration, open_api, tables
 from server.cli.output import err, health, out, print_json, reported, state
 from server.cli.output import table as print_table
+from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import seconds, size
 
 _GRACE_S = 15.0
@@ -113,7 +114,20 @@ def query(
     fresh: Annotated[Freshness, typer.Option("--fresh", help="What the answer has to contain.")] = Freshness.ANY,
     position: Annotated[str | None, typer.Option("--position", help="Wait for this position first.")] = None,
     timeout: Timeout = "30s",
-    max_rows: Annotated[int | None, typer.Option("--max-rows", min=1, help="Most rows to return.")] = None,
+    time_limit: Annotated[
+        str,
+        typer.Option(
+            "--time-limit", metavar="DURATION", help="How long the query and the taking of its rows may take."
+        ),
+    ] = "30s",
+    max_rows: Annotated[
+        int | None,
+        typer.Option(
+            "--max-rows",
+            min=1,
+            help="Most rows: of a table or JSON 10000 by default; where csv or arrow has more, it fails.",
+        ),
+    ] = None,
     form: Annotated[Format, typer.Option("--format", help="How to print the rows.")] = Format.TABLE,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write csv or arrow to a file.")] = None,
     url: Url = None,
@@ -125,6 +139,9 @@ def query(
     if mode is Freshness.POSITION and not position:
         raise ManifestError("--fresh position needs --position")
     body: Document = {"sql": sys.stdin.read() if sql == "-" else sql, "freshness": {"mode": mode.value}}
+    limit_ms = duration(time_limit)
+    if limit_ms != DEFAULT_TIMEOUT_MS:
+        body["timeout_ms"] = limit_ms
     if mode is not Freshness.ANY:
         body["freshness"]["timeout_ms"] = timeout_ms
     if position:
@@ -134,9 +151,9 @@ def query(
     with open_api(url, token) as api:
         path = f"/subscriptions/{segment(chosen_subscription(api, subscription))}/queries"
         if form in (Format.CSV, Format.ARROW) and not as_json:
-            _raw(api, path, body, form, output, timeout_ms / 1000 + _GRACE_S * 4)
+            _raw(api, path, body, form, output, (timeout_ms + limit_ms) / 1000 + _GRACE_S)
             return
-        answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S * 4)
+        answer = api.post(path, body, timeout_s=(timeout_ms + limit_ms) / 1000 + _GRACE_S)
     if as_json or form is Format.JSON:
         print_json(answer)
         return
@@ -149,14 +166,28 @@ _MEDIA = {Format.CSV: "text/csv", Format.ARROW: "application/vnd.apache.arrow.st
 
 
 def _raw(api: Api, path: str, body: Document, form: Format, output: Path | None, timeout_s: float) -> None:
-    content = api.send("POST", path, body, headers={"Accept": _MEDIA[form]}, timeout_s=timeout_s).content
-    if output is not None:
-        output.write_bytes(content)
-    elif form is Format.ARROW and sys.stdout.isatty():
+    """Pass the rows on as they come. A file is there only when they are all in it."""
+    if output is None and form is Format.ARROW and sys.stdout.isatty():
         raise ManifestError("Arrow is binary; name a file with --output, or redirect stdout")
-    else:
-        sys.stdout.buffer.write(content)
+    pieces = api.stream("POST", path, body, headers={"Accept": _MEDIA[form]}, timeout_s=timeout_s)
+    if output is None:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
+        return
+    if output.exists() and not output.is_file():  # a pipe or a device
+        with output.open("wb") as device:
+            device.writelines(pieces)
+        return
+    unfinished = output.with_name(f"{output.name}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            file.writelines(pieces)
+        unfinished.replace(output)
+    except OSError as error:
+        raise ManifestError(f"{output} cannot be written: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 @reported

@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Header, Request, status
+from fastapi import APIRouter, Depends, Header, Request, Response, status
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ValidationError
 
+from engine.link.answer_frames import FrameReader, FrameTooLargeError, MalformedFramesError
 from engine.link.messages import PROTOCOL, REPORTS, Answer, Registered, Registration, Report
 from engine.model.position import Lsn, MalformedPosition
 from server.db.dependencies import Reading
 from server.engines import assignments
 from server.engines.channel import EngineChannel, ServerStopping
-from server.engines.hub import CommandStream, QueryResult
+from server.engines.hub import AnswerStream, CommandStream, QueryResult
 from server.engines.threads import engine_only
 from server.errors import Conflict, InvalidRequest, NotFound, Problem, responses
 from server.logs import get_logger
@@ -27,7 +28,6 @@ router = APIRouter(prefix="/engines", tags=["engines"])
 log = get_logger(__name__)
 
 _ENGINE = [Depends(engine_only)]
-MOST_RESULT_BYTES = 512 * 1024 * 1024
 
 
 class EngineTooOld(Conflict):
@@ -172,17 +172,28 @@ async def put_result(
     engine_id: str,
     request_id: str,
     penstock_position: Annotated[str, Header()],
-    penstock_truncated: Annotated[bool, Header()] = False,
-) -> None:
-    """Rows of a query as an Arrow IPC stream."""
+) -> Response:
+    """Rows of a query in frames, passed on as they come."""
     try:
         position = Lsn.parse(penstock_position)
     except MalformedPosition as error:
         raise InvalidRequest(f"{error}.") from None
-    arrow = bytearray()
-    async for piece in request.stream():
-        arrow += piece
-        if len(arrow) > MOST_RESULT_BYTES:
-            raise ResultTooLarge(f"More than {MOST_RESULT_BYTES} bytes of rows.")
-    result = QueryResult(bytes(arrow), position, penstock_truncated)
-    channel_of(request).hub.resolve(request_id, result)
+    frames = AnswerStream()
+    wanted = channel_of(request).hub.resolve(request_id, QueryResult(position, frames))
+    reader = FrameReader()
+    try:
+        async for piece in request.stream():
+            for frame in reader.feed(piece) if wanted else ():
+                wanted = wanted and await frames.put(frame)
+            if not wanted:
+                break
+    except FrameTooLargeError as error:
+        raise ResultTooLarge(f"The rows came in {error}.") from None
+    except MalformedFramesError as error:
+        raise InvalidRequest(f"The rows came in {error}.", "Run the same release of server and engine.") from None
+    finally:
+        await frames.put(None)
+    if wanted:
+        return Response(status_code=status.HTTP_204_NO_CONTENT)
+    # The rest is not read, so that the engine ends the query.
+    return Response(status_code=status.HTTP_410_GONE, headers={"Connection": "close"})

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from engine.link.answer_frames import Frame
 from engine.link.message import encode
 from engine.link.messages import Answer, Cancel, Command, Problem
 from engine.model.position import Lsn
@@ -20,15 +21,39 @@ from engine.model.position import Lsn
 log = structlog.get_logger(__name__)
 
 _MOST_LINES = 20_000
+_MOST_FRAMES = 4
+
+
+class AnswerStream:
+    """Frames of an answer on their way through this process: a few at a time. Who brings them waits for who takes them."""
+
+    def __init__(self) -> None:
+        self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(_MOST_FRAMES)
+        self._closed = False
+
+    async def put(self, frame: Frame | None) -> bool:
+        """Hand a frame on; None: no more of them come. False where nobody takes them any more."""
+        if not self._closed:
+            await self._frames.put(frame)
+        return not self._closed
+
+    async def take(self) -> Frame | None:
+        """The next frame. None: the answer broke off, unless an AnswerEnd came before."""
+        return await self._frames.get()
+
+    def close(self) -> None:
+        """Take no more of them."""
+        self._closed = True
+        while not self._frames.empty():
+            self._frames.get_nowait()
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Rows of a query as an Arrow IPC stream, read at `position`."""
+    """Rows of a query, read at `position`. Whoever gets it closes the stream."""
 
-    arrow: bytes = field(repr=False)
     position: Lsn
-    truncated: bool
+    frames: AnswerStream
 
 
 Reply = Answer | QueryResult
@@ -195,6 +220,7 @@ class Hub:
             reply = await asyncio.wait_for(future, timeout_s)
         except (TimeoutError, asyncio.CancelledError) as error:
             self.send(engine_id, Cancel(request_id=request_id))
+            _let_go(future)
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise EngineSilentError from error
@@ -211,6 +237,14 @@ class Hub:
             return False
         pending[1].set_result(reply)
         return True
+
+
+def _let_go(future: asyncio.Future[Reply]) -> None:
+    """Nobody takes this reply, in case it has come."""
+    if future.done() and not future.cancelled() and future.exception() is None:
+        reply = future.result()
+        if isinstance(reply, QueryResult):
+            reply.frames.close()
 
 
 def _nameless() -> Problem:

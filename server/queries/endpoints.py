@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Request, Response
-from fastapi.concurrency import run_in_threadpool
 
 from engine.model.position import Lsn
 from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
@@ -20,7 +21,8 @@ from server.freshness.schemas import Receipt, WaitRequest
 from server.freshness.waiting import understand
 from server.metrics.meters import Meters
 from server.queries import render
-from server.queries.schemas import QueryAnswer, QueryFreshness, QueryRequest
+from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
+from server.queries.schemas import DEFAULT_ROWS, MOST_JSON_BYTES, QueryAnswer, QueryFreshness, QueryRequest
 from server.security.principal import Role
 from server.security.require import needs
 
@@ -67,6 +69,8 @@ class Format(StrEnum):
             EngineUnavailable,
             FreshnessTimeout,
             EngineTimeout,
+            AnswerCut,
+            HttpTooOld,
         ),
     },
 )
@@ -78,16 +82,56 @@ async def create_query(
     await service_of(request).book(name)
     meters = cast("Meters", request.app.state.meters)
     began = time.perf_counter()
+
+    def ended(outcome: str) -> None:
+        meters.query_ended(name, outcome, time.perf_counter() - began)
+
     try:
         receipt = await _freshen(request, name, body.freshness)
-        result = await _run(request, name, body, receipt)
+        result = await _run(request, name, body, wanted, receipt)
+        return await _answer(request, body, wanted, result, receipt, ended)
     except Problem as problem:
-        meters.query_ended(name, problem.problem_code, time.perf_counter() - began)
+        ended(problem.problem_code)
         raise
-    meters.query_ended(name, "answered", time.perf_counter() - began)
-    content = await run_in_threadpool(_render, result, wanted, receipt)
-    headers = {"Penstock-Position": str(result.position), "Penstock-Truncated": str(result.truncated).lower()}
-    return Response(content, media_type=wanted.value, headers=headers | {"Vary": "Accept"})
+
+
+async def _answer(
+    request: Request,
+    body: QueryRequest,
+    wanted: Format,
+    result: QueryResult,
+    receipt: Receipt | None,
+    ended: Callable[[str], None],
+) -> Response:
+    """The answer: whole, or begun where it is large."""
+    deadline = asyncio.get_running_loop().time() + body.timeout_ms / 1000 + _GRACE_S
+    most_rows = None if wanted is Format.JSON else body.max_rows
+    rows = Rows(result.frames, _writer(wanted, result, receipt), deadline, most_rows)
+    headers = {"Penstock-Position": str(result.position), "Vary": "Accept"}
+    streamed = False
+    try:
+        head, whole = await rows.head()
+        if whole:
+            ended("answered")
+            return Response(
+                head, media_type=wanted.value, headers=headers | {"Penstock-Truncated": str(rows.truncated).lower()}
+            )
+        if request.scope.get("http_version") == "1.0":
+            raise HttpTooOld("The answer is too large to be sent whole.")
+        streamed = True
+        return StreamedAnswer(head, rows, wanted.value, headers, ended)
+    finally:
+        if not streamed:
+            rows.close()
+
+
+def _writer(wanted: Format, result: QueryResult, receipt: Receipt | None) -> render.Writer:
+    if wanted is Format.ARROW:
+        return render.ArrowWriter()
+    if wanted is Format.CSV:
+        return render.CsvWriter()
+    extra = {} if receipt is None else {"receipt": receipt.model_dump(mode="json")}
+    return render.JsonWriter(str(result.position), extra)
 
 
 async def _freshen(request: Request, name: str, freshness: QueryFreshness) -> Receipt | None:
@@ -105,11 +149,14 @@ async def _freshen(request: Request, name: str, freshness: QueryFreshness) -> Re
     return (await waits_of(request).answer(ask)).receipt
 
 
-async def _run(request: Request, name: str, body: QueryRequest, receipt: Receipt | None) -> QueryResult:
+async def _run(request: Request, name: str, body: QueryRequest, wanted: Format, receipt: Receipt | None) -> QueryResult:
     gateway = cast("HubGateway", gateway_of(request))
     payload = {"subscription": name, "sql": body.sql, "max_rows": body.max_rows, "timeout_ms": body.timeout_ms}
+    if wanted is Format.JSON:
+        payload |= {"max_rows": body.max_rows or DEFAULT_ROWS, "max_bytes": MOST_JSON_BYTES}
     result = await gateway.query(payload, body.timeout_ms / 1000 + _GRACE_S)
     if receipt is not None and result.position < Lsn.parse(receipt.position):
+        result.frames.close()
         raise ReportedProblem(
             502,
             "answer_too_old",
@@ -117,16 +164,6 @@ async def _run(request: Request, name: str, body: QueryRequest, receipt: Receipt
             "Send the query again.",
         )
     return result
-
-
-def _render(result: QueryResult, wanted: Format, receipt: Receipt | None) -> bytes:
-    if wanted is Format.ARROW:
-        return result.arrow
-    table = render.read_arrow(result.arrow)
-    if wanted is Format.CSV:
-        return render.as_csv(table)
-    extra = {} if receipt is None else {"receipt": receipt.model_dump(mode="json")}
-    return render.as_json(table, str(result.position), truncated=result.truncated, extra=extra)
 
 
 def _format(accept: str | None) -> Format:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 from uuid import UUID
 
 import pyarrow as pa
@@ -25,33 +25,85 @@ _INFINITE_DAYS = 2**31 - 1
 _INFINITE_TIME = 2**63 - 1
 
 
-def read_arrow(data: bytes) -> pa.Table:
-    """The rows of an Arrow IPC stream."""
-    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-        return reader.read_all()
+class Writer(Protocol):
+    """Writes an answer in one format: `begin` once, `rows` of each piece, `end` once."""
+
+    def begin(self, schema: pa.Schema) -> bytes: ...
+
+    def rows(self, table: pa.Table) -> bytes: ...
+
+    def end(self, *, truncated: bool) -> bytes: ...
 
 
-def as_json(table: pa.Table, position: str, *, truncated: bool, extra: Mapping[str, Any] | None = None) -> bytes:
+class JsonWriter:
     """The body of a query answer as the API documents it; `extra` members go in as they are."""
-    columns = [{"name": field.name, "type": type_name(field)} for field in table.schema]
-    body = {
-        "columns": columns,
-        "rows": _rows(table),
-        "position": position,
-        "ran_on": "target",
-        "truncated": truncated,
-        **(extra or {}),
-    }
-    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+    def __init__(self, position: str, extra: Mapping[str, Any] | None = None) -> None:
+        self._position = position
+        self._extra = extra or {}
+        self._separator = ""
+
+    def begin(self, schema: pa.Schema) -> bytes:
+        columns = [{"name": field.name, "type": type_name(field)} for field in schema]
+        return f'{{"columns":{_json(columns)},"rows":['.encode()
+
+    def rows(self, table: pa.Table) -> bytes:
+        rows = _rows(table)
+        if not rows:
+            return b""
+        separator, self._separator = self._separator, ","
+        return (separator + _json(rows)[1:-1]).encode()
+
+    def end(self, *, truncated: bool) -> bytes:
+        rest = {"position": self._position, "ran_on": "target", "truncated": truncated, **self._extra}
+        return f"],{_json(rest)[1:]}".encode()
 
 
-def as_csv(table: pa.Table) -> bytes:
+class CsvWriter:
     """RFC 4180 with a header line; values as in JSON. NULL is an empty field, an empty text a quoted one."""
-    out = io.StringIO(newline="")
-    for row in [table.column_names, *_rows(table)]:
-        out.write(",".join(_csv_field(value) for value in row))
-        out.write("\r\n")
-    return out.getvalue().encode()
+
+    def begin(self, schema: pa.Schema) -> bytes:
+        return _csv_line(schema.names)
+
+    def rows(self, table: pa.Table) -> bytes:
+        return b"".join(_csv_line(row) for row in _rows(table))
+
+    def end(self, *, truncated: bool) -> bytes:
+        return b""
+
+
+class ArrowWriter:
+    """An Arrow IPC stream."""
+
+    def __init__(self) -> None:
+        self._sink = io.BytesIO()
+        self._writer: Any = None
+
+    def begin(self, schema: pa.Schema) -> bytes:
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+        return self._written()
+
+    def rows(self, table: pa.Table) -> bytes:
+        self._writer.write_table(table)
+        return self._written()
+
+    def end(self, *, truncated: bool) -> bytes:
+        self._writer.close()
+        return self._written()
+
+    def _written(self) -> bytes:
+        written = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return written
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _csv_line(values: Sequence[Any]) -> bytes:
+    return (",".join(_csv_field(value) for value in values) + "\r\n").encode()
 
 
 def type_name(field: pa.Field) -> str:

@@ -10,6 +10,8 @@ from server.freshness.schemas import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, Receip
 
 DEFAULT_ROWS = 10_000
 MOST_ROWS = 1_000_000
+MOST_JSON_BYTES = 256 * 1024 * 1024
+"""Of rows, as Arrow holds them, that an answer in JSON may have."""
 
 
 class QueryFreshness(BaseModel):
@@ -45,7 +47,14 @@ class QueryRequest(BaseModel):
 
     sql: str = Field(min_length=1, max_length=1_000_000, description="Exactly one SELECT in the target's dialect.")
     freshness: QueryFreshness = Field(default_factory=QueryFreshness)
-    max_rows: int = Field(default=DEFAULT_ROWS, ge=1, le=MOST_ROWS, description="More rows than these are cut off.")
+    max_rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_ROWS,
+        description=f"Of JSON: {DEFAULT_ROWS} where nothing is given; `truncated` says whether there are more. CSV and Arrow cannot say so:"
+        " they have all rows where nothing is given. Where there are more than given, the query ends with `answer_cut`, or the body breaks"
+        " off where it has begun.",
+    )
     timeout_ms: int = Field(
         default=DEFAULT_TIMEOUT_MS, ge=1, le=MOST_TIMEOUT_MS, description="How long the query itself may run."
     )

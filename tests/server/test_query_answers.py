@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,8 +15,10 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from engine.link.messages import Assign, Demand, Now, Problem, Query
-from tests.fixtures.channel import DEADLINE_S, FakeEngine, declare, running_server
+from engine.link.answer_frames import AnswerEnd
+from engine.link.messages import Assign, Demand, Now, Problem
+from engine.link.query_parts import Query
+from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, declare, running_server
 
 _QUERIES = "/subscriptions/orders/queries"
 
@@ -151,6 +154,92 @@ def test_wrong_queries_say_what_is_wrong(rig: Rig, body: dict[str, Any], code: s
     assert answer.status_code == 422
     assert answer.json()["code"] == code
     assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+EXPORTS = ["text/csv", "application/vnd.apache.arrow.stream"]
+
+
+def _rows_of(answer: httpx.Response) -> int:
+    if answer.headers["content-type"].startswith("text/csv"):
+        return answer.text.count("\r\n") - 1
+    return int(pa.ipc.open_stream(io.BytesIO(answer.content)).read_all().num_rows)
+
+
+@pytest.mark.parametrize("accept", EXPORTS)
+def test_an_export_has_all_rows_where_no_number_is_given(rig: Rig, accept: str) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"n": pa.array(range(61_035), pa.int64()), "t": ["some text"] * 61_035})
+    answer = client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": accept})
+    assert answer.status_code == 200
+    assert _rows_of(answer) == 61_035
+    command = engine.seen(Query)
+    assert (command.max_rows, command.max_bytes) == (None, None)
+
+
+@pytest.mark.parametrize("accept", EXPORTS)
+def test_an_export_that_max_rows_cuts_is_an_error(rig: Rig, accept: str) -> None:
+    client, engine, _ = rig
+    answer = client.post(_QUERIES, json={"sql": "s", "max_rows": 2}, headers={"Accept": accept})
+    assert (answer.status_code, answer.json()["code"]) == (422, "answer_cut")
+    assert "max_rows" in answer.json()["remedy"]
+    assert _rows_of(client.post(_QUERIES, json={"sql": "s", "max_rows": 3}, headers={"Accept": accept})) == 3
+    assert engine.seen(Query).max_rows == 3
+
+
+@pytest.mark.parametrize("accept", EXPORTS)
+def test_a_long_export_that_max_rows_cuts_breaks_off(rig: Rig, accept: str) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"t": ["x" * 100] * 60_000})
+    with pytest.raises(httpx.RemoteProtocolError):
+        client.post(_QUERIES, json={"sql": "s", "max_rows": 50_000}, headers={"Accept": accept})
+
+
+@pytest.mark.parametrize("accept", [*EXPORTS, "application/json"])
+@pytest.mark.parametrize("why", ["refused", "broken"])
+def test_what_goes_wrong_in_mid_stream_never_looks_like_a_whole_answer(rig: Rig, accept: str, why: str) -> None:
+    client, engine, _ = rig
+    problem = Problem(status=504, code="query_timeout", detail="It did not end.", remedy="Give it time.")
+    engine.answers_end = AnswerEnd(problem=problem) if why == "refused" else None
+    small = client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": accept})
+    assert (small.status_code, small.json()["code"]) == (
+        (504, "query_timeout") if why == "refused" else (503, "engine_unavailable")
+    )
+    engine.rows = pa.table({"t": ["x" * 1_000] * 60_000})
+    with pytest.raises(httpx.RemoteProtocolError):
+        client.post(_QUERIES, json={"sql": "s"}, headers={"Accept": accept})
+
+
+def test_a_table_cut_in_json_says_so(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"n": pa.array(range(20_000), pa.int64())})
+    answer = client.post(_QUERIES, json={"sql": "s"})
+    assert (len(answer.json()["rows"]), answer.json()["truncated"]) == (10_000, True)
+    assert answer.headers["Penstock-Truncated"] == "true"
+
+
+def test_whoever_hangs_up_ends_the_answer(rig: Rig) -> None:
+    """The engine is not made to send rows that nobody takes."""
+    client, engine, _ = rig
+    engine.rows = pa.table({"t": ["x" * 10_000] * 40_000})
+    body = {"sql": "s"}
+    with client.stream("POST", _QUERIES, json=body, headers={"Accept": "text/csv"}) as answer:
+        next(answer.iter_bytes())
+    assert engine.uploaded.wait(DEADLINE_S)
+    assert engine.frames_sent < 40
+
+
+def test_a_client_that_could_not_tell_gets_no_part_of_an_answer(rig: Rig) -> None:
+    client, engine, _ = rig
+    engine.rows = pa.table({"t": ["x" * 1_000] * 60_000})
+    body = b'{"sql": "s"}'
+    with socket.create_connection((client.base_url.host, client.base_url.port or 80), DEADLINE_S) as old:
+        head = f"POST /api/v1{_QUERIES} HTTP/1.0\r\nAuthorization: Bearer {ADMIN}\r\nAccept: text/csv\r\n"
+        old.sendall(
+            head.encode() + f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+        answer = b"".join(iter(lambda: old.recv(65_536), b""))
+    assert b" 505 " in answer.splitlines()[0]
+    assert b"http_version_not_supported" in answer
 
 
 def test_large_results_come_whole(rig: Rig) -> None:

@@ -34,10 +34,10 @@ class StandIn:
                 path = self.path.partition("?")[0].removeprefix("/api/v1")
                 reply = stand_in.replies.get((self.command, path), (404, _problem(404, "not_found")))
                 status, document = reply(body) if callable(reply) else reply
-                content = json.dumps(document).encode()
+                content = document if isinstance(document, bytes) else json.dumps(document).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Content-Length", str(len(content) + isinstance(document, Broken)))
                 self.end_headers()
                 self.wfile.write(content)
 
@@ -322,6 +322,30 @@ def test_query_prints_rows_as_they_are(stand_in: StandIn, run: Run) -> None:
     assert "[n]" in result.stdout
     assert "[red]x" in result.stdout
     assert stand_in.requests[-1][2] == {"sql": "select 1", "freshness": {"mode": "latest", "timeout_ms": 2000}}
+
+
+class Broken(bytes):
+    """A body that is cut short on its way."""
+
+
+@pytest.mark.parametrize("form", ["csv", "arrow"])
+def test_an_export_that_breaks_off_fails_and_leaves_no_file(
+    stand_in: StandIn, run: Run, tmp_path: Path, form: str
+) -> None:
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (200, Broken(b"a,b\r\n1,2\r\n"))
+    printed = run("query", "select 1", "-s", "m", "--format", form)
+    assert printed.exit_code == ExitCode.PIPELINE
+    assert "is not all" in printed.stderr
+    place = tmp_path / "rows"
+    place.write_text("older")
+    assert run("query", "select 1", "-s", "m", "--format", form, "-o", str(place)).exit_code == ExitCode.PIPELINE
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"rows": "older"}
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (422, _problem(422, "answer_cut"))
+    assert run("query", "select 1", "-s", "m", "--format", form, "--max-rows", "1").exit_code == ExitCode.REFUSED
+    stand_in.replies["POST", "/subscriptions/m/queries"] = (200, b"a\r\n")
+    assert run("query", "select 1", "-s", "m", "--format", form, "-o", str(place), "--time-limit", "5m").exit_code == 0
+    assert stand_in.requests[-1][2]["timeout_ms"] == 300_000
+    assert place.read_bytes() == b"a\r\n"
 
 
 @pytest.mark.parametrize(

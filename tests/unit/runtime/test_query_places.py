@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 
 from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
+from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
-from engine.link.messages import Problem, Query
+from engine.link.messages import Problem
+from engine.link.query_parts import Query
 from engine.model.position import Lsn
 from engine.model.target import QueryAnswer
 from engine.runtime.pipeline import Pipeline
@@ -36,8 +36,10 @@ class Answers:
         self._changed = threading.Condition()
         self._ended: dict[str, Problem | list[Any]] = {}
 
-    def upload_result(self, request: str, arrow: bytes, position: Lsn, *, truncated: bool) -> None:
-        self._put(request, pa.ipc.open_stream(io.BytesIO(arrow)).read_all().to_pylist())
+    def upload_result(self, request: str, position: Lsn, frames: Iterator[bytes], timeout_s: float) -> None:
+        found = list(FrameReader().feed(b"".join(frames)))
+        assert found.pop() == AnswerEnd()
+        self._put(request, [row for frame in found if isinstance(frame, RowsFrame) for row in frame.read().to_pylist()])
 
     def refuse(self, request: str, problem: Problem) -> None:
         self._put(request, problem)

@@ -279,7 +279,7 @@ export interface paths {
         get?: never;
         /**
          * Put Result
-         * @description Rows of a query as an Arrow IPC stream.
+         * @description Rows of a query in frames, passed on as they come.
          */
         put: operations["engines_put_result"];
         post?: never;
@@ -2581,10 +2581,9 @@ export interface components {
             freshness?: components["schemas"]["QueryFreshness"];
             /**
              * Max Rows
-             * @description More rows than these are cut off.
-             * @default 10000
+             * @description Of JSON: 10000 where nothing is given; `truncated` says whether there are more. CSV and Arrow cannot say so: they have all rows where nothing is given. Where there are more than given, the query ends with `answer_cut`, or the body breaks off where it has begun.
              */
-            max_rows?: number;
+            max_rows?: number | null;
             /**
              * Sql
              * @description Exactly one SELECT in the target's dialect.
@@ -2865,7 +2864,7 @@ export interface components {
             name: string;
             /**
              * Protocol
-             * @default 11
+             * @default 12
              */
             protocol?: number;
             /** Version */
@@ -5759,7 +5758,6 @@ export interface operations {
             query?: never;
             header: {
                 "penstock-position": string;
-                "penstock-truncated"?: boolean;
             };
             path: {
                 engine_id: string;
@@ -7034,7 +7032,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `query_refused`: The query was refused; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet */
+            /** @description `query_refused`: The query was refused; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `answer_cut`: There are more rows than max_rows */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7054,6 +7052,15 @@ export interface operations {
             };
             /** @description `freshness_timeout`: Not fresh in time; `engine_timeout`: The engine did not answer in time */
             504: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `http_version_not_supported`: HTTP/1.0 cannot tell a whole answer from a broken one */
+            505: {
                 headers: {
                     [name: string]: unknown;
                 };

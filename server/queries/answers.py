@@ -1,0 +1,149 @@
+"""Answers of queries on their way to the client: whole where they are small, else piece by piece as the engine sends them.
+
+What goes wrong in the middle leaves the body unfinished, so that no client takes the answer for a whole one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import anyio
+from fastapi import Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from engine.link.answer_frames import AnswerEnd, RowsFrame
+from server.engines.gateway import EngineTimeout, EngineUnavailable
+from server.engines.hub import AnswerStream
+from server.errors import Problem, ReportedProblem
+from server.logs import get_logger
+from server.queries.render import Writer
+
+HEAD_BYTES = 1 << 20
+"""An answer up to this size is sent whole: what goes wrong in it is a problem document."""
+
+log = get_logger(__name__)
+
+
+class AnswerCut(Problem):
+    status = 422
+    code = "answer_cut"
+    title = "There are more rows than max_rows"
+    default_remedy = (
+        "Raise max_rows or leave it out; or put a LIMIT into the statement, where only some of the rows are wanted."
+    )
+
+
+class HttpTooOld(Problem):
+    status = 505
+    code = "http_version_not_supported"
+    title = "HTTP/1.0 cannot tell a whole answer from a broken one"
+    default_remedy = "Use HTTP/1.1, also in a proxy on the way (nginx: proxy_http_version 1.1), or ask for less."
+
+
+class Rows:
+    """An answer as it comes from the engine, written in the format that is asked for."""
+
+    def __init__(self, frames: AnswerStream, writer: Writer, deadline: float, most_rows: int | None) -> None:
+        """`deadline` by the event loop's clock. `most_rows`: more of them are an error; None: or the writer's to say."""
+        self._frames = frames
+        self._writer = writer
+        self._deadline = deadline
+        self._most_rows = most_rows
+        self._begun = False
+        self._pieces = self._written()
+        self.truncated = False
+        """Whether more rows exist. Known at the end."""
+
+    async def head(self) -> tuple[bytes, bool]:
+        """The answer, or the beginning of it; and whether it is whole. Raises the problem that it ended with."""
+        head = bytearray()
+        async for piece in self._pieces:
+            head += piece
+            if len(head) > HEAD_BYTES:
+                return bytes(head), False
+        return bytes(head), True
+
+    def rest(self) -> AsyncIterator[bytes]:
+        """What follows the head. Raises the problem that it ended with."""
+        return self._pieces
+
+    def close(self) -> None:
+        self._frames.close()
+
+    async def _written(self) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout_at(self._deadline):
+                    frame = await self._frames.take()
+            except TimeoutError:
+                raise EngineTimeout("The engine did not send the whole answer in time.") from None
+            if frame is None:
+                raise EngineUnavailable("The engine broke the answer off.", "Send the query again.")
+            if isinstance(frame, AnswerEnd):
+                yield self._ended(frame)
+                return
+            yield await run_in_threadpool(self._rows, frame)
+
+    def _ended(self, end: AnswerEnd) -> bytes:
+        if end.problem is not None:
+            raise ReportedProblem(end.problem.status, end.problem.code, end.problem.detail, end.problem.remedy)
+        if end.truncated and self._most_rows is not None:
+            raise AnswerCut(f"The statement returns more than {self._most_rows} rows.")
+        self.truncated = end.truncated
+        return self._writer.end(truncated=end.truncated)
+
+    def _rows(self, frame: RowsFrame) -> bytes:
+        table = frame.read()
+        begin = b"" if self._begun else self._writer.begin(table.schema)
+        self._begun = True
+        return begin + self._writer.rows(table)
+
+
+class StreamedAnswer(Response):
+    """An answer that is sent as it comes. `ended` is called once, with the problem that broke it off."""
+
+    def __init__(
+        self,
+        head: bytes,
+        rows: Rows,
+        media_type: str,
+        headers: Mapping[str, str],
+        ended: Callable[[str], None],
+    ) -> None:
+        super().__init__(media_type=media_type, headers=headers)
+        del self.headers["content-length"]
+        self._head = head
+        self._rows = rows
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+
+                async def watch() -> None:
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+                    group.cancel_scope.cancel()
+
+                group.start_soon(watch)
+                await self._send(send)
+                group.cancel_scope.cancel()
+        finally:
+            self._rows.close()
+
+    async def _send(self, send: Send) -> None:
+        outcome = "left"
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await send({"type": "http.response.body", "body": self._head, "more_body": True})
+            async for piece in self._rows.rest():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            outcome = "answered"
+        except Problem as problem:
+            outcome = problem.problem_code
+            log.warning("answer_broke_off", code=problem.problem_code)
+        finally:
+            self._ended(outcome)
