@@ -1,11 +1,10 @@
-"""Commands about what is replicated: `status`, `wait`, `query`, `verify`, `sequences`."""
+"""Commands about what is replicated: `status`, `wait`, `query`, `sequences`."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Annotated
 
 import typer
@@ -14,19 +13,26 @@ from rich.markup import escape
 from server.cli.client import Api, Document, segment
 from server.cli.exit_codes import ExitCode
 from server.cli.manifest import ManifestError
-from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, duration, open_api, tables
-from server.cli.output import err, health, out, print_json, reported, state
+from server.cli.options import (
+    AllTables,
+    AsJson,
+    Subscription,
+    TableNames,
+    Timeout,
+    Token,
+    Url,
+    chosen_subscription,
+    duration,
+    open_api,
+    tables,
+)
+from server.cli.output import err, health, left_out, out, print_json, reported
 from server.cli.output import table as print_table
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS
 from server.wording import seconds, size
 
 _GRACE_S = 15.0
 """How much longer than its own deadline a request may take before we give the server up."""
-
-TableNames = Annotated[
-    list[str] | None, typer.Option("--table", "-t", help="schema.name; repeat for several. Default: every table.")
-]
-Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="500ms, 30s, 5m.")]
 
 
 class Freshness(StrEnum):
@@ -85,26 +91,48 @@ def wait(
     subscription: Subscription = None,
     table: TableNames = None,
     timeout: Timeout = "30s",
+    all_tables: AllTables = False,
+    patient: Annotated[
+        bool,
+        typer.Option("--patient", help="Wait until the deadline where no engine is connected or the source is away."),
+    ] = False,
     url: Url = None,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wait until a position is visible on the target. Exit code 0: it is; 4: not in time; 5: it cannot become visible."""
+    """Wait until a position is visible on the target. Exit code 0: it is; 4: not in time; 5: it cannot become visible, or with
+    --all-tables a table was left out; 7: engine or source are away."""
     timeout_ms = duration(timeout)
     body: Document = {"timeout_ms": timeout_ms}
     if position is not None:
         body["position"] = position
     if table:
         body["tables"] = tables(table)
+    if patient:
+        body["on_unreachable"] = "wait"
     with open_api(url, token) as api:
         name = chosen_subscription(api, subscription)
         path = f"/subscriptions/{segment(name)}/freshness-waits"
         answer = api.post(path, body, timeout_s=timeout_ms / 1000 + _GRACE_S)
+    receipt = answer.get("receipt") or {}
     if as_json:
         print_json(answer)
-        return
-    waited = seconds((answer.get("waited_ms") or 0) / 1000)
-    out.print(f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}")
+    else:
+        waited = seconds((answer.get("waited_ms") or 0) / 1000)
+        out.print(f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}")
+    left_out(receipt.get("left_out"), "not waited for")
+    _exceptions(receipt.get("exceptions"))
+    if all_tables and receipt.get("left_out"):
+        raise typer.Exit(ExitCode.UNREACHABLE)
+
+
+def _exceptions(found: list[Document] | None) -> None:
+    """The declared ways in which tables of a receipt do not follow their source wholly."""
+    for item in found or []:
+        how = "without its updates and deletes (insert_only)"
+        if item.get("kind") == "rows_set_aside":
+            how = f"without {item.get('rows')} rows that stand aside"
+        err.print(f"[yellow]{qualified_name(item)}[/]: {how}")
 
 
 @reported
@@ -188,63 +216,6 @@ def _raw(api: Api, path: str, body: Document, form: Format, output: Path | None,
         raise ManifestError(f"{output} cannot be written: {error.strerror}") from None
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-@reported
-def verify(
-    subscription: Subscription = None,
-    table: TableNames = None,
-    timeout: Timeout = "1h",
-    url: Url = None,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare every row of source and target at one position, while the load goes on. Exit code 1: they differ."""
-    with open_api(url, token) as api:
-        name = chosen_subscription(api, subscription)
-        body: Document = {"tables": tables(table)} if table else {}
-        answer = run_verification(api, name, body, duration(timeout) / 1000)
-    if as_json:
-        print_json(answer)
-    else:
-        _show_verification(answer)
-    if not verified_equal(answer):
-        raise typer.Exit(ExitCode.DIFFERENT)
-
-
-_ENDED = frozenset({"succeeded", "failed", "cancelled"})
-
-
-def run_verification(api: Api, subscription: str, body: Document, timeout_s: float) -> Document:
-    """Ask for a verification and poll until it ended, or until the timeout, when it is returned as it stands."""
-    path = f"/subscriptions/{segment(subscription)}/verifications"
-    answer = api.post(path, body)
-    deadline = monotonic() + timeout_s
-    while answer["state"] not in _ENDED and monotonic() < deadline:
-        sleep(0.2)
-        answer = api.get(f"{path}/{segment(str(answer['id']))}")
-    return answer
-
-
-def verified_equal(answer: Document) -> bool:
-    """Whether a verification ended and found every table equal. One that compared nothing did not."""
-    compared = answer.get("tables") or []
-    return answer["state"] == "succeeded" and bool(compared) and all(t["equal"] for t in compared)
-
-
-def _show_verification(answer: Document) -> None:
-    rows = []
-    for item in answer.get("tables") or []:
-        verdict = "[green]equal[/]" if item["equal"] else "[red]different[/]"
-        rows.append([qualified_name(item), verdict, item.get("source_rows"), item.get("target_rows")])
-    print_table(["table", "verdict", "source rows", "target rows"], rows)
-    for item in answer.get("tables") or []:
-        for difference in (item.get("differing") or [])[:100]:
-            err.print(
-                escape(f"  {item.get('schema')}.{item.get('name')}: {difference.get('kind')} {difference.get('key')}")
-            )
-    out.print(f"Compared at {answer.get('position')}: {state(answer['state'])}")
-    explain([answer])
 
 
 @reported

@@ -19,7 +19,8 @@ class ExitCode(IntEnum):
     TIMEOUT = 4
     """The deadline passed first."""
     UNREACHABLE = 5
-    """The wait cannot be satisfied: subscription or table is paused, parked or failed."""
+    """The wait cannot be satisfied: subscription or table is paused, parked or failed. Or nothing was compared; or a table was left out
+    where all were asked for."""
     NO_SERVER = 6
     """No server answers at the address."""
     PIPELINE = 7
@@ -36,5 +37,5 @@ def for_problem(status: int, code: str) -> ExitCode:
     return ExitCode.PIPELINE if status >= 500 else ExitCode.REFUSED
 
 
-HELP = """Exit codes: 0 done · 1 different · 2 usage · 3 refused · 4 timeout · 5 unreachable (paused, parked, failed) ·
+HELP = """Exit codes: 0 done · 1 different · 2 usage · 3 refused · 4 timeout · 5 unreachable (paused, parked, failed, left out) ·
 6 no server · 7 your database, engine or pipeline is not available · 130 interrupted."""

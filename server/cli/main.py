@@ -20,6 +20,7 @@ from server.cli import (
     table_commands,
     ticket_commands,
     token_commands,
+    verify_command,
 )
 from server.cli.exit_codes import HELP
 
@@ -42,7 +43,7 @@ app.command("export", help=apply_command.EXPORT_HELP)(apply_command.export)
 app.command("status")(data_commands.status)
 app.command("wait")(data_commands.wait)
 app.command("query")(data_commands.query)
-app.command("verify")(data_commands.verify)
+app.command("verify")(verify_command.verify)
 app.command("sequences")(data_commands.sequences)
 app.add_typer(ticket_commands.ticket, name="ticket")
 app.add_typer(table_commands.tables, name="tables")

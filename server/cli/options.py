@@ -23,6 +23,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 Subscription = Annotated[
     str | None, typer.Option("--subscription", "-s", help="Name of the subscription; may be left out if there is one.")
 ]
+TableNames = Annotated[
+    list[str] | None, typer.Option("--table", "-t", help="schema.name; repeat for several. Default: every table.")
+]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="500ms, 30s, 5m.")]
+AllTables = Annotated[
+    bool, typer.Option("--all-tables", help="Exit code 5 where a table was left out, as paused and parked ones are.")
+]
 Host = Annotated[str, typer.Option("--host", envvar="PENSTOCK_HOST", help="Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", envvar="PENSTOCK_PORT", help="Port to listen on; 0 takes a free one.")]
 HomeFolder = Annotated[

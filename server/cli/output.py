@@ -76,6 +76,14 @@ def health(judged: Document | None) -> str:
     return f"[{colour}]{word}[/]" if colour else word
 
 
+def left_out(found: Sequence[Document] | None, what: str) -> None:
+    """Tables that a command passed over, on stderr; `what` says what was not done with them."""
+    for item in found or []:
+        name = f"{item.get('schema')}.{item.get('name')}"
+        because = f": {item['reason']}" if item.get("reason") else ""
+        err.print(f"[yellow]{escape(name)}[/] was {what}: it is {escape(str(item.get('state')) + because)}")
+
+
 def reported(command: Callable[P, None]) -> Callable[P, None]:
     """Wraps a command: what it raises is printed with its remedy, and becomes an exit code.
 

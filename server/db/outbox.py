@@ -14,4 +14,6 @@ def enqueue(session: WriteSession, subscription: str | None, kind: str, payload:
     row = OutboxRow(subscription=subscription, kind=kind, payload=dict(payload), created_at=session.now())
     session.add(row)
     session.ring_outbox()
+    if subscription is not None:
+        session.declare(subscription)
     return row

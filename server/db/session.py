@@ -47,6 +47,7 @@ class WriteSession(ReadSession):
         self._events: list[EventRow] = []
         self._touched: set[str] = set()
         self._outbox = False
+        self._declared: set[str] = set()
 
     def now(self) -> datetime:
         """The time to put into rows."""
@@ -68,12 +69,21 @@ class WriteSession(ReadSession):
         """Tell the channel, after the commit, that commands wait in the outbox."""
         self._outbox = True
 
+    def declare(self, subscription: str) -> None:
+        """Tell, after the commit, that what is kept in memory of this subscription is out of date."""
+        self._declared.add(subscription)
+
     def flush(self, objects: Any = None) -> None:
         Session.flush(self, objects)
 
     def commit(self) -> None:
         self._write_events()
-        change = Change(outbox=self._outbox, events=bool(self._events), subscriptions=frozenset(self._touched))
+        change = Change(
+            outbox=self._outbox,
+            events=bool(self._events),
+            subscriptions=frozenset(self._touched),
+            declared=frozenset(self._declared),
+        )
         Session.commit(self)
         actions = self._after_commit
         self._forget()
@@ -91,6 +101,7 @@ class WriteSession(ReadSession):
         self._events = []
         self._touched = set()
         self._outbox = False
+        self._declared = set()
 
     def _write_events(self) -> None:
         """Events are numbered last, under a lock that is held to the commit, so that their ids rise in commit order.

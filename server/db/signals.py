@@ -13,6 +13,8 @@ class Change:
     outbox: bool = False
     events: bool = False
     subscriptions: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
+    """Subscriptions for which the user declared or asked for something: what this process keeps of them in memory is out of date."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from server.cli.client import Api, Document, NoServerError, ProblemError
-from server.cli.data_commands import run_verification, verified_equal
+from server.cli.verify_command import run_verification, verified_equal
 from server.demo.measure import Probe
 from server.demo.schema import TABLES
 from server.demo.stage import SUBSCRIPTION, DemoError, Stage

@@ -22,6 +22,7 @@ from engine.link.messages import (
     Heartbeat,
     Registered,
     Registration,
+    ReloadReport,
     Report,
     SubscriptionStateReport,
     Sync,
@@ -55,6 +56,10 @@ class ServerStopping(Problem):
 
 LEASE_S = 10.0
 HEARTBEAT_S = 2.0
+
+
+_STATES = SubscriptionStateReport | TableStateReport | ReloadReport | Forgotten
+"""Reports that are written before they are in the pictures."""
 
 
 class EngineChannel:
@@ -192,7 +197,7 @@ class EngineChannel:
 
         Progress ends waits before it is written: it is durable on the target already. States are written first.
         """
-        if any(isinstance(report, SubscriptionStateReport | TableStateReport | Forgotten) for report in bundle):
+        if any(isinstance(report, _STATES) for report in bundle):
             async with self._freshness.changing:
                 counted = await self._write(engine_id, sequence, bundle)
                 self._taken(engine_id, sequence)
@@ -244,6 +249,8 @@ class EngineChannel:
                 loop.call_soon_threadsafe(self._bell.set)
             if change.subscriptions:
                 loop.call_soon_threadsafe(self._touched.update, change.subscriptions)
+            if change.declared:
+                loop.call_soon_threadsafe(self._freshness.out_of_date, change.declared)
 
     async def deliver(self) -> None:
         """Deliver what the outbox holds, for as long as the application lives."""
@@ -312,6 +319,7 @@ class EngineChannel:
             await asyncio.sleep(min(1.0, self.lease_s / 4))
             now = asyncio.get_running_loop().time()
             await self._notice_deletions()
+            self._freshness.notice_absences()
             over = [e for e, since in self._gone_since.items() if now - since > self.lease_s and e not in self._lost]
             for engine_id in over:
                 try:
@@ -360,7 +368,7 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     hub = Hub()
     threads = EngineThreads()
     meters = Meters()
-    freshness = FreshnessService(database, threads, hub)
+    freshness = FreshnessService(database, threads, hub, app.state.clock)
     recorder = Recorder(database, threads, app.state.clock)
     waits = Waits(database, app.state.clock, freshness, meters, recorder)
     channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters, recorder)

@@ -113,6 +113,9 @@ class Hub:
         self._streams: dict[str, CommandStream] = {}
         self._owners: dict[str, str] = {}
         self._pending: dict[str, tuple[str, asyncio.Future[Reply]]] = {}
+        self._began_s = time.monotonic()
+        self._left_s: dict[str, float] = {}
+        """When the stream of an engine that is gone ended."""
 
     # Streams
 
@@ -120,12 +123,14 @@ class Hub:
         """A new stream for an engine; an older one of the same engine ends."""
         self.end(engine_id)
         stream = self._streams[engine_id] = CommandStream(engine_id)
+        self._left_s.pop(engine_id, None)
         return stream
 
     def end(self, engine_id: str) -> None:
         """End an engine's stream from this side; the engine connects again."""
         stream = self._streams.pop(engine_id, None)
         if stream is not None:
+            self._left_s[engine_id] = time.monotonic()
             stream.finish()
 
     def shut(self) -> None:
@@ -138,7 +143,8 @@ class Hub:
         """The stream's connection is over; False where a newer one of the same engine has taken its place."""
         if self._streams.get(stream.engine_id) not in {stream, None}:
             return False
-        self._streams.pop(stream.engine_id, None)
+        if self._streams.pop(stream.engine_id, None) is not None:
+            self._left_s[stream.engine_id] = time.monotonic()
         for request_id, (engine_id, future) in list(self._pending.items()):
             if engine_id == stream.engine_id and not future.done():
                 self._pending.pop(request_id)
@@ -152,6 +158,13 @@ class Hub:
         """Seconds since the engine's stream began; None where there is none. From any thread."""
         stream = self._streams.get(engine_id)
         return None if stream is None else time.monotonic() - stream.opened_s
+
+    def away_s(self, subscription: str) -> float | None:
+        """Seconds for which no engine that runs the subscription has been connected; None where one is."""
+        engine_id = self._owners.get(subscription, "")
+        if engine_id in self._streams:
+            return None
+        return time.monotonic() - self._left_s.get(engine_id, self._began_s)
 
     @property
     def engines(self) -> list[str]:
@@ -170,6 +183,10 @@ class Hub:
         """The connected engine that runs this subscription."""
         engine_id = self._owners.get(subscription)
         return engine_id if engine_id in self._streams else None
+
+    def owns(self, subscription: str) -> bool:
+        """Whether some engine has this subscription, connected or not."""
+        return subscription in self._owners
 
     def stream_of(self, subscription: str) -> str | None:
         """The name of the open stream to the engine that runs this subscription."""

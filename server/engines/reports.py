@@ -43,6 +43,7 @@ from server.tables import appearing, requests
 from server.tables import reports as tables
 from server.tables.renaming import SourceName, rename
 from server.tickets import reports as tickets
+from server.verifications import service as verifications
 
 log = get_logger(__name__)
 
@@ -241,6 +242,7 @@ def _verification(session: WriteSession, subscription: SubscriptionRow, report: 
     row.problem = report.problem.model_dump() if report.problem else None
     if report.state not in UNENDED:
         row.ended_at = session.now()
+        row.left_out = verifications.left_out(session, row)
         tables.set_verified(session, {table.table: table.equal for table in report.tables})
         _verified(session, subscription.name, report)
     session.add(row)

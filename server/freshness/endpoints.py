@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from server.engines.gateway import EngineTimeout
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, responses
-from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
+from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.kept import WaitHasEnded, Waits
 from server.freshness.schemas import Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
 from server.freshness.service import FreshnessService
@@ -56,7 +56,15 @@ async def get_freshness(request: Request, name: str) -> Freshness:
     response_model=WaitSatisfied,
     responses={
         202: {"model": WaitBody, "description": "With `Prefer: respond-async`: the wait, to be polled at `Location`."},
-        **responses(NotFound, FreshnessUnreachable, InvalidRequest, NotSupportedYet, FreshnessTimeout, EngineTimeout),
+        **responses(
+            NotFound,
+            FreshnessUnreachable,
+            InvalidRequest,
+            NotSupportedYet,
+            FreshnessUnavailable,
+            FreshnessTimeout,
+            EngineTimeout,
+        ),
     },
 )
 async def create_wait(

@@ -87,6 +87,7 @@ class Waits:
             position=ask.position,
             tables=sorted(ask.tables),
             named=ask.named,
+            patient=ask.patient,
             timeout_ms=round(ask.timeout_s * 1000),
             created_at=now,
             deadline_at=now + timedelta(seconds=ask.timeout_s),
@@ -132,7 +133,8 @@ class Waits:
         now = self._clock.now()
         for subscription, row in rows:
             left_s = max(0.0, (row.deadline_at - now).total_seconds())
-            self._start(row.id, Ask(subscription, row.position, frozenset(row.tables), row.named, left_s))
+            ask = Ask(subscription, row.position, frozenset(row.tables), row.named, left_s, row.patient)
+            self._start(row.id, ask)
 
     async def stop(self) -> None:
         """Let go of outstanding waits; `resume` takes them up again."""

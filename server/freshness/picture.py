@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from engine.model.position import Lsn
-from engine.model.subscription_state import SubscriptionState
+from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
+from server.clock import SystemClock
+from server.wording import seconds
 
 STANDING_STILL = frozenset(
     {
@@ -30,6 +32,23 @@ _HELD = frozenset({SubscriptionState.PAUSING, SubscriptionState.PAUSED})
 
 _RATE_SAMPLES = 50
 
+GONE_AFTER_S = 30.0
+"""For so long an engine may be away, or a fault be tried again, before waits count on neither any more. Longer than an engine's lease."""
+
+NO_ENGINE = "no_engine"
+_START_ENGINE = "Start an engine with 'penstock engine', or look whether it runs and reaches the server."
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """What a subscription that is to run lacks at present, in words that go on from its name. `cause`: `no_engine`, or the code of the
+    fault that is tried again."""
+
+    cause: str
+    detail: str
+    remedy: str | None
+    seconds: float
+
 
 @dataclass(slots=True)
 class TableView:
@@ -41,14 +60,24 @@ class TableView:
     state: TableState
     reason: str | None = None
     remedy: str | None = None
+    paused: bool = False
+    """Its desired state is to be paused."""
+    reload: str | None = None
+    """The reload of the whole table that was asked for and has not ended."""
     insert_only: bool = False
     set_aside: int = 0
     """Rows of it that stand aside."""
 
     @property
     def left_out(self) -> bool:
-        """Paused, parked or removed: it does not follow the source, and a wait that names no tables passes over it."""
-        return self.state in {TableState.PAUSED, TableState.PARKED, TableState.REMOVED}
+        """It does not follow the source, or not much longer, and a wait that names no tables passes over it.
+
+        What was declared and asked for decides, not the state that lags it: a table that was resumed, or a parked one that is to be
+        reloaded, is waited for.
+        """
+        if self.state is TableState.PARKED:
+            return self.reload is None
+        return self.paused or self.state is TableState.REMOVED
 
 
 @dataclass(slots=True)
@@ -58,8 +87,15 @@ class Picture:
     name: str
     epoch: int = 0
     state: SubscriptionState = SubscriptionState.CREATED
+    desired: DesiredState = DesiredState.RUNNING
+    deleting: bool = False
+    reload: str | None = None
+    """The reload of all tables that was asked for and has not ended."""
+    code: str | None = None
     reason: str | None = None
     remedy: str | None = None
+    faulty_since: datetime | None = None
+    """Since when it is tried again and again because of a fault; None where it is not."""
     tables: dict[str, TableView] = field(default_factory=dict)
     source: Lsn | None = None
     captured: Lsn | None = None
@@ -77,6 +113,9 @@ class Picture:
     """The engine's newest run that is known; positions of earlier ones count no more."""
     stream: Callable[[], str | None] = field(default=lambda: None, repr=False)
     """The stream that is open to the engine which runs the subscription; None where there is none."""
+    away_s: Callable[[], float | None] = field(default=lambda: None, repr=False)
+    """Seconds for which no engine that runs the subscription has been connected; None where one is."""
+    now: Callable[[], datetime] = field(default=SystemClock().now, repr=False)
     _vouched_on: str | None = None
     """The stream on which the living run has reported `applied`."""
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
@@ -87,9 +126,19 @@ class Picture:
 
         `applied` is the last that was known. Between two runs, or while no engine is there, the target may be replaced by an older
         one; so a position counts on the stream on which its run reported it, until that run ends or the stream does. In a pause the
-        engine holds the target, and what the last run reported counts on.
+        engine holds the target, and what the last run reported counts on. Of a failed subscription nothing counts: a source that was
+        restored from a backup issues positions again.
         """
+        if self.state is SubscriptionState.FAILED:
+            return None
         return self.applied if self._vouched_on is not None and self._vouched_on == self.stream() else None
+
+    @property
+    def standing_still(self) -> bool:
+        """Nothing more is applied until somebody acts. What was declared and asked for decides, not the state that lags it."""
+        if self.desired is not DesiredState.RUNNING:
+            return True
+        return self.state is SubscriptionState.FAILED and self.reload is None
 
     def stand(self, state: SubscriptionState, run: int) -> None:
         """Take in the state that the engine reports, and the run of which it reports it."""
@@ -98,6 +147,39 @@ class Picture:
             self._vouched_on = None
         self._heard_of(run)
         self.state = state
+
+    def explain(self, code: str | None, reason: str | None, remedy: str | None) -> None:
+        """Take in why the subscription is in its state, behind that state."""
+        self.code, self.reason, self.remedy = code, reason, remedy
+        if self.state is not SubscriptionState.STARTING or reason is None:
+            self.faulty_since = None
+        elif self.faulty_since is None:
+            self.faulty_since = self.now()
+
+    def absence(self) -> Absence | None:
+        """What keeps the subscription from applying anything now, and for how long already; None where nothing is known to."""
+        away_s = self.away_s()
+        if away_s is not None:
+            detail = f"no engine that runs it has been connected for {seconds(away_s)}"
+            return Absence(NO_ENGINE, detail, _START_ENGINE, away_s)
+        if self.faulty_since is None:
+            return None
+        faulty_s = max(0.0, (self.now() - self.faulty_since).total_seconds())
+        detail = f"it has been tried again for {seconds(faulty_s)} because of a fault, {self.reason}"
+        return Absence(self.code or "unknown", detail, self.remedy, faulty_s)
+
+    def gone(self) -> Absence | None:
+        """The same, once it lasts for too long."""
+        absence = self.absence()
+        return absence if absence is not None and absence.seconds > GONE_AFTER_S else None
+
+    def reload_ended(self, reload: str) -> set[str]:
+        """A reload has ended, well or badly; returns the tables that it was to copy."""
+        self.reload = None if self.reload == reload else self.reload
+        ended = {table.id for table in self.tables.values() if table.reload == reload}
+        for table in ended:
+            self.tables[table].reload = None
+        return ended
 
     def vouch(self, run: int, stream: str) -> bool:
         """A position was reported by this run, on this stream. False where a later run is known: it counts for nothing."""
@@ -122,6 +204,10 @@ class Picture:
         """The highest position that is known to exist."""
         known = [position for position in (self.source, self.captured, self.applied) if position is not None]
         return max(known) if known else None
+
+    def beyond(self, position: Lsn) -> bool:
+        """Whether `position` lies beyond the last known end of the source's log: nobody can tell when it comes, or whether."""
+        return self.source is not None and self.furthest is not None and position > self.furthest
 
     def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
         """How far the live tables are behind, in bytes and seconds; nothing where none is live. While no engine is connected, the time
@@ -151,8 +237,11 @@ class Picture:
             self.structure = self.structure_at = None
         self.epoch = fresh.epoch
         self.state = fresh.state
-        self.reason = fresh.reason
-        self.remedy = fresh.remedy
+        self.desired = fresh.desired
+        self.deleting = fresh.deleting
+        self.reload = fresh.reload
+        self.code, self.reason, self.remedy = fresh.code, fresh.reason, fresh.remedy
+        self.faulty_since = fresh.faulty_since and (self.faulty_since or fresh.faulty_since)
         self.tables = fresh.tables
 
     def estimate_ms(self, position: Lsn, monotonic_s: float) -> int | None:

@@ -8,14 +8,17 @@ from typing import Any
 
 from sqlmodel import col, delete, select
 
-from engine.model.subscription_state import SubscriptionState
+from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
 from server.db.models.freshness_wait import FreshnessWaitRow
+from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
+from server.engines.work import UNENDED
 from server.freshness.picture import Picture, TableView
 from server.freshness.waits import WaitStatus
+from server.tables.schemas import TableDesiredState
 
 KEPT = timedelta(days=1)
 """How long an ended wait can be asked for."""
@@ -30,7 +33,21 @@ def load_pictures(session: ReadSession, names: Sequence[str] | None = None) -> d
     tables = select(TableRow).where(col(TableRow.subscription_id).in_(list(found)))
     for row in session.exec(tables):
         found[row.subscription_id].tables[row.id] = _view(row)
+    reloads = select(ReloadRow).where(
+        col(ReloadRow.subscription_id).in_(list(found)), col(ReloadRow.state).in_(UNENDED)
+    )
+    for reload in session.exec(reloads):
+        if reload.asked is None:
+            _note_reload(found[reload.subscription_id], reload)
     return {picture.name: picture for picture in found.values()}
+
+
+def _note_reload(picture: Picture, row: ReloadRow) -> None:
+    if row.table_id is None:
+        picture.reload = row.id
+    for table in picture.tables.values():
+        if row.table_id in {None, table.id}:
+            table.reload = row.id
 
 
 def existing(session: ReadSession, names: Collection[str]) -> set[str]:
@@ -43,8 +60,12 @@ def _picture(row: SubscriptionRow) -> Picture:
         name=row.name,
         epoch=row.epoch,
         state=SubscriptionState(row.state),
+        desired=DesiredState(row.desired_state),
+        deleting=row.deleting,
+        code=row.code,
         reason=row.reason,
         remedy=row.remedy,
+        faulty_since=row.state_at if row.state == SubscriptionState.STARTING and row.reason is not None else None,
         source=row.source_position,
         captured=row.captured_position,
         applied=row.applied_position,
@@ -63,6 +84,7 @@ def _view(row: TableRow) -> TableView:
         state=TableState(row.state),
         reason=row.reason,
         remedy=row.remedy,
+        paused=row.desired_state == TableDesiredState.PAUSED,
         insert_only=row.insert_only,
         set_aside=row.rows_set_aside,
     )

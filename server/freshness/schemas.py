@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,6 +52,13 @@ class WaitRequest(BaseModel):
     )
     on_timeout: str = Field(
         default="error", max_length=64, description="What to do at the deadline; only `error` so far."
+    )
+    on_unreachable: Literal["error", "wait"] = Field(
+        default="error",
+        description="What to do where no engine has been connected for 30 s, or where the subscription has been tried again "
+        "for 30 s because of a fault (its source cannot be reached, for instance). `error`: the wait ends with "
+        "`freshness_unavailable`. `wait`: it goes on until its deadline. What was declared (paused, stopped) or has failed ends it "
+        "at once in either case.",
     )
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from itertools import count
 
 from engine.link.messages import (
     Answer,
     Demand,
     NowBody,
     Progress,
+    ReloadReport,
     Report,
     RowsSetAside,
     SubscriptionReport,
@@ -23,9 +25,11 @@ from engine.link.messages import Now as NowCommand
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
+from server.clock import Clock
 from server.db.database import Database
 from server.engines.hub import EngineAwayError, Hub
 from server.engines.threads import EngineThreads
+from server.engines.work import UNENDED
 from server.errors import NotFound
 from server.freshness import repository
 from server.freshness.now import SharedNow
@@ -38,15 +42,19 @@ NOW_TIMEOUT_S = 30.0
 class FreshnessService:
     """One book of waits per subscription. Everything is called on the event loop."""
 
-    def __init__(self, database: Database, threads: EngineThreads, hub: Hub) -> None:
+    def __init__(self, database: Database, threads: EngineThreads, hub: Hub, clock: Clock) -> None:
         self._database = database
         self._threads = threads
         self._hub = hub
+        self._clock = clock
         self._books: dict[str, WaitBook] = {}
         self._nows: dict[str, SharedNow] = {}
         self._flushing: set[str] = set()
         self._moved: dict[str, set[str] | None] = {}
         """What reports have changed since waits were last judged: these tables; None: any, or the subscription's own state."""
+        self._old: dict[str, int] = {}
+        """Subscriptions whose pictures lack what was declared of late, each with the number of the last such declaration."""
+        self._declarations = count(1)
         self._onlookers: set[asyncio.Future[None]] = set()
         self.changing = asyncio.Lock()
         """Held from reading or committing states in the control database until they are in the pictures."""
@@ -63,13 +71,16 @@ class FreshnessService:
         return len(book) if book else 0
 
     async def book(self, subscription: str) -> WaitBook:
-        """The book of a subscription.
+        """The book of a subscription, with all that was declared before this call.
 
         Raises:
             NotFound: there is none of this name.
         """
-        if subscription not in self._books:
-            await self.refresh([subscription])
+        if self._is_old(subscription):
+            async with self.changing:
+                if self._is_old(subscription):
+                    await self._read([subscription])
+            self._tell_onlookers()
         book = self._books.get(subscription)
         if book is None:
             raise NotFound(f"There is no subscription named '{subscription}'.", "GET /api/v1/subscriptions lists them.")
@@ -78,17 +89,32 @@ class FreshnessService:
     async def refresh(self, subscriptions: Sequence[str] | None = None) -> None:
         """Bring pictures (None: all) up to what the control database says, and end the waits that this decides."""
         async with self.changing:
-            fresh = await self._threads.run(lambda: self._load(subscriptions))
-            for name in self._books.keys() if subscriptions is None else subscriptions:
-                if name not in fresh and name in self._books:
-                    self._remove(name)
-            for picture in fresh.values():
-                self._take(picture)
+            await self._read(subscriptions)
         self._tell_onlookers()
 
+    def out_of_date(self, subscriptions: Collection[str]) -> None:
+        """Something was declared of these subscriptions that their pictures do not have yet."""
+        number = next(self._declarations)
+        self._old.update(dict.fromkeys(subscriptions, number))
+
+    def _is_old(self, subscription: str) -> bool:
+        return subscription not in self._books or subscription in self._old
+
+    async def _read(self, subscriptions: Sequence[str] | None) -> None:
+        before = dict(self._old)
+        fresh = await self._threads.run(lambda: self._load(subscriptions))
+        for name in list(self._books) if subscriptions is None else subscriptions:
+            if name not in fresh and name in self._books:
+                self._remove(name)
+        for picture in fresh.values():
+            self._take(picture)
+        for name in before if subscriptions is None else subscriptions:
+            if name in before and self._old.get(name) == before[name]:
+                del self._old[name]  # Else something was declared while it was read.
+
     async def vanished(self, subscriptions: Collection[str]) -> set[str]:
-        """Those of these subscriptions that have a picture but are no longer in the control database."""
-        known = self._books.keys() & set(subscriptions)
+        """Those of these subscriptions that have a picture or an engine, but are no longer in the control database."""
+        known = {name for name in subscriptions if name in self._books or self._hub.owns(name)}
         if not known:
             return set()
 
@@ -106,6 +132,8 @@ class FreshnessService:
         book = self._books.get(fresh.name)
         if book is None:
             fresh.stream = lambda: self._hub.stream_of(fresh.name)
+            fresh.away_s = lambda: self._hub.away_s(fresh.name)
+            fresh.now = self._clock.now
             self._books[fresh.name] = WaitBook(fresh)
             self._nows[fresh.name] = SharedNow(lambda: self._read_now(fresh.name))
             return
@@ -132,6 +160,8 @@ class FreshnessService:
             return self._table_state(report)
         if isinstance(report, RowsSetAside):
             return self._rows_aside(report)
+        if isinstance(report, ReloadReport):
+            return self._reload(report)
         return True
 
     def _current(self, report: SubscriptionReport) -> WaitBook | None:
@@ -182,8 +212,7 @@ class FreshnessService:
             return report.subscription in self._books
         picture = book.picture
         picture.stand(SubscriptionState(report.state), report.run)
-        picture.reason = report.reason
-        picture.remedy = report.remedy
+        picture.explain(report.code, report.reason, report.remedy)
         self._moved[report.subscription] = None
         self._tell_onlookers()
         return True
@@ -207,6 +236,19 @@ class FreshnessService:
         book = self._current(report)
         for view in book.picture.tables.values() if book is not None else ():
             view.set_aside = report.counts.get(view.id, 0 if report.whole else view.set_aside)
+        return True
+
+    def _reload(self, report: ReloadReport) -> bool:
+        book = self._current(report)
+        if book is None or report.state in UNENDED:
+            return True
+        whole = book.picture.reload == report.request_id
+        ended = book.picture.reload_ended(report.request_id)
+        moved = self._moved.setdefault(report.subscription, set())
+        if whole:
+            self._moved[report.subscription] = None
+        elif moved is not None:
+            moved.update(ended)
         return True
 
     # Demand and "now"
@@ -263,6 +305,14 @@ class FreshnessService:
         if book is not None and body.structure is not None:
             book.picture.structure, book.picture.structure_at = body.structure, body.structure_at
         return body.position
+
+    def notice_absences(self) -> None:
+        """End the waits of subscriptions whose engine or source is gone for too long by now. Called every second."""
+        for book in self._books.values():
+            if len(book) and book.picture.gone() is not None:
+                book.changed()
+        if self._onlookers:
+            self._tell_onlookers()
 
     # Onlookers
 

@@ -11,25 +11,32 @@ from engine.model.position import Lsn, MalformedPosition
 from engine.model.table_state import TableState
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError
 from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
-from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
+from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.picture import Picture
 from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, WaitRequest
 from server.freshness.service import FreshnessService
-from server.freshness.waits import Unreachable, Verdict, Wait, WaitBook, WaitStatus
+from server.freshness.waits import Unreachable, Verdict, Wait, WaitBook, WaitStatus, why_left_out
 
 _STARTING_PAUSE_S = 0.2
 _SERVICE_UNAVAILABLE = 503
+_MOST_NAMED = 3
+_BEYOND = (
+    "Look whether it is a position of this source: there, SELECT pg_current_wal_insert_lsn() shows the end of the log. One of another"
+    " server, or from before a restore, may never come."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A wait as asked for. `position` None is "now"; `tables` are ids, `named` where the request listed them."""
+    """A wait as asked for. `position` None is "now"; `tables` are ids, `named` where the request listed them; `patient`: it waits on
+    where engine or source are gone."""
 
     subscription: str
     position: Lsn | None
     tables: frozenset[str]
     named: bool
     timeout_s: float
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +68,17 @@ async def understand(
         raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
     position = parse_position(request.position, pointer)
     book = await service.book(subscription)
-    timeout_s = request.timeout_ms / 1000
+    timeout_s, patient = request.timeout_ms / 1000, request.on_unreachable == "wait"
     if not request.tables:
         following = frozenset(view.id for view in book.picture.tables.values() if not view.left_out)
-        return Ask(subscription, position, following, named=False, timeout_s=timeout_s)
+        return Ask(subscription, position, following, named=False, timeout_s=timeout_s, patient=patient)
     named = [(ref.schema_name, ref.name) for ref in request.tables]
     if not set(named) <= set(_names(book.picture)):
         # One that was added a moment ago may not have been heard of.
         await service.refresh([subscription])
         book = await service.book(subscription)
-    return Ask(subscription, position, _ids(book.picture, named), named=True, timeout_s=timeout_s)
+    tables = _ids(book.picture, named)
+    return Ask(subscription, position, tables, named=True, timeout_s=timeout_s, patient=patient)
 
 
 def parse_position(text: str | None, pointer: str) -> Lsn | None:
@@ -160,7 +168,7 @@ class _Run:
             except EngineSilentError:
                 continue
             except AnswerError as error:
-                if error.problem.status != _SERVICE_UNAVAILABLE:
+                if error.problem.status != _SERVICE_UNAVAILABLE and not self._ask.patient:
                     return self._failed(error)
                 await asyncio.sleep(_STARTING_PAUSE_S)
             else:
@@ -181,7 +189,8 @@ class _Run:
             self._book.drop(wait)
 
     def _wait_for(self, position: Lsn, ended: Any) -> Wait:
-        return Wait(position=position, tables=set(self._ask.tables), named=self._ask.named, ended=ended)
+        ask = self._ask
+        return Wait(position=position, tables=set(ask.tables), named=ask.named, ended=ended, patient=ask.patient)
 
     def _satisfied(self, position: Lsn) -> Ending:
         picture = self._book.picture
@@ -189,29 +198,49 @@ class _Run:
         return Ending(WaitStatus.SATISFIED, self._elapsed_ms(), position, picture.applied, receipt=receipt)
 
     def _unreachable(self, why: Unreachable) -> Ending:
-        problem = FreshnessUnreachable(why.detail, why.remedy, extra=self._standing())
-        return self._bad(WaitStatus.UNREACHABLE, problem)
+        if why.cause is None:
+            return self._bad(
+                WaitStatus.UNREACHABLE, FreshnessUnreachable(why.detail, why.remedy, extra=self._standing())
+            )
+        known = {**self._standing(), "cause": why.cause}
+        return self._bad(WaitStatus.UNREACHABLE, FreshnessUnavailable(why.detail, why.remedy, extra=known))
 
     def _timed_out(self) -> Ending:
-        picture = self._book.picture
-        name = self._ask.subscription
-        standing = self._standing()
-        estimate = None if self._position is None else picture.estimate_ms(self._position, self._loop.time())
+        picture, position = self._book.picture, self._position
+        beyond = position is not None and picture.beyond(position)
+        absence = picture.absence()
+        estimate = None
+        if position is not None and not beyond and absence is None:
+            estimate = picture.estimate_ms(position, self._loop.time())
+        known = {**self._standing(), "estimate_ms": estimate, "beyond_source": beyond}
+        if absence is not None:
+            known["cause"] = absence.cause
+        remedy = absence.remedy if absence is not None else _BEYOND if beyond else None
+        return self._bad(WaitStatus.TIMED_OUT, FreshnessTimeout(self._why_late(), remedy, extra=known))
+
+    def _why_late(self) -> str:
+        """How far it was at the deadline, and what held it up."""
+        picture, position, name = self._book.picture, self._position, self._ask.subscription
         waited = f"after {self._ask.timeout_s * 1000:.0f} ms"
-        if self._position is None:
+        absence = picture.absence()
+        because = None if absence is None else absence.detail
+        if position is None:
             silent = "the engine has not answered, or takes in what was changed in the source's catalog"
-            why = silent if self._service.has_engine(name) else "no engine has the subscription"
-            detail = f"'Now' could not be read on the source of '{name}' {waited}: {why}."
-        elif picture.reached is None:
-            why = "its run is about to begin" if self._service.has_engine(name) else "no engine has the subscription"
+            return f"'Now' could not be read on the source of '{name}' {waited}: {because or silent}."
+        if picture.reached is None:
             known = f"; the last that is known is {picture.applied}" if picture.applied is not None else ""
-            detail = f"Where the target of '{name}' is was not known {waited}: {why}{known}."
-        elif picture.applied is None or picture.applied < self._position:
-            detail = f"'{name}' had applied {picture.applied or 'nothing'} {waited}, not yet {self._position}."
-        else:
-            detail = f"'{name}' had applied {self._position}, but not all tables were copied {waited}."
-        problem = FreshnessTimeout(detail, extra={**standing, "estimate_ms": estimate})
-        return self._bad(WaitStatus.TIMED_OUT, problem)
+            return f"Where the target of '{name}' is was not known {waited}: {because or 'its run is about to begin'}{known}."
+        if picture.reached >= position:
+            return f"'{name}' had applied {position}, but not all tables were live {waited}: {self._not_live()}."
+        ends = f", which lies beyond {picture.source}, the last known end of the source's log"
+        return f"'{name}' had applied {picture.reached} {waited}, not yet {position}{ends if picture.beyond(position) else ''}."
+
+    def _not_live(self) -> str:
+        tables = self._book.picture.tables
+        views = [tables[table] for table in self._ask.tables if table in tables]
+        found = sorted(f"{v.schema}.{v.name} is {v.state.value}" for v in views if v.state is not TableState.LIVE)
+        more = len(found) - _MOST_NAMED
+        return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
     def _failed(self, error: AnswerError) -> Ending:
         said = error.problem
@@ -239,7 +268,7 @@ def _receipt(picture: Picture, ask: Ask, position: Lsn, now_ms: float | None, *,
     return Receipt(
         tables=[_line(v.schema, v.name, v.state.value) for v in covered],
         left_out=[
-            LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in passed_over
+            LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=why_left_out(v)) for v in passed_over
         ],
         exceptions=[
             ReceiptException(schema=v.schema, name=v.name, kind="insert_only") for v in covered if v.insert_only

@@ -41,7 +41,9 @@ class Unreachable:
     """Why a wait cannot end well, and what to do about it."""
 
     detail: str
-    remedy: str
+    remedy: str | None
+    cause: str | None = None
+    """Where nothing was declared that prevents it: what is away (`Absence.cause`)."""
 
 
 Verdict = Unreachable | None
@@ -50,12 +52,14 @@ Verdict = Unreachable | None
 
 @dataclass(eq=False, slots=True)
 class Wait:
-    """One outstanding wait. `tables`: ids of those it covers. `ended` is called once, with the verdict."""
+    """One outstanding wait. `tables`: ids of those it covers. `ended` is called once, with the verdict. `patient`: it waits on where
+    engine or source are gone."""
 
     position: Lsn
     tables: set[str]
     named: bool
     ended: Callable[[Verdict], None]
+    patient: bool = False
     open: bool = True
     due: bool = field(default=False)
     """Its position is applied; only tables still hold it up."""
@@ -98,9 +102,9 @@ class WaitBook:
 
     def hopeless(self, wait: Wait) -> Unreachable | None:
         """Why this wait could not end well whatever its position, so that there is no use in finding that out."""
-        if self.picture.state in STANDING_STILL:
+        if self.picture.standing_still:
             return standing_still(self.picture)
-        return self._trouble_with_tables(wait)
+        return self._trouble_with_tables(wait) or self._gone(wait)
 
     def drop(self, wait: Wait) -> None:
         """Forget a wait whose deadline passed or that was cancelled; its `ended` is not called."""
@@ -175,8 +179,7 @@ class WaitBook:
 
     def _judge(self, wait: Wait) -> Verdict | _Pending:
         picture = self.picture
-        if picture.state is SubscriptionState.FAILED:
-            # Also behind the applied position: a source that was restored from a backup issues positions again.
+        if picture.state is SubscriptionState.FAILED and picture.standing_still:
             return standing_still(picture)
         trouble = self._trouble_with_tables(wait)
         if trouble is not None:
@@ -184,9 +187,16 @@ class WaitBook:
         reached = picture.reached is not None and picture.reached >= wait.position
         if reached and all(picture.tables[table].state is TableState.LIVE for table in wait.tables):
             return None
-        if picture.state in STANDING_STILL:
+        if picture.standing_still:
             return standing_still(picture)
-        return _PENDING
+        return self._gone(wait) or _PENDING
+
+    def _gone(self, wait: Wait) -> Unreachable | None:
+        gone = None if wait.patient else self.picture.gone()
+        if gone is None:
+            return None
+        detail = f"Nothing is applied to subscription {self.picture.name!r}: {gone.detail}."
+        return Unreachable(detail, gone.remedy, gone.cause)
 
     def _trouble_with_tables(self, wait: Wait) -> Unreachable | None:
         tables = self.picture.tables
@@ -231,24 +241,38 @@ _PENDING = _Pending.PENDING
 
 
 def standing_still(picture: Picture) -> Unreachable:
-    """Nothing is applied in this state."""
+    """Nothing is applied in this state, or as was declared."""
+    if picture.deleting:
+        return Unreachable(f"Subscription {picture.name!r} is being deleted.", "Wait on one that stays.")
+    remedy = f"Set desired_state of subscription {picture.name!r} to 'running', then wait again."
+    if picture.state not in STANDING_STILL:
+        return Unreachable(f"Subscription {picture.name!r} has the desired_state '{picture.desired.value}'.", remedy)
     because = f": {picture.reason}" if picture.reason else ""
-    remedy = picture.remedy or f"Set desired_state of subscription {picture.name!r} to 'running', then wait again."
-    return Unreachable(f"Subscription {picture.name!r} is {picture.state.value}{because}.", remedy)
+    return Unreachable(f"Subscription {picture.name!r} is {picture.state.value}{because}.", picture.remedy or remedy)
 
 
 def table_left_out(view: TableView | None) -> Unreachable:
     """A table that the wait covers does not follow the source."""
     if view is None:
         return Unreachable("A table of this wait was removed.", "Wait again for tables that the subscription has.")
-    because = f": {view.reason}" if view.reason else ""
-    remedies = {
-        TableState.PAUSED: "Set the table's desired_state to 'running', or leave the table out of the wait.",
-        TableState.PARKED: "Reload the table, or leave it out of the wait.",
-        TableState.REMOVED: "Add the table to the subscription again, or leave it out of the wait.",
-    }
-    remedy = view.remedy or remedies[view.state]
-    return Unreachable(f"Table {view.schema}.{view.name} is {view.state.value}{because}.", remedy)
+    why = why_left_out(view)
+    remedy = view.remedy
+    if remedy is None:
+        paused = "Set the table's desired_state to 'running', or leave the table out of the wait."
+        remedy = _REMEDIES.get(view.state, paused)
+    return Unreachable(f"Table {view.schema}.{view.name} is {view.state.value}{f': {why}' if why else ''}.", remedy)
+
+
+_REMEDIES = {
+    TableState.PARKED: "Reload the table, or leave it out of the wait.",
+    TableState.REMOVED: "Add the table to the subscription again, or leave it out of the wait.",
+}
+
+
+def why_left_out(view: TableView) -> str | None:
+    """Why a table does not follow the source."""
+    lags = view.paused and view.state not in {TableState.PAUSED, TableState.PARKED, TableState.REMOVED}
+    return "its desired_state is 'paused'" if lags else view.reason
 
 
 def nothing_to_wait_for(picture: Picture) -> Unreachable:

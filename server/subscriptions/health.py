@@ -166,6 +166,7 @@ _UNDER_WAY = frozenset(
     }
 )
 """States that only an engine can keep up or lead on."""
+_RESTING = frozenset({SubscriptionState.PAUSED, SubscriptionState.STOPPED})
 _WANTED = frozenset({SubscriptionState.CREATED, SubscriptionState.STARTING, SubscriptionState.RUNNING})
 _START_ENGINE = "Start an engine with 'penstock engine', or look whether it runs and reaches the server."
 _LOOK_AT_PARKED = "Look at the parked tables: each says what it needs."
@@ -255,6 +256,8 @@ def _course(seen: Seen) -> _Finding:
     if seen.deleting:
         return _Finding(moving, HealthWord.DELETING, "It is being deleted; its tables on the target stay.")
     asked = f"It was asked to be {seen.desired.value}."
+    if seen.state in _RESTING and seen.desired is DesiredState.RUNNING:
+        return _Finding(moving, HealthWord.STARTING, asked)
     unwatched = "" if seen.engine else " No engine is connected, so nothing watches over how much that is."
     match seen.state:
         case SubscriptionState.CREATED:

@@ -137,6 +137,7 @@ def erase(session: WriteSession, row: SubscriptionRow, left: Sequence[str]) -> N
     """Delete the row with all that hangs on it, and tell what is left elsewhere. The target's tables always stay."""
     session.delete(row)
     session.touch(row.name)
+    session.declare(row.name)
     if left:
         record_event(
             session,

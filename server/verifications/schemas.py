@@ -51,16 +51,34 @@ class VerifiedTableView(BaseModel):
     differing: list[DifferenceView] = Field(description="At most 100 keys that differ.")
 
 
+class UncomparedTableView(BaseModel):
+    """A table that was not compared."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True, serialize_by_alias=True)
+
+    id: str
+    schema_name: str | None = Field(alias="schema")
+    name: str | None
+    state: str = Field(description="Its state when the verification ended; only live tables can be compared.")
+    reason: str | None
+
+
 class VerificationView(BaseModel):
     """A comparison of tables with their source, both read at one position."""
 
     id: str
     state: WorkState
     position: str | None = Field(description="Where both sides were compared.")
-    equal: bool | None = Field(description="Whether all tables were equal; null until it has succeeded.")
+    equal: bool | None = Field(
+        description="Whether all tables that were compared were equal; null until it has succeeded, and where it compared none."
+    )
     tables_done: int
     tables_total: int | None
     tables: list[VerifiedTableView]
+    left_out: list[UncomparedTableView] = Field(
+        description="Once it has ended: tables that it did not compare, since they are paused, parked, or not copied yet. `equal` says "
+        "nothing of them."
+    )
     problem: dict[str, Any] | None
     created_at: datetime
     ended_at: datetime | None

@@ -19,7 +19,9 @@ from server.engines.work import UNENDED, WorkState
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
 from server.freshness.picture import STANDING_STILL
 from server.subscriptions import lookup
+from server.tables import repository
 from server.verifications.schemas import (
+    UncomparedTableView,
     VerificationRequest,
     VerificationView,
     VerifiedTableView,
@@ -114,9 +116,20 @@ def cancel(session: WriteSession, name: str, verification_id: str) -> None:
     enqueue(session, name, "cancel", {"id": row.id})
 
 
+def left_out(session: ReadSession, row: VerificationRow) -> list[dict[str, Any]]:
+    """Tables that it was to compare, or all where none were named, and that it did not: as they are now."""
+    compared = {result["table"] for result in row.results}
+    present = repository.present(session, row.subscription_id)
+    meant = [table for table in present if row.asked is None or table.id in row.asked]
+    return [
+        {"table": table.id, "state": table.state, "reason": table.reason} for table in meant if table.id not in compared
+    ]
+
+
 def view(session: ReadSession, row: VerificationRow) -> VerificationView:
     """As REST shows it."""
-    ids = [result["table"] for result in row.results]
+    passed_over = row.left_out or []
+    ids = [result["table"] for result in [*row.results, *passed_over]]
     found = session.exec(select(TableRow).where(col(TableRow.id).in_(ids))) if ids else ()
     tables = {table.id: table for table in found}
     results = [_result(result, tables.get(result["table"])) for result in row.results]
@@ -125,14 +138,20 @@ def view(session: ReadSession, row: VerificationRow) -> VerificationView:
         id=row.id,
         state=WorkState(row.state),
         position=None if row.position is None else str(row.position),
-        equal=all(result.equal for result in results) if done else None,
+        equal=all(result.equal for result in results) if done and results else None,
         tables_done=len(results),
         tables_total=row.total if row.total is not None else (len(row.asked) if row.asked else None),
         tables=results,
+        left_out=[_left_out(entry, tables.get(entry["table"])) for entry in passed_over],
         problem=row.problem,
         created_at=row.created_at,
         ended_at=row.ended_at,
     )
+
+
+def _left_out(entry: dict[str, Any], table: TableRow | None) -> UncomparedTableView:
+    name = {"schema": table.schema_name if table else None, "name": table.name if table else None}
+    return UncomparedTableView.model_validate({**name, "id": entry["table"], **entry})
 
 
 def _result(result: dict[str, Any], table: TableRow | None) -> VerifiedTableView:

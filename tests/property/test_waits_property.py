@@ -25,6 +25,7 @@ from engine.model.table_state import TableState
 from engine.runtime.clock import SystemClock
 from engine.runtime.reporting import Reporter
 from engine.runtime.table_book import TableEntry
+from server.clock import SystemClock as ServerClock
 from server.engines.channel import EngineChannel
 from server.engines.hub import CommandStream, Hub
 from server.freshness.picture import Picture, TableView
@@ -88,7 +89,7 @@ class Freshness(FreshnessService):
     """Its pictures come from the model of the control database."""
 
     def __init__(self, rows: ControlDatabase, hub: Hub) -> None:
-        super().__init__(cast("Any", None), cast("Any", _Inline()), hub)
+        super().__init__(cast("Any", None), cast("Any", _Inline()), hub, ServerClock())
         self._rows = rows
 
     def _load(self, subscriptions: Sequence[str] | None) -> dict[str, Picture]:

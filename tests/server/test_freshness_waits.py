@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.link.messages import Assign, Demand, Now, Problem, Sync
+from engine.link.messages import Assign, Demand, Now, Problem, ReloadReport, Sync
 from engine.model.position import Lsn
 from tests.fixtures.channel import ADMIN, DEADLINE_S, ENGINE, FakeEngine, RunningServer, declare, running_server, until
 
@@ -122,10 +122,19 @@ def test_a_timeout_of_zero_only_looks(engine: FakeEngine, assign: Assign, client
     assert client.post(_WAITS, json={"position": "0/51", "timeout_ms": 0}).status_code == 504
 
 
-@pytest.mark.parametrize("state", ["pausing", "paused", "stopping", "stopped", "failed"])
+def _desire(client: httpx.Client, desired: str) -> None:
+    answer = client.patch("/subscriptions/orders", json={"desired_state": desired})
+    assert answer.status_code == 200, answer.text
+
+
+_DESIRED = {"pausing": "paused", "paused": "paused", "stopping": "stopped", "stopped": "stopped", "failed": "running"}
+
+
+@pytest.mark.parametrize("state", list(_DESIRED))
 def test_nothing_is_reached_in_a_subscription_that_stands_still(
     engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
 ) -> None:
+    _desire(client, _DESIRED[state])
     engine.state(assign, state, code="log_gap", reason="The slot is gone.", remedy="Reload it.")
     for body in ({"position": "0/60"}, {}):
         answer = client.post(_WAITS, json=body)
@@ -139,6 +148,7 @@ def test_nothing_is_reached_in_a_subscription_that_stands_still(
 def test_what_was_applied_before_a_pause_stays_reached(
     engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
 ) -> None:
+    _desire(client, "paused")
     engine.state(assign, state)
     assert client.post(_WAITS, json={"position": "0/50"}).status_code == 200
 
@@ -147,6 +157,7 @@ def test_what_was_applied_before_a_pause_stays_reached(
 def test_what_was_applied_counts_no_more_once_the_target_is_let_go(
     engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
 ) -> None:
+    _desire(client, "stopped")
     engine.state(assign, state)
     answer = client.post(_WAITS, json={"position": "0/50"})
     assert (answer.status_code, answer.json()["code"]) == (409, "freshness_unreachable")
@@ -300,6 +311,8 @@ def test_a_table_that_does_not_follow_is_refused_by_name_and_left_out_otherwise(
     engine: FakeEngine, assign: Assign, client: httpx.Client, state: str
 ) -> None:
     lines = next(t.table for t in assign.tables if t.source.name == "lines")
+    if state == "paused":
+        assert client.patch(f"/subscriptions/orders/tables/{lines}", json={"desired_state": state}).status_code == 200
     engine.table(assign, lines, state, reason="A value does not fit.", remedy="Use map_as.")
     assert engine.link.flush(DEADLINE_S)
     named = client.post(_WAITS, json={"position": "0/50", "tables": [{"schema": "public", "name": "lines"}]})
@@ -615,3 +628,285 @@ def test_a_receipt_says_up_to_where_the_structure_is_known(
     engine.now, engine.structure = "0/60", "0/62"
     receipt = client.post(_WAITS, json={}).json()["receipt"]
     assert (receipt["position"], receipt["structure"]) == ("0/60", "0/62")
+
+
+# What was declared decides, not the state that lags it
+
+
+def _table(assign: Assign, name: str) -> str:
+    return next(t.table for t in assign.tables if t.source.name == name)
+
+
+def _named(name: str) -> list[dict[str, str]]:
+    return [{"schema": "public", "name": name}]
+
+
+@pytest.fixture
+def undelivered(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the outbox holds stays there, so nothing but the wait itself can find out what was declared."""
+
+    async def nothing() -> int:
+        return 0
+
+    monkeypatch.setattr(server.app.state.channel, "_deliver_some", nothing)
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.usefixtures("undelivered")
+def test_a_subscription_that_was_told_to_run_is_waited_for_from_then_on(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor, late: bool
+) -> None:
+    _desire(client, "paused")
+    engine.state(assign, "paused")
+    assert client.post(_WAITS, json={"position": "0/60"}).status_code == 409
+    _desire(client, "running")
+    waiting = _begin(pool, client, position="0/60")
+    _demanded(engine, "0/60")
+    if late:
+        engine.state(assign, "paused")  # It was on its way when the subscription was told to run.
+        assert client.post(_WAITS, json={"position": "0/60", "timeout_ms": 0}).status_code == 504
+        assert client.get("/subscriptions/orders").json()["health"]["word"] == "starting"
+    assert not waiting.done()
+    engine.state(assign, "running", run=1)
+    engine.progress(assign, "0/60", run=1)
+    assert waiting.result(DEADLINE_S).status_code == 200
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize("desired", ["paused", "stopped"])
+@pytest.mark.usefixtures("undelivered")
+def test_a_subscription_that_was_told_to_rest_is_not_waited_for_from_then_on(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, desired: str, late: bool
+) -> None:
+    _desire(client, desired)
+    if late:
+        engine.state(assign, "running")
+    for body in ({"position": "0/60"}, {}):
+        answer = client.post(_WAITS, json=body)
+        assert (answer.status_code, answer.json()["code"]) == (409, "freshness_unreachable")
+        assert "'running'" in answer.json()["remedy"]
+
+
+@pytest.mark.usefixtures("undelivered")
+def test_a_table_that_was_resumed_is_waited_for_from_then_on(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    lines = _table(assign, "lines")
+    place = f"/subscriptions/orders/tables/{lines}"
+    assert client.patch(place, json={"desired_state": "paused"}).status_code == 200
+    every = client.post(_WAITS, json={"position": "0/50"}).json()["receipt"]
+    assert [(t["name"], t["state"], t["reason"]) for t in every["left_out"]] == [
+        ("lines", "live", "its desired_state is 'paused'")
+    ]
+    engine.table(assign, lines, "paused")
+    assert engine.link.flush(DEADLINE_S)
+    refused = client.post(_WAITS, json={"position": "0/50", "tables": _named("lines")})
+    assert (refused.status_code, "public.lines is paused" in refused.json()["detail"]) == (409, True)
+    assert client.patch(place, json={"desired_state": "running"}).status_code == 200
+    assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0}).status_code == 504
+    waiting = _begin(pool, client, position="0/60", tables=_named("lines"))
+    _demanded(engine, "0/60")
+    engine.progress(assign, "0/60")
+    assert engine.link.flush(DEADLINE_S)
+    assert not waiting.done()
+    engine.table(assign, lines, "live")
+    assert waiting.result(DEADLINE_S).status_code == 200
+
+
+@pytest.mark.usefixtures("undelivered")
+def test_a_table_that_was_added_is_waited_for_from_then_on(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    assert client.post(_WAITS, json={"position": "0/50"}).status_code == 200
+    assert client.post("/subscriptions/orders/tables", json={"schema": "public", "name": "new"}).status_code == 201
+    answer = client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0})
+    assert (answer.status_code, "public.new is registered" in answer.json()["detail"]) == (504, True)
+    assert client.delete(f"/subscriptions/orders/tables/{_table(assign, 'lines')}").status_code == 204
+    named = client.post(_WAITS, json={"position": "0/50", "tables": _named("lines")})
+    assert named.status_code == 422
+
+
+@pytest.mark.usefixtures("undelivered")
+def test_a_subscription_that_was_just_made_is_waited_for_and_one_that_is_gone_is_not_found(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    declare(client, "other")
+    path = "/subscriptions/other/freshness-waits"
+    assert client.post(path, json={"position": "0/50", "timeout_ms": 0}).status_code == 504
+    assert client.delete("/subscriptions/other?force=true").status_code == 204
+    assert client.post(path, json={"position": "0/50", "timeout_ms": 0}).status_code == 404
+    assert client.delete("/subscriptions/orders?force=true").status_code == 204
+    assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0}).status_code == 404
+    # The engine hears of that, though a wait has found it out before.
+    engine.seen(Sync, lambda sync: not sync.subscriptions)
+
+
+def test_a_parked_table_that_is_to_be_reloaded_is_waited_for(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    lines = _table(assign, "lines")
+    engine.table(assign, lines, "parked", code="row_refused", reason="A row.", remedy="Reload it.")
+    assert engine.link.flush(DEADLINE_S)
+    asked = {"position": "0/50", "tables": _named("lines")}
+    assert client.post(_WAITS, json=asked).status_code == 409
+    place = f"/subscriptions/orders/tables/{lines}/reloads"
+    reload = client.post(place, json={}).json()["id"]
+    waiting = _begin(pool, client, **asked)
+    assert client.post(_WAITS, json={**asked, "timeout_ms": 0}).status_code == 504
+    engine.link.report(
+        ReloadReport(subscription="orders", epoch=assign.epoch, request_id=reload, state="failed", rows=0)
+    )
+    assert waiting.result(DEADLINE_S).status_code == 409
+    again = client.post(place, json={}).json()["id"]
+    waiting = _begin(pool, client, **asked)
+    assert client.post(_WAITS, json={**asked, "timeout_ms": 0}).status_code == 504
+    assert client.delete(f"{place}/{again}").status_code == 204
+    assert waiting.result(DEADLINE_S).status_code == 409
+
+
+def test_a_failed_subscription_that_is_to_be_reloaded_is_waited_for(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    engine.state(assign, "failed", code="log_gap", reason="The slot is gone.", remedy="Reload it.", run=1)
+    assert client.post(_WAITS, json={"position": "0/50"}).status_code == 409
+    assert client.post("/subscriptions/orders/reloads", json={}).status_code == 202
+    waiting = _begin(pool, client, position="0/50")
+    engine.progress(assign, "0/60", run=0)
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0}).status_code == 504
+    engine.state(assign, "running", run=1)
+    engine.progress(assign, "0/60", run=1)
+    assert waiting.result(DEADLINE_S).status_code == 200
+
+
+# What is known to be gone ends a wait, unless it is to wait on
+
+
+_SHOP = {"code": "source_unreachable", "reason": "shop: no route", "remedy": "Mend the network."}
+
+
+@pytest.fixture
+def gone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.freshness.picture.GONE_AFTER_S", 0.0)
+
+
+@pytest.mark.usefixtures("gone_at_once")
+@pytest.mark.parametrize("body", [{}, {"position": "0/50"}, {"position": "0/60"}])
+def test_without_an_engine_for_too_long_a_wait_is_refused_and_says_why(
+    server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, body: dict[str, str]
+) -> None:
+    engine.close()
+    until(lambda: server.app.state.hub.owner("orders") is None)
+    answer = client.post(_WAITS, json=body)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["cause"]) == (503, "freshness_unavailable", "no_engine")
+    assert "no engine that runs it has been connected for" in problem["detail"]
+    assert "penstock engine" in problem["remedy"]
+    late = client.post(_WAITS, json={**body, "on_unreachable": "wait", "timeout_ms": 30})
+    assert (late.status_code, late.json()["code"], late.json()["cause"]) == (504, "freshness_timeout", "no_engine")
+    assert "no engine that runs it has been connected for" in late.json()["detail"]
+    _desire(client, "paused")
+    declared = client.post(_WAITS, json={"position": "0/60"})
+    assert (declared.status_code, declared.json()["code"]) == (409, "freshness_unreachable")
+
+
+@pytest.mark.parametrize("body", [{}, {"position": "0/60"}])
+def test_a_wait_under_way_ends_once_its_engine_is_away_for_too_long(
+    engine: FakeEngine,
+    assign: Assign,
+    client: httpx.Client,
+    pool: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    body: dict[str, str],
+) -> None:
+    monkeypatch.setattr("server.freshness.picture.GONE_AFTER_S", 0.5)
+    engine.now = "0/60"
+    waiting = _begin(pool, client, timeout_ms=600_000, **body)
+    patient = _begin(pool, client, timeout_ms=600_000, on_unreachable="wait", **body)
+    until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 2)
+    engine.close()
+    assert waiting.result(DEADLINE_S).json()["code"] == "freshness_unavailable"
+    assert not patient.done()
+    client.delete("/subscriptions/orders?force=true")
+    assert patient.result(DEADLINE_S).status_code in {404, 409}
+
+
+def test_a_wait_for_an_engine_that_has_just_left_goes_on(
+    server: RunningServer, engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    engine.close()
+    until(lambda: server.app.state.hub.owner("orders") is None)
+    waiting = _begin(pool, client, position="0/60")
+    again = FakeEngine(server.url)
+    try:
+        again.run(applied="0/60")
+        assert waiting.result(DEADLINE_S).status_code == 200
+    finally:
+        again.close()
+
+
+def test_what_keeps_the_source_away_is_named_at_the_deadline(
+    engine: FakeEngine, assign: Assign, client: httpx.Client, pool: ThreadPoolExecutor
+) -> None:
+    engine.state(assign, "starting", run=1, **_SHOP)
+    for body in ({"position": "0/60"}, {"position": "0/50"}):
+        late = client.post(_WAITS, json={**body, "timeout_ms": 30})
+        assert (late.status_code, late.json()["cause"]) == (504, "source_unreachable")
+        assert "because of a fault, shop: no route" in late.json()["detail"]
+        assert late.json()["remedy"] == "Mend the network."
+    waiting = _begin(pool, client, position="0/60")
+    engine.state(assign, "running", run=1)
+    engine.progress(assign, "0/60", run=1)
+    assert waiting.result(DEADLINE_S).status_code == 200
+
+
+@pytest.mark.usefixtures("gone_at_once")
+def test_a_source_that_is_away_for_too_long_ends_waits(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    engine.state(assign, "starting", **_SHOP)
+    for body in ({"position": "0/60"}, {}):
+        answer = client.post(_WAITS, json=body)
+        problem = answer.json()
+        assert (answer.status_code, problem["code"]) == (503, "freshness_unavailable")
+        assert (problem["cause"], problem["remedy"]) == ("source_unreachable", "Mend the network.")
+    engine.refusal = Problem(status=502, code="source_unreachable", detail="No route.", remedy="Start the database.")
+    assert client.post(_WAITS, json={"timeout_ms": 300, "on_unreachable": "wait"}).status_code == 504
+    engine.state(assign, "running", run=1)
+    assert client.post(_WAITS, json={"timeout_ms": 300}).json()["code"] == "source_unreachable"
+    assert client.post(_WAITS, json={"timeout_ms": 300, "on_unreachable": "wait"}).status_code == 504
+    query = {"sql": "SELECT 1", "freshness": {"mode": "position", "position": "0/99", "timeout_ms": 100}}
+    assert client.post("/subscriptions/orders/queries", json=query).status_code == 504
+
+
+def test_a_wait_that_goes_on_over_a_restart_of_the_server_stays_patient(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = RunningServer(tmp_path)
+    with first.client() as client:
+        declare(client)
+        prefer = {"Prefer": "respond-async"}
+        asked = [{"position": "0/60", "timeout_ms": 600_000, "on_unreachable": how} for how in ("error", "wait")]
+        places = [client.post(_WAITS, json=body, headers=prefer).headers["Location"] for body in asked]
+    first.stop()
+    monkeypatch.setattr("server.freshness.picture.GONE_AFTER_S", 0.1)
+    with running_server(tmp_path, port=first.port) as second, second.client() as client:
+        ended = _poll(client, places[0].removeprefix("/api/v1"))
+        assert (ended["status"], ended["problem"]["code"]) == ("unreachable", "freshness_unavailable")
+        assert client.get(places[1].removeprefix("/api/v1")).json()["status"] == "waiting"
+
+
+def test_of_a_position_beyond_the_log_there_is_no_estimate(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    for position in ("0/60", "0/70"):
+        engine.progress(assign, position)
+        assert engine.link.flush(DEADLINE_S)
+    beyond = client.post(_WAITS, json={"position": "FF/0", "timeout_ms": 20}).json()
+    assert (beyond["estimate_ms"], beyond["beyond_source"]) == (None, True)
+    assert "beyond 0/70, the last known end of the source's log" in beyond["detail"]
+    assert "pg_current_wal_insert_lsn()" in beyond["remedy"]
+    engine.progress(assign, "0/80", source="0/100")
+    assert engine.link.flush(DEADLINE_S)
+    within = client.post(_WAITS, json={"position": "0/90", "timeout_ms": 20}).json()
+    assert (within["estimate_ms"] is not None, within["beyond_source"]) == (True, False)

@@ -92,6 +92,34 @@ def test_a_verification_runs_and_shows_what_differs(rig: Rig) -> None:
     assert [v["id"] for v in client.get(_VERIFICATIONS).json()["items"]] == [body["id"]]
 
 
+def test_a_verification_names_the_tables_that_it_left_out(rig: Rig) -> None:
+    client, engine, assign = rig
+    second = assign.tables[1]
+    engine.table(assign, second.table, "parked", code="row_refused", reason="A row.", remedy="Mend it.")
+    assert engine.link.flush(DEADLINE_S)
+    body = client.post(_VERIFICATIONS).json()
+    assert body["left_out"] == []
+    engine.link.report(_verified(assign, body["id"], "succeeded"))
+    assert engine.link.flush(DEADLINE_S)
+    ended = client.get(f"{_VERIFICATIONS}/{body['id']}").json()
+    assert (ended["equal"], len(ended["tables"])) == (True, 1)
+    assert ended["left_out"] == [
+        {"id": second.table, "schema": "public", "name": second.source.name, "state": "parked", "reason": "A row."}
+    ]
+
+
+def test_a_verification_that_compared_nothing_says_nothing(rig: Rig) -> None:
+    client, engine, assign = rig
+    body = client.post(_VERIFICATIONS).json()
+    ended = Verification(
+        subscription="orders", epoch=assign.epoch, verification_id=body["id"], state="succeeded", total=0
+    )
+    engine.link.report(ended)
+    assert engine.link.flush(DEADLINE_S)
+    shown = client.get(f"{_VERIFICATIONS}/{body['id']}").json()
+    assert (shown["state"], shown["equal"], len(shown["left_out"])) == ("succeeded", None, 2)
+
+
 def test_a_verification_of_some_tables(rig: Rig) -> None:
     client, engine, assign = rig
     name = assign.tables[0].source

@@ -27,6 +27,8 @@ class FreshnessWaitRow(SQLModel, table=True):
     position: Lsn | None = position(default=None, nullable=True)
     tables: list[str] = document(default_factory=list)
     named: bool = False
+    patient: bool = False
+    """It waits on where engine or source are gone."""
     timeout_ms: int
     created_at: datetime = moment()
     deadline_at: datetime = moment()

@@ -12,7 +12,10 @@ from server.db.base import document, moment, position
 
 
 class VerificationRow(SQLModel, table=True):
-    """One verification. `asked` are table ids, None for all live ones; `results` holds the tables compared so far."""
+    """One verification. `asked` are table ids, None for all live ones; `results` holds the tables compared so far.
+
+    `left_out`: once it has ended, ids of the tables that it did not compare, each with its state and reason of then.
+    """
 
     __tablename__ = "verifications"
 
@@ -23,6 +26,7 @@ class VerificationRow(SQLModel, table=True):
     position: Lsn | None = position(default=None, nullable=True)
     total: int | None = None
     results: list[dict[str, Any]] = document(default_factory=list)
+    left_out: list[dict[str, Any]] | None = document(default=None, nullable=True)
     problem: dict[str, Any] | None = document(default=None, nullable=True)
     created_at: datetime = moment(index=True)
     ended_at: datetime | None = moment(default=None, nullable=True)

@@ -144,6 +144,7 @@ def test_no_server_is_said_kindly(run: Run) -> None:
     [
         (504, "freshness_timeout", ExitCode.TIMEOUT),
         (409, "freshness_unreachable", ExitCode.UNREACHABLE),
+        (503, "freshness_unavailable", ExitCode.PIPELINE),
         (422, "invalid_request", ExitCode.REFUSED),
         (401, "unauthenticated", ExitCode.REFUSED),
         (503, "engine_unavailable", ExitCode.PIPELINE),
@@ -348,27 +349,6 @@ def test_an_export_that_breaks_off_fails_and_leaves_no_file(
     assert place.read_bytes() == b"a\r\n"
 
 
-@pytest.mark.parametrize(
-    ("equal", "state", "exit_code"), [(True, "succeeded", 0), (False, "succeeded", 1), (True, "failed", 1)]
-)
-def test_verify_polls_and_tells_by_exit_code(
-    stand_in: StandIn, run: Run, equal: bool, state: str, exit_code: int
-) -> None:
-    table = {"schema": "public", "name": "t", "equal": equal, "source_rows": 3, "target_rows": 3, "differing": []}
-    ended = {"id": "v1", "state": state, "position": "0/9", "tables": [table]}
-    stand_in.replies["POST", "/subscriptions/m/verifications"] = (202, {"id": "v1", "state": "running"})
-    stand_in.replies["GET", "/subscriptions/m/verifications/v1"] = (200, ended)
-    result = run("verify", "-s", "m", "--json")
-    assert result.exit_code == exit_code
-    assert json.loads(result.stdout) == ended
-
-
-def test_verify_that_compared_nothing_is_not_equal(stand_in: StandIn, run: Run) -> None:
-    ended = {"id": "v1", "state": "succeeded", "tables": []}
-    stand_in.replies["POST", "/subscriptions/m/verifications"] = (202, ended)
-    assert run("verify", "-s", "m").exit_code == ExitCode.DIFFERENT
-
-
 def test_sequences_are_shown_and_the_exit_code_tells_whether_all_stand_right(stand_in: StandIn, run: Run) -> None:
     row = {"schema": "public", "name": "t", "column": "[id]", "source_sequence": {"schema": "public", "name": "s"}}
     values = {"source_value": {"last_value": 700, "is_called": True}, "target_sequence": {"schema": "x", "name": "y"}}
@@ -565,3 +545,81 @@ def test_console_prints_a_link_that_signs_in(stand_in: StandIn, run: Run, tmp_pa
     (tmp_path / "admin.token").write_text("a+b/c\n")
     assert run("console").stdout == f"{stand_in.url}/#token=a%2Bb%2Fc\n"
     assert json.loads(run("console", "--json").stdout) == {"url": f"{stand_in.url}/#token=a%2Bb%2Fc"}
+
+
+# What was passed over, and what could not be carried out
+
+_WAITS, _VERIFICATIONS = "/subscriptions/m/freshness-waits", "/subscriptions/m/verifications"
+_PARKED = {"schema": "public", "name": "[lines]", "state": "parked", "reason": "a [row]"}
+_COMPARED = {"schema": "public", "name": "t", "equal": True, "source_rows": 3, "target_rows": 3, "differing": []}
+_DIFFERENT = {**_COMPARED, "equal": False}
+_AWAY = {"status": 502, "code": "source_unreachable", "detail": "No [route].", "remedy": "Mend it."}
+
+
+def test_wait_tells_of_tables_that_it_left_out(stand_in: StandIn, run: Run) -> None:
+    receipt = {
+        "left_out": [_PARKED],
+        "exceptions": [
+            {"schema": "public", "name": "t", "kind": "rows_set_aside", "rows": 7},
+            {"schema": "public", "name": "u", "kind": "insert_only", "rows": None},
+        ],
+    }
+    answer = {"status": "satisfied", "position": "0/5", "applied": "0/9", "waited_ms": 12.0, "receipt": receipt}
+    stand_in.replies["POST", _WAITS] = (200, answer)
+    shown = run("wait", "-s", "m")
+    assert shown.exit_code == 0
+    assert "public.[lines] was not waited for: it is parked: a [row]" in shown.stderr
+    assert "public.t: without 7 rows that stand aside" in shown.stderr
+    assert "public.u: without its updates and deletes" in shown.stderr
+    strict = run("wait", "-s", "m", "--all-tables", "--json")
+    assert strict.exit_code == ExitCode.UNREACHABLE
+    assert json.loads(strict.stdout) == answer
+    assert "public.[lines]" in strict.stderr
+    stand_in.replies["POST", _WAITS] = (200, {**answer, "receipt": {"left_out": [], "exceptions": []}})
+    whole = run("wait", "-s", "m", "--all-tables")
+    assert (whole.exit_code, whole.stderr) == (0, "")
+
+
+def test_wait_is_patient_where_that_is_asked_for(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["POST", _WAITS] = (200, {"status": "satisfied"})
+    run("wait", "-s", "m", "--patient")
+    assert stand_in.requests[-1][2] == {"timeout_ms": 30_000, "on_unreachable": "wait"}
+
+
+def _ended(state: str, *tables: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "v1", "state": state, "position": "0/9", "tables": list(tables), "left_out": [], **more}
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize(
+    ("ended", "exit_code", "told"),
+    [
+        (_ended("succeeded", _COMPARED), ExitCode.DONE, ""),
+        (_ended("succeeded", _COMPARED, left_out=[_PARKED]), ExitCode.DONE, "was not compared: it is parked: a [row]"),
+        (_ended("succeeded", _COMPARED, _DIFFERENT), ExitCode.DIFFERENT, ""),
+        (_ended("failed", _COMPARED, problem=_AWAY), ExitCode.PIPELINE, "No [route].\n→ Mend it."),
+        (_ended("failed", _COMPARED, _DIFFERENT, problem=_AWAY), ExitCode.DIFFERENT, "No [route]."),
+        (_ended("failed", problem={**_AWAY, "status": 504}), ExitCode.TIMEOUT, "No [route]."),
+        (_ended("failed", problem=None), ExitCode.PIPELINE, ""),
+        (_ended("cancelled", _COMPARED), ExitCode.UNREACHABLE, "was cancelled"),
+        (_ended("succeeded"), ExitCode.UNREACHABLE, "Nothing was compared"),
+        (_ended("running", _COMPARED), ExitCode.TIMEOUT, "v1 has not ended in time"),
+    ],
+)
+def test_each_end_of_a_verification_has_its_exit_code_and_reason(
+    stand_in: StandIn, run: Run, ended: dict[str, Any], exit_code: ExitCode, told: str, form: tuple[str, ...]
+) -> None:
+    stand_in.replies["POST", _VERIFICATIONS] = (202, {"id": "v1", "state": "running"})
+    stand_in.replies["GET", f"{_VERIFICATIONS}/v1"] = (200, ended)
+    result = run("verify", "-s", "m", "--timeout", "500ms", *form)
+    assert result.exit_code == exit_code
+    assert told in result.stderr
+    if form:
+        assert json.loads(result.stdout) == ended
+
+
+def test_verify_of_all_tables_wants_all_of_them(stand_in: StandIn, run: Run) -> None:
+    stand_in.replies["POST", _VERIFICATIONS] = (202, _ended("succeeded", _COMPARED, left_out=[_PARKED]))
+    assert run("verify", "-s", "m", "--all-tables").exit_code == ExitCode.UNREACHABLE
+    stand_in.replies["POST", _VERIFICATIONS] = (202, _ended("succeeded", _COMPARED))
+    assert run("verify", "-s", "m", "--all-tables").exit_code == ExitCode.DONE

@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.position import Lsn
-from engine.model.subscription_state import SubscriptionState
+from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
-from server.freshness.picture import Picture, TableView
+from server.freshness.picture import GONE_AFTER_S, Picture, TableView
 from server.freshness.waits import HORIZON_BYTES, Unreachable, Verdict, Wait, WaitBook
 
 _TABLES = ("t1", "t2", "t3")
 
 
 def _book(applied: int | None = 10, state: SubscriptionState = SubscriptionState.RUNNING) -> WaitBook:
-    picture = Picture(name="s", state=state, applied=None if applied is None else Lsn(applied))
+    desired = DesiredState.PAUSED if state is SubscriptionState.PAUSED else DesiredState.RUNNING
+    picture = Picture(name="s", state=state, desired=desired, applied=None if applied is None else Lsn(applied))
     picture.stream = lambda: "s"
     picture.vouch(0, "s")
     for table in _TABLES:
@@ -42,9 +43,9 @@ class _Watched:
         return len(self.verdicts) == 1 and isinstance(self.verdicts[0], Unreachable)
 
 
-def _watch(position: int, tables: tuple[str, ...] = _TABLES, *, named: bool = True) -> _Watched:
+def _watch(position: int, tables: tuple[str, ...] = _TABLES, *, named: bool = True, patient: bool = False) -> _Watched:
     verdicts: list[Verdict] = []
-    return _Watched(Wait(Lsn(position), set(tables), named, verdicts.append), verdicts)
+    return _Watched(Wait(Lsn(position), set(tables), named, verdicts.append, patient), verdicts)
 
 
 def test_waits_end_in_the_order_of_their_positions() -> None:
@@ -185,7 +186,13 @@ def test_the_estimate_follows_the_pace() -> None:
 
 _steps = st.lists(
     st.one_of(
-        st.tuples(st.just("wait"), st.integers(1, 60), st.sets(st.sampled_from(_TABLES), min_size=1), st.booleans()),
+        st.tuples(
+            st.just("wait"),
+            st.integers(1, 60),
+            st.sets(st.sampled_from(_TABLES), min_size=1),
+            st.booleans(),
+            st.booleans(),
+        ),
         st.tuples(st.just("applied"), st.integers(1, 8)),
         st.tuples(st.just("table"), st.sampled_from(_TABLES), st.sampled_from(list(TableState))),
         st.tuples(
@@ -199,6 +206,9 @@ _steps = st.lists(
                 ]
             ),
         ),
+        st.tuples(st.just("desired"), st.sampled_from([DesiredState.RUNNING, *DesiredState])),
+        st.tuples(st.just("paused"), st.sampled_from(_TABLES), st.booleans()),
+        st.tuples(st.just("away"), st.sampled_from([None, 1.0, GONE_AFTER_S + 1])),
         st.tuples(st.just("drop"), st.integers(0, 20)),
     ),
     max_size=40,
@@ -213,8 +223,8 @@ def test_no_wait_ends_wrongly_twice_or_is_forgotten(steps: list[tuple]) -> None:
     dropped: set[int] = set()
     for step in steps:
         match step:
-            case ("wait", position, tables, named):
-                watched.append(_watch(position, tuple(tables), named=named))
+            case ("wait", position, tables, named, patient):
+                watched.append(_watch(position, tuple(tables), named=named, patient=patient))
                 book.add(watched[-1].wait)
             case ("applied", more):
                 assert picture.applied is not None
@@ -223,8 +233,19 @@ def test_no_wait_ends_wrongly_twice_or_is_forgotten(steps: list[tuple]) -> None:
             case ("table", table, state):
                 picture.tables[table].state = state
                 book.changed({table})
+            case ("paused", table, paused):
+                picture.tables[table].paused = paused
+                book.changed({table})
             case ("state", state):
                 picture.state = state
+                book.changed()
+            case ("desired", desired):
+                picture.desired = desired
+                book.changed()
+            case ("away", seconds):
+                picture.away_s = lambda seconds=seconds: seconds
+                picture.stream = lambda seconds=seconds: "s" if seconds is None else None
+                book.progressed()
                 book.changed()
             case ("drop", index) if index < len(watched) and not watched[index].verdicts:
                 book.drop(watched[index].wait)
@@ -242,8 +263,10 @@ def _check(picture: Picture, one: _Watched, *, dropped: bool) -> None:
     if dropped or one.verdicts:
         return
     states = [picture.tables[table].state for table in one.wait.tables]
-    assert picture.applied is not None
-    reached = picture.applied >= one.wait.position
+    reached = picture.reached is not None and picture.reached >= one.wait.position
     assert not (reached and all(state is TableState.LIVE for state in states))
-    assert picture.state in {SubscriptionState.RUNNING, SubscriptionState.STARTING}
-    assert not {TableState.PAUSED, TableState.PARKED, TableState.REMOVED} & set(states)
+    assert picture.desired is DesiredState.RUNNING
+    assert picture.state is not SubscriptionState.FAILED
+    assert not {TableState.PARKED, TableState.REMOVED} & set(states)
+    assert not any(picture.tables[table].paused for table in one.wait.tables)
+    assert one.wait.patient or picture.away_s() in {None, 1.0}

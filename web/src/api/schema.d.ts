@@ -4073,6 +4073,25 @@ export interface components {
             role: components["schemas"]["Role"];
         };
         /**
+         * UncomparedTableView
+         * @description A table that was not compared.
+         */
+        UncomparedTableView: {
+            /** Id */
+            id: string;
+            /** Name */
+            name: string | null;
+            /** Reason */
+            reason: string | null;
+            /** Schema */
+            schema: string | null;
+            /**
+             * State
+             * @description Its state when the verification ended; only live tables can be compared.
+             */
+            state: string;
+        };
+        /**
          * VerificationRequest
          * @description What to compare.
          * @example {}
@@ -4106,11 +4125,16 @@ export interface components {
             ended_at: string | null;
             /**
              * Equal
-             * @description Whether all tables were equal; null until it has succeeded.
+             * @description Whether all tables that were compared were equal; null until it has succeeded, and where it compared none.
              */
             equal: boolean | null;
             /** Id */
             id: string;
+            /**
+             * Left Out
+             * @description Once it has ended: tables that it did not compare, since they are paused, parked, or not copied yet. `equal` says nothing of them.
+             */
+            left_out: components["schemas"]["UncomparedTableView"][];
             /**
              * Position
              * @description Where both sides were compared.
@@ -4331,6 +4355,13 @@ export interface components {
              * @default error
              */
             on_timeout?: string;
+            /**
+             * On Unreachable
+             * @description What to do where no engine has been connected for 30 s, or where the subscription has been tried again for 30 s because of a fault (its source cannot be reached, for instance). `error`: the wait ends with `freshness_unavailable`. `wait`: it goes on until its deadline. What was declared (paused, stopped) or has failed ends it at once in either case.
+             * @default error
+             * @enum {string}
+             */
+            on_unreachable?: "error" | "wait";
             /**
              * Position
              * @description Wait until everything committed up to here is visible; without it, up to "now" on the source.
@@ -6662,6 +6693,15 @@ export interface operations {
             };
             /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description `freshness_unavailable`: Nothing is applied at present */
+            503: {
                 headers: {
                     [name: string]: unknown;
                 };

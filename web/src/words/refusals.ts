@@ -9,6 +9,7 @@ function advice(problem: Problem): string | null {
   const { code, status, body } = problem;
   switch (code) {
     case "freshness_timeout": {
+      if (body.beyond_source === true || body.cause !== undefined) return problem.remedy;
       const left = body.estimate_ms;
       const hope = typeof left === "number" && left > 0 ? `At its present pace it is there in about ${milliseconds(left)}. ` : "";
       return `${hope}Ask again and allow more time, or look at the subscription for what holds it up.`;

@@ -1,0 +1,112 @@
+"""`verify`: source and target compared, with an exit code for each way in which that can end."""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+
+import typer
+from rich.markup import escape
+
+from server.cli.client import Api, Document, segment
+from server.cli.data_commands import qualified_name
+from server.cli.exit_codes import ExitCode, for_problem
+from server.cli.options import (
+    AllTables,
+    AsJson,
+    Subscription,
+    TableNames,
+    Timeout,
+    Token,
+    Url,
+    chosen_subscription,
+    duration,
+    open_api,
+    tables,
+)
+from server.cli.output import err, left_out, out, print_json, reported, show_problem, state
+from server.cli.output import table as print_table
+
+_ENDED = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@reported
+def verify(
+    subscription: Subscription = None,
+    table: TableNames = None,
+    timeout: Timeout = "1h",
+    all_tables: AllTables = False,
+    url: Url = None,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every row of source and target at one position, while the load goes on. Exit code 1: they differ; 4: it has not ended in
+    time; 5: nothing could be compared, or with --all-tables a table was left out; 7: it failed, for the reason that is printed."""
+    with open_api(url, token) as api:
+        name = chosen_subscription(api, subscription)
+        body: Document = {"tables": tables(table)} if table else {}
+        answer = run_verification(api, name, body, duration(timeout) / 1000)
+    if as_json:
+        print_json(answer)
+    else:
+        _show(answer)
+    left_out(answer.get("left_out"), "not compared")
+    code = _exit_code(answer, all_tables=all_tables)
+    _explain(answer, code)
+    if code is not ExitCode.DONE:
+        raise typer.Exit(code)
+
+
+def run_verification(api: Api, subscription: str, body: Document, timeout_s: float) -> Document:
+    """Ask for a verification and poll until it ended, or until the timeout, when it is returned as it stands."""
+    path = f"/subscriptions/{segment(subscription)}/verifications"
+    answer = api.post(path, body)
+    deadline = monotonic() + timeout_s
+    while answer["state"] not in _ENDED and monotonic() < deadline:
+        sleep(0.2)
+        answer = api.get(f"{path}/{segment(str(answer['id']))}")
+    return answer
+
+
+def verified_equal(answer: Document) -> bool:
+    """Whether a verification ended and found every table equal. One that compared nothing did not."""
+    return _exit_code(answer, all_tables=False) is ExitCode.DONE
+
+
+def _exit_code(answer: Document, *, all_tables: bool) -> ExitCode:
+    """A difference that was found counts whatever became of the rest."""
+    compared = answer.get("tables") or []
+    if not all(table["equal"] for table in compared):
+        return ExitCode.DIFFERENT
+    if answer["state"] not in _ENDED:
+        return ExitCode.TIMEOUT
+    if answer["state"] == "failed":
+        problem = answer.get("problem") or {}
+        return for_problem(max(500, int(problem.get("status") or 500)), str(problem.get("code", "")))
+    whole = answer["state"] == "succeeded" and compared and not (all_tables and answer.get("left_out"))
+    return ExitCode.DONE if whole else ExitCode.UNREACHABLE
+
+
+def _show(answer: Document) -> None:
+    rows = []
+    for item in answer.get("tables") or []:
+        verdict = "[green]equal[/]" if item["equal"] else "[red]different[/]"
+        rows.append([qualified_name(item), verdict, item.get("source_rows"), item.get("target_rows")])
+    print_table(["table", "verdict", "source rows", "target rows"], rows)
+    for item in answer.get("tables") or []:
+        for difference in (item.get("differing") or [])[:100]:
+            err.print(
+                escape(f"  {item.get('schema')}.{item.get('name')}: {difference.get('kind')} {difference.get('key')}")
+            )
+    out.print(f"Compared at {answer.get('position') or '–'}: {state(answer['state'])}")
+
+
+def _explain(answer: Document, code: ExitCode) -> None:
+    """Why nothing, or not all, could be compared."""
+    if answer.get("problem"):
+        show_problem({"title": "The verification failed", **answer["problem"]})
+    elif code is ExitCode.TIMEOUT:
+        err.print(f"The verification {escape(str(answer.get('id')))} has not ended in time, and goes on.")
+    elif answer["state"] == "cancelled":
+        err.print("The verification was cancelled before it had compared every table.")
+    elif code is ExitCode.UNREACHABLE and not answer.get("tables"):
+        err.print("Nothing was compared: no table is live.")
