@@ -54,6 +54,7 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
         start = _make_slot(spec, source)
     else:
         known = [record.schema.relation for _, record in _complete(spec, progress)]
+        known += [progress.copies[table].schema.relation for table in resumable]
         source.prepare(spec.tables, spec.slot, known, Earlier.OURS if progress.publications else Earlier.UNMARKED)
         start = progress.end
     target.claim(

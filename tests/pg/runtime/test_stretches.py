@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from engine.capture.postgres_log.source import PostgresSource
 from engine.copy.chunk_task import CopyTask
 from engine.link.messages import EventReport
 from engine.model.batch import PlacedMessage
 from engine.model.ddl import DdlTold
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription_state import DesiredState
 from engine.runtime.catalog import open_source
 from engine.runtime.told import ToldBook
 from engine.spark.local import LocalRunner
@@ -239,6 +241,40 @@ def test_a_paused_copy_waits_and_goes_on_where_it_was(
     replica.wait_live()
     replica.assert_equal()
     assert len(set(runner.made[0].read)) == len(runner.made[0].read)
+
+
+def test_a_copy_does_not_go_on_whose_table_is_unpublished_while_the_next_run_starts(
+    shop: Database, replicate: Replicate, runner: type[BusyRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look whether it is published and the moment in which the publications are made ready."""
+
+    def between(which: BusyRunner) -> None:
+        if len(which.read) == 3:
+            replica.desire(DesiredState.PAUSED)
+
+    runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
+    replica = replicate(shop, [table("orders")], live=False, **SMALL)
+    replica.wait_state("paused")
+    real = PostgresSource.unpublished
+    looks: list[str] = []
+
+    def unpublished(source: PostgresSource, *rest: Any) -> tuple[str, ...]:
+        found = real(source, *rest)
+        if rest[0] and not looks:
+            looks.append(rest[1])
+            shop.execute(f'ALTER PUBLICATION "{rest[1]}" DROP TABLE orders')
+            shop.execute("UPDATE orders SET note = 'unseen' WHERE id < 50")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresSource, "unpublished", unpublished)
+        replica.desire(DesiredState.RUNNING)
+        assert replica.wait_state("failed").code == "publication_changed"
+    assert looks
+    replica.pipeline.reload("whole", None)
+    replica.wait_state("running")
+    replica.wait_live()
+    replica.assert_equal()
 
 
 def test_a_table_that_leaves_in_the_middle_and_comes_back_is_copied_anew(
