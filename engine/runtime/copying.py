@@ -136,10 +136,11 @@ class CopyDesk:
             self._park_cancelled(self.reloads.cancelled(request))
 
     def _park_cancelled(self, tables: Iterable[TableId]) -> None:
+        book, code = self._parts.book, FaultKind.TABLE_COPY_CANCELLED.value
         for table in tables:
-            entry = self._parts.book.get(table)
-            if entry is not None and (entry.state in _BEING_COPIED or entry.renewing):
-                self._parts.book.park(table, FaultKind.TABLE_COPY_CANCELLED.value, CANCELLED, known=entry)
+            while (entry := book.get(table)) is not None and (entry.state in _BEING_COPIED or entry.renewing):
+                if book.park(table, code, CANCELLED, known=entry):
+                    break  # Else its copy has come further since.
 
     def cancel(self, table: TableId) -> None:
         """Stop copying one table."""

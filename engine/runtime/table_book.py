@@ -471,17 +471,17 @@ class TableBook:
 
     def park(
         self, table: TableId, code: str, detail: str, position: Lsn | None = None, *, known: TableEntry | None = None
-    ) -> None:
+    ) -> bool:
         """Park a table with a fault's code and its remedy; where that is a new copy that nobody has to ask for, until it begins.
 
-        `known`: what the fault was found for; a table that moved on since is left alone.
+        `known`: what the fault was found for; a table that moved on since is left alone, and False returned.
         """
         kind = FaultKind(code)
         if kind is FaultKind.SCHEMA_CHANGE_WAITING:
-            return  # `hold` did it.
+            return True  # `hold` did it.
         with self._lock:
             if known is not None and self._entries.get(table) != known:
-                return
+                return False
             entry = self._entries.get(table)
             # Whatever else is found before its new copy has begun, that copy puts right as well.
             began = entry is None or entry.state is not TableState.RELOADING or entry.copy_schema is not None
@@ -489,6 +489,7 @@ class TableBook:
             self._renewed[table] += renewing and began
             reason = Reason(code, detail, _RENEWAL if renewing else policy(kind).remedy)
             self.move(table, TableEvent.FAULT, position=position, reason=reason, renewing=renewing)
+            return True
 
     def hold(
         self, table: TableId, detail: str, kept: TableSchema, number: BatchId, after: Lsn, *, taken_in: bool

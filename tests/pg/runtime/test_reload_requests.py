@@ -16,6 +16,7 @@ from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableEvent
 from engine.runtime.copying import CopyDesk
 from engine.runtime.run import ReplicationRun
+from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 
@@ -201,6 +202,34 @@ def test_a_cancelled_reload_replaces_no_rows(
     copies.go.set()
     refused_and_reloaded(shop, replica)
     assert told(replica, "r1").count("succeeded") == 0
+
+
+def test_a_reload_is_cancelled_whose_copy_is_just_done(
+    shop: Database, replicate: Replicate, copies: HeldCopies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = table("orders")
+    replica = replicate(shop, [orders, table("lines")])
+    run = replica.pipeline.run
+    assert run is not None
+    hold(copies)
+    replica.pipeline.reload("r1", [orders.table])
+    assert copies.began.wait(20)
+    shop.execute("UPDATE orders SET note = 'new'")
+    replica.catch_up()
+    book, done = run._parts.book, threading.Event()
+    real = book.park
+
+    def done_first(*what: Any, **more: Any) -> bool:
+        if not done.is_set():
+            done.set()
+            copies.go.set()
+            until(lambda: (entry := book.get(orders.table)) is not None and entry.copied, 20.0)
+        return real(*what, **more)
+
+    monkeypatch.setattr(book, "park", done_first)
+    monkeypatch.setattr(run.copies, "_flush", lambda _: None)
+    replica.pipeline.cancel_reload("r1")
+    refused_and_reloaded(shop, replica)
 
 
 @pytest.mark.parametrize("way", ["removed", "dropped"])
