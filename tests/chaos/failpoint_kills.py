@@ -93,7 +93,10 @@ class Schedule:
 
 
 class FailpointKills:
-    """Kills by failpoints. `unwatched` is held while tables are copied of which readers ask together."""
+    """Kills by failpoints. `unwatched` is held while tables are copied of which readers ask together.
+
+    `remade`: whether a table of this name may park, because it is dropped and made again; it is then copied as its remedy says.
+    """
 
     def __init__(
         self,
@@ -102,12 +105,14 @@ class FailpointKills:
         schedule: Schedule,
         rng: random.Random,
         unwatched: Callable[[], AbstractContextManager[object]],
+        remade: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._rig = rig
         self._folder = folder
         self._schedule = schedule
         self._rng = rng
         self._unwatched = unwatched
+        self._remade = remade
 
     def kill(self) -> Document:
         """Arm the next failpoint, bring some process to it, and tell whether it died there."""
@@ -172,7 +177,10 @@ class FailpointKills:
                 raise
             return False
         for table in listed:
-            assert table["state"] != "parked", f"{table['name']}: {table.get('reason')}"
+            if table["state"] == "parked":
+                assert self._remade(table["name"]), f"{table['name']}: {table.get('reason')}"
+                with suppress(NoServerError, ProblemError):
+                    self._rig.api.post(f"{self._rig.path}/tables/{table['id']}/reloads")
         return len(listed) == tables and all(table["state"] == "live" for table in listed) and not running
 
     def _file(self, point: Failpoint) -> Path:

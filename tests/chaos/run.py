@@ -1,13 +1,15 @@
 """Kills everything there is, again and again, under load, and looks whether anybody can tell from the copy.
 
 A round kills each kind once, in a random order, a target that is a server among them, and once it changes the queue's mode;
-failpoints have three turns in it. A kill counts only if a batch has been committed since the one before. The load is many small
-transactions, and beside them large, aborted, interleaved, prepared and long ones, and ones that only insert. Memory of all our
-processes is summed each second, and may neither pass a bound nor grow. Readers ask the copy for its sums all the time; at cuts in
-between and at the end every row of every table is compared with the source. Even seeds begin with the queue in `persist` mode,
-odd ones in `memory`. Any three seeds in a row begin with failpoints that are all of them together; a seed whose own ones were
-not all hit when its time is over goes on with failpoints, at most as long again. Prints a JSON summary; a failure leaves the
-seed and the list of events in a file and exits with 1.
+failpoints have three turns in it. A kill counts only if a batch has been committed since the one before. An adversary has turns too: it
+changes publications and replica identities, takes the slot, and sets source and target back to older copies of themselves, at moments
+between any two steps of ours. Each act has to be announced, or to have changed nothing; what was announced is mended by the remedy that
+was named. The load is many small transactions, and beside them large, aborted, interleaved, prepared and long ones, and ones that only
+insert. Memory of all our processes is summed each second, and may neither pass a bound nor grow. Readers ask the copy for its sums all
+the time, and clients read what they committed behind each wait that is satisfied; at cuts in between and at the end every row of every
+table is compared with the source. Even seeds begin with the queue in `persist` mode, odd ones in `memory`. Any three seeds in a row begin
+with failpoints that are all of them together; a seed whose own ones were not all hit when its time is over goes on with failpoints, at
+most as long again. Prints a JSON summary; a failure leaves the seed and the list of events in a file and exits with 1.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -28,6 +32,7 @@ from unittest.mock import patch
 
 from engine.runtime.clock import SystemClock
 from tests.chaos import bank
+from tests.chaos.adversary import ACT_KINDS, Adversary
 from tests.chaos.failpoint_kills import (
     ENVIRONMENT,
     IN_DUCKDB_ONLY,
@@ -39,9 +44,12 @@ from tests.chaos.failpoint_kills import (
 )
 from tests.chaos.killer import KINDS, Killer, Kind
 from tests.chaos.memory import Memory
+from tests.chaos.older_copies import EngineGate
 from tests.chaos.open_transactions import OpenTransactions
 from tests.chaos.pouring import PIECE_BYTES
 from tests.chaos.reader import Readers
+from tests.chaos.remedies import Remedies
+from tests.chaos.wait_checks import WaitChecks
 from tests.fixtures.rig import DATABASE, Rig
 
 _SETTINGS = {
@@ -49,6 +57,9 @@ _SETTINGS = {
     "max_prepared_transactions": "50",
     # A slot's snapshot has room for as many aborted and open (sub)transactions as there may be connections; else the source refuses it.
     "max_connections": "1000",
+    # What is set back is copied first.
+    "max_wal_size": "'128MB'",
+    "min_wal_size": "'32MB'",
     "log_min_messages": "warning",
 }
 _LEFT = """
@@ -58,6 +69,10 @@ UNION ALL SELECT 'session', application_name FROM pg_stat_activity WHERE applica
 UNION ALL SELECT 'lock', objid::text FROM pg_locks WHERE locktype = 'advisory'
 """
 _MEMORY_MB = 2_500.0
+ACTS = 4
+_ACT = "act"
+_COMPARED = 0.3
+"""How often everything is compared although it was all copied again."""
 _STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replication_slots"
 _CUT_EVERY_S = 60.0
 _CUT_LATEST_S = 150.0
@@ -68,9 +83,10 @@ _RESTART_PAUSE_S = 1.0
 
 
 class Run:
-    """One run of a seed. `summary` at any time."""
+    """One run, as the command line asks for it. `summary` at any time."""
 
-    def __init__(self, rig: Rig, failpoints: Path, seed: int, seconds: float, memory_mb: float) -> None:
+    def __init__(self, rig: Rig, failpoints: Path, options: argparse.Namespace) -> None:
+        seed: int = options.seed
         self.kills: Counter[str] = Counter()
         self._kinds: tuple[Kind, ...] = KINDS if rig.target is None else (*KINDS, "target")
         self.recoveries: dict[str, list[float]] = {kind: [] for kind in self._kinds}
@@ -78,27 +94,46 @@ class Run:
         self.cuts = 0
         self.unequal: list[Any] = []
         self.events: list[dict[str, Any]] = []
+        self._pause = threading.Event()
         self._rng = random.Random(seed)
         self._seed = seed
-        self._seconds = seconds
+        self._seconds: float = options.seconds
         self._rig = rig
         self._bank = bank.Bank(rig.connect, seed)
         self._transactions = OpenTransactions(rig.connect, seed)
-        self._memory = Memory(self._pids, memory_mb)
+        self._memory = Memory(self._pids, options.memory_mb)
         self._streamed = 0
         self._readers = Readers(rig)
+        self._waits = WaitChecks(rig, seed)
+        self._tables = (*bank.TABLES, *self._waits.tables)
         never = NEVER_PASSED | (IN_POSTGRES_ONLY if rig.target is None else IN_DUCKDB_ONLY)
         self._schedule = Schedule(seed, self._rng, never)
-        self._failpoints = FailpointKills(rig, failpoints, self._schedule, self._rng, lambda: self._readers.sums)
+        self._failpoints = FailpointKills(
+            rig, failpoints, self._schedule, self._rng, lambda: self._readers.sums, self._waits.tables.__contains__
+        )
         self._killer = Killer(rig, self._rng, self._failpoints)
+        self._adversary = Adversary(
+            rig,
+            EngineGate(rig),
+            failpoints,
+            random.Random(f"{seed}/adversary"),
+            self._waits,
+            Remedies(rig, len(self._tables)),
+            lambda: self._killer.wait_for_progress(self._now()),
+            self._pause.wait,
+            self._calm,
+            options.only,
+        )
+        self._options = options
+        self._round: list[Kind] = [] if options.no_kills else [*self._kinds, "failpoint", "failpoint"]
         self._began = monotonic()
-        self._pause = threading.Event()
         self._last_cut = 0.0
 
     def go(self) -> None:
         """AssertionError as soon as something is found."""
         with self._rig.connect() as connection:
             bank.create(connection)
+            self._waits.create(connection)
         self._bank.start()
         with self._transactions.calm():
             self._transactions.start()
@@ -109,6 +144,7 @@ class Run:
             self._bank.stop()
             self._transactions.stop()
             self._readers.stop()
+            self._waits.stop()
         self._look()
         self._cut()
         self._memory.stop()
@@ -132,10 +168,14 @@ class Run:
 
     def _begin(self) -> None:
         """Everything is copied under the load, without the long transaction, which copies would wait for."""
-        self._rig.declare(bank.subscription_tables(), batch={"small_rows": 40}, queue={"mode": self._queue_mode})
-        self._rig.wait_live(len(bank.TABLES))
+        own = [{"schema": "public", "name": name} for name in self._waits.tables]
+        self._rig.declare(
+            [*bank.subscription_tables(), *own], batch={"small_rows": 40}, queue={"mode": self._queue_mode}
+        )
+        self._rig.wait_live(len(self._tables))
         self._note("live")
         self._readers.start()
+        self._waits.start()
         self._memory.start()
         self._began = monotonic()
 
@@ -159,28 +199,50 @@ class Run:
             "failpoints_hit": {point.value: hits for point, hits in self._schedule.hits.items() if hits},
             "failpoints_not_hit": [point.value for point, hits in self._schedule.hits.items() if not hits],
             "recovery_s": {kind: _spread(seconds) for kind, seconds in self.recoveries.items() if seconds},
+            "acts": sum(self._adversary.ended.values()),
+            "acts_ended": dict(sorted(self._adversary.ended.items())),
             "cuts": self.cuts,
             "unequal_cuts": len(self.unequal),
             "moves": self._bank.moves,
             "transactions": self._transactions.counts.document(),
             "streamed_transactions": self._streamed,
             "memory": self._memory.summary(),
+            "waits": self._waits.counts.document(),
             "sum_checks": self._readers.checks,
             "own_writes_seen": self._readers.waits,
             "unanswered": self._readers.unanswered,
-            "violations": len(self._readers.violations),
+            "violations": len(self._readers.violations) + len(self._waits.violations),
         }
 
     def _kill_for(self, seconds: float) -> None:
         self._killer.wait_for_progress(self._now())
-        kinds: list[Kind] = []
+        kinds: list[Any] = []
         while self._elapsed < seconds:
             if not kinds:
-                kinds = [*self._kinds, "failpoint", "failpoint"]
+                kinds = [*self._round, *[_ACT] * self._options.acts]
                 self._rng.shuffle(kinds)
-            self._kill_and_look(kinds.pop())
-        while not self._schedule.complete and self._elapsed < 2 * seconds:
+            kind = kinds.pop()
+            if kind == _ACT:
+                self._act()
+            else:
+                self._kill_and_look(kind)
+        while self._round and not self._schedule.complete and self._elapsed < 2 * seconds:
             self._kill_and_look("failpoint")
+
+    def _act(self) -> None:
+        """Let the adversary act, and compare everything behind that, unless everything was copied again."""
+        with self._readers.sums, self._readers.own_writes:
+            try:
+                told = self._adversary.act()
+            except NothingToKillError as error:
+                self._note("nothing to act upon", why=str(error))
+                return
+            finally:
+                self._look()
+            self._note("act", **told)
+            if not self._adversary.copied_again or self._rng.random() < _COMPARED:
+                self._cut()
+            self._look()
 
     def _kill_and_look(self, kind: Kind) -> None:
         self._kill(kind)
@@ -212,16 +274,22 @@ class Run:
 
     def _cut_is_due(self) -> bool:
         age = self._elapsed - self._last_cut
-        return age > _CUT_LATEST_S or (age > _CUT_EVERY_S and self._failpoints.settled(len(bank.TABLES)))
+        return age > _CUT_LATEST_S or (age > _CUT_EVERY_S and self._failpoints.settled(len(self._tables)))
 
     def _cut(self) -> None:
-        with self._transactions.calm():
+        with self._calm():
             self._killer.in_batches()
-            self._failpoints.settle(len(bank.TABLES))
+            self._failpoints.settle(len(self._tables))
             self._compare()
         with self._rig.connect() as connection:
             row = connection.execute(_STREAMED).fetchone()
         self._streamed = max(self._streamed, int(row[0]) if row else 0)
+
+    @contextmanager
+    def _calm(self) -> Iterator[None]:
+        """Whoever makes a snapshot or waits for all tables is not held up by us."""
+        with self._waits.calm(), self._transactions.calm():
+            yield
 
     def _compare(self) -> None:
         answers: list[dict[str, Any]] = []
@@ -233,7 +301,7 @@ class Run:
 
         self._rig.until(compared, 240, "a verification ended")
         answer = answers[-1]
-        complete = len(answer["tables"]) == len(bank.TABLES)
+        complete = len(answer["tables"]) == len(self._tables)
         self.cuts += 1
         self._last_cut = self._elapsed
         self._note("cut", position=answer["position"], equal=answer["equal"])
@@ -243,12 +311,14 @@ class Run:
         assert not self.unequal, "source and copy differ at a cut"
 
     def _look(self) -> None:
-        for failure in (part.failure for part in (self._bank, self._transactions, self._readers, self._memory)):
+        parts = (self._bank, self._transactions, self._readers, self._waits, self._memory)
+        for failure in (part.failure for part in parts):
             if failure is not None:
                 raise AssertionError(f"a thread ended: {failure!r}") from failure
-        if self._readers.violations:
-            self._note("violations", found=self._readers.violations[:20])
-        assert not self._readers.violations, f"seen on the copy: {self._readers.violations[0]}"
+        violations = [*self._readers.violations, *self._waits.violations]
+        if violations:
+            self._note("violations", found=violations[:20])
+        assert not violations, f"seen on the copy: {violations[0]}"
         too_much = self._memory.found()
         assert too_much is None, too_much
 
@@ -283,6 +353,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=120, help="how long to kill (120)")
     parser.add_argument("--seed", type=int, default=1, help="chooses kills, moments and transactions (1)")
     parser.add_argument("--target", choices=["duckdb", "postgres"], default="duckdb", help="what is filled (duckdb)")
+    parser.add_argument("--acts", type=int, default=ACTS, help=f"acts of the adversary per round of kills ({ACTS})")
+    parser.add_argument("--only", nargs="+", choices=ACT_KINDS, default=ACT_KINDS, help="kinds of its acts (all)")
+    parser.add_argument("--no-kills", action="store_true", help="nothing but the adversary")
     parser.add_argument("--memory-mb", type=float, default=_MEMORY_MB, help="most of all our processes together (2500)")
     parser.add_argument("--failures", type=Path, default=Path("var/chaos"), help="where a failure is written down")
     options = parser.parse_args()
@@ -298,7 +371,7 @@ def main() -> int:
                 extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
             ) as rig,
         ):
-            run = Run(rig, Path(folder), options.seed, options.seconds, options.memory_mb)
+            run = Run(rig, Path(folder), options)
             run.go()
     except Exception as error:
         notes = "; ".join(getattr(error, "__notes__", []))
