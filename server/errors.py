@@ -173,8 +173,10 @@ class ReportedProblem(Problem):
 
     title = "The engine reports a problem"
 
-    def __init__(self, status: int, code: str, detail: str, remedy: str | None = None) -> None:
-        super().__init__(detail, remedy)
+    def __init__(
+        self, status: int, code: str, detail: str, remedy: str | None = None, extra: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(detail, remedy, extra=extra)
         self._status = status
         self._code = code
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
 import httpx
@@ -140,12 +140,26 @@ class ServerLink:
         """Answer a request with a problem."""
         self.answer(Answer(request_id=request_id, ok=False, problem=problem))
 
-    def upload_result(self, request_id: str, position: Lsn, frames: Iterator[bytes], timeout_s: float) -> None:
+    def upload_result(
+        self,
+        request_id: str,
+        position: Lsn,
+        frames: Iterator[bytes],
+        timeout_s: float,
+        *,
+        tables: Sequence[str] = (),
+        not_following: Sequence[str] = (),
+    ) -> None:
         """End a `query` with its rows, read at `position`. Returns when the server has them all, or wants no more of them.
 
-        A frame that cannot be sent within `timeout_s` ends it. What `frames` raises breaks the answer off, and is raised.
+        `tables`: ids of those that the statement reads; `not_following`: those of them that do not follow their source. A frame that
+        cannot be sent within `timeout_s` ends it. What `frames` raises breaks the answer off, and is raised.
         """
-        headers = _FRAMES | {"Penstock-Position": str(position)}
+        headers = _FRAMES | {
+            "Penstock-Position": str(position),
+            "Penstock-Tables": ",".join(tables),
+            "Penstock-Not-Following": ",".join(not_following),
+        }
         try:
             response = self._http.put(
                 f"engines/{self._engine_id()}/results/{request_id}",

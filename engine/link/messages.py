@@ -48,6 +48,8 @@ class Problem(Message):
     code: str
     detail: str
     remedy: str
+    tables: tuple[str, ...] = ()
+    """Ids of the tables that are to blame."""
 
 
 class FindingPart(Message):

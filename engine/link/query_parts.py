@@ -20,3 +20,6 @@ class Query(Message):
     max_bytes: int | None = None
     """A larger answer ends with `query_too_large`."""
     timeout_ms: int
+    following: bool = False
+    """Refuse the query where a table of the statement does not follow its source: with `freshness_unreachable`, or with
+    `table_not_ready` where it is about to."""

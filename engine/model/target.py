@@ -165,6 +165,26 @@ class QueryLimits:
     """A larger answer ends with `query_too_large`."""
 
 
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table whose rows a statement reads, itself or through a shared table, as the target's record has it in the statement's snapshot."""
+
+    subscription: SubscriptionName
+    table: TableId
+    target: TableName
+    complete: bool
+    """Every change up to the subscription's position is in its rows."""
+    removed: bool = False
+
+
+JudgeReads = Callable[[Sequence[TableRead]], None]
+"""Called with the tables that a statement reads, before it runs. What it raises ends the query."""
+
+
+def any_reads(_: Sequence[TableRead]) -> None:
+    """Whatever the tables are."""
+
+
 @dataclass(slots=True)
 class QueryAnswer:
     """Rows of a read-only query, as they come. They are to be taken once, and within the `with` block of `Target.query`."""
@@ -179,12 +199,17 @@ class QueryAnswer:
 
 
 class QueryRefused(Exception):
-    """The SQL is not exactly one read, or failed; the message says why in the target's words. `code` is stable."""
+    """The SQL is not exactly one read, or failed; the message says why in the target's words. `code` is stable.
 
-    def __init__(self, code: str, detail: str) -> None:
+    `remedy`: where it is not the one that the code has. `tables`: those that are to blame.
+    """
+
+    def __init__(self, code: str, detail: str, remedy: str | None = None, tables: Sequence[TableId] = ()) -> None:
         super().__init__(detail)
         self.code = code
         self.detail = detail
+        self.remedy = remedy
+        self.tables = tuple(tables)
 
 
 class TargetReader(Protocol):
@@ -479,9 +504,10 @@ class Target(Protocol):
         ...
 
     def query(
-        self, sql: str, limits: QueryLimits, subscription: SubscriptionName
+        self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
     ) -> AbstractContextManager[QueryAnswer]:
-        """Run exactly one read on one batch boundary. Raises QueryRefused, also while rows are taken.
+        """Run exactly one read on one batch boundary. Raises QueryRefused, also while rows are taken. Readers see the subscription's
+        tables, those it left behind included, and the shared tables that show their rows. `judge` may get more tables than are read.
 
         The time limit holds for both: who takes the rows slowly is stopped by it too. At the end of the block nothing of it runs any more.
         """

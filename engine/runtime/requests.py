@@ -35,7 +35,7 @@ from engine.link.query_parts import Query
 from engine.link.refused_parts import RefusedRows
 from engine.link.ticket_parts import Ticket
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TicketId
+from engine.model.identity import SubscriptionName, TableId, TicketId
 from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
@@ -46,11 +46,13 @@ from engine.runtime.partition_list import listed_partitions
 from engine.runtime.pipeline import Pipeline
 from engine.runtime.problems import problem_of
 from engine.runtime.query_places import QueryPlaces, QueryTurn
+from engine.runtime.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables
 from engine.runtime.refused_rows import answer_refused
 from engine.runtime.reporting import wall_time
 from engine.runtime.run import ReplicationRun
 from engine.runtime.sequences import bring_forward, refusal
 from engine.runtime.settings import EngineSettings
+from engine.runtime.table_book import TableEntry
 from engine.runtime.verifications import VerificationReport, verify_at_cuts
 
 WORKERS = 16
@@ -253,12 +255,24 @@ class RequestDesk:
         run = pipeline.run
         before = run.applied if run is not None else None
         limits = QueryLimits(limit_s, command.max_rows, command.max_bytes)
-        with target.query(command.sql, limits, pipeline.spec.name) as answer:
+        reads = ReadTables(self._entry, pipeline.spec.name, demanded=command.following)
+        with target.query(command.sql, limits, pipeline.spec.name, reads.judge) as answer:
             # Positions without changes are not written to the target at once; its rows are those of the visible position all the same.
             position = before.visible if before is not None and answer.position <= before.written else answer.position
             # What fails before the first rows are there is the answer; later it is only how the answer ends.
             first = list(islice(answer.batches, 1))
-            self._out.upload_result(command.request_id, position, _frames(answer, first), limit_s + _LATE_S)
+            self._out.upload_result(
+                command.request_id,
+                position,
+                _frames(answer, first),
+                limit_s + _LATE_S,
+                tables=reads.tables,
+                not_following=reads.not_following,
+            )
+
+    def _entry(self, subscription: SubscriptionName, table: TableId) -> TableEntry | None:
+        pipeline = self._find(subscription)
+        return None if pipeline is None else pipeline.book.get(table)
 
     def _pipeline(self, subscription: str) -> Pipeline:
         pipeline = self._find(subscription)
@@ -315,7 +329,15 @@ class RequestDesk:
         report.end("cancelled" if cancelled.is_set() else "succeeded")
 
 
+_QUERY_STATUS = {
+    "query_unavailable": 503,
+    "query_timeout": 504,
+    "table_not_live": 409,
+    NOT_FOLLOWING: 409,
+    NOT_READY: 409,
+}
 _QUERY_REMEDIES = {
+    NOT_READY: "Wait until the table is live, then ask again.",
     "query_unavailable": "Start the subscription where it does not run, then ask again.",
     "query_timeout": "Give the query more time (timeout_ms), or ask for less.",
     "query_too_large": "Ask for less: fewer columns, a condition, or a total in place of the rows.",
@@ -338,9 +360,9 @@ def _frames(answer: QueryAnswer, first: Sequence[Any]) -> Iterator[bytes]:
 
 
 def _refusal(refused: QueryRefused) -> Problem:
-    remedy = _QUERY_REMEDIES.get(refused.code, "Send exactly one SELECT over the replicated tables.")
-    status = {"query_unavailable": 503, "query_timeout": 504, "table_not_live": 409}.get(refused.code, 422)
-    return Problem(status=status, code=refused.code, detail=refused.detail, remedy=remedy)
+    remedy = refused.remedy or _QUERY_REMEDIES.get(refused.code, "Send exactly one SELECT over the replicated tables.")
+    status = _QUERY_STATUS.get(refused.code, 422)
+    return Problem(status=status, code=refused.code, detail=refused.detail, remedy=remedy, tables=refused.tables)
 
 
 def _finding(found: Finding) -> FindingPart:

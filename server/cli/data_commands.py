@@ -43,6 +43,13 @@ class Freshness(StrEnum):
     POSITION = "position"
 
 
+class OnUnavailable(StrEnum):
+    """What to do about tables that do not follow their source."""
+
+    ERROR = "error"
+    INCLUDE = "include"
+
+
 class Format(StrEnum):
     """How a query's rows are printed."""
 
@@ -141,6 +148,13 @@ def query(
     subscription: Subscription = None,
     fresh: Annotated[Freshness, typer.Option("--fresh", help="What the answer has to contain.")] = Freshness.ANY,
     position: Annotated[str | None, typer.Option("--position", help="Wait for this position first.")] = None,
+    on_unavailable: Annotated[
+        OnUnavailable,
+        typer.Option(
+            "--on-unavailable",
+            help="With --fresh: a table that is paused or parked is an error, or its old rows are included.",
+        ),
+    ] = OnUnavailable.ERROR,
     timeout: Timeout = "30s",
     time_limit: Annotated[
         str,
@@ -172,6 +186,8 @@ def query(
         body["timeout_ms"] = limit_ms
     if mode is not Freshness.ANY:
         body["freshness"]["timeout_ms"] = timeout_ms
+        if on_unavailable is OnUnavailable.INCLUDE:
+            body["freshness"]["on_unavailable"] = on_unavailable.value
     if position:
         body["freshness"]["position"] = position
     if max_rows is not None:
@@ -187,6 +203,8 @@ def query(
         return
     print_table([column["name"] for column in answer["columns"]], [_escaped(row) for row in answer["rows"]])
     more = ", more rows exist" if answer.get("truncated") else ""
+    for item in (answer.get("receipt") or {}).get("left_out") or []:
+        err.print(f"[yellow]{qualified_name(item)} is {escape(item['state'])}: its rows are old[/]")
     err.print(f"[dim]{len(answer['rows'])} rows at {answer.get('position')} on the {answer.get('ran_on')}{more}[/]")
 
 

@@ -172,6 +172,8 @@ async def put_result(
     engine_id: str,
     request_id: str,
     penstock_position: Annotated[str, Header()],
+    penstock_tables: Annotated[str, Header()] = "",
+    penstock_not_following: Annotated[str, Header()] = "",
 ) -> Response:
     """Rows of a query in frames, passed on as they come."""
     try:
@@ -179,7 +181,8 @@ async def put_result(
     except MalformedPosition as error:
         raise InvalidRequest(f"{error}.") from None
     frames = AnswerStream()
-    wanted = channel_of(request).hub.resolve(request_id, QueryResult(position, frames))
+    result = QueryResult(position, frames, _ids(penstock_tables), _ids(penstock_not_following))
+    wanted = channel_of(request).hub.resolve(request_id, result)
     reader = FrameReader()
     try:
         async for piece in request.stream():
@@ -197,3 +200,7 @@ async def put_result(
         return Response(status_code=status.HTTP_204_NO_CONTENT)
     # The rest is not read, so that the engine ends the query.
     return Response(status_code=status.HTTP_410_GONE, headers={"Connection": "close"})
+
+
+def _ids(listed: str) -> frozenset[str]:
+    return frozenset(filter(None, listed.split(",")))

@@ -54,6 +54,10 @@ class QueryResult:
 
     position: Lsn
     frames: AnswerStream
+    tables: frozenset[str] = frozenset()
+    """Ids of the subscription's tables that the statement reads."""
+    not_following: frozenset[str] = frozenset()
+    """Those of them that did not follow their source then."""
 
 
 Reply = Answer | QueryResult

@@ -74,7 +74,8 @@ class HubGateway:
             raise EngineTimeout(f"The engine did not answer '{kind}' within {timeout_s:g} s.") from None
         except AnswerError as error:
             said = error.problem
-            raise ReportedProblem(said.status, said.code, said.detail, said.remedy) from None
+            extra = {"tables": list(said.tables)} if said.tables else None
+            raise ReportedProblem(said.status, said.code, said.detail, said.remedy, extra) from None
 
     def _engine(self, payload: Mapping[str, Any]) -> str | None:
         subscription = payload.get("subscription")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -28,8 +29,10 @@ _BEYOND = (
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A wait as asked for. `position` None is "now"; `tables` are ids, `named` where the request listed them; `patient`: it waits on
-    where engine or source are gone."""
+    """A wait as asked for. `position` None is "now"; `tables` are ids, `named` where the request listed them.
+
+    `named` without any: for the position alone. `patient`: it waits on where engine or source are gone.
+    """
 
     subscription: str
     position: Lsn | None
@@ -287,6 +290,16 @@ def _receipt(picture: Picture, ask: Ask, position: Lsn, now_ms: float | None, *,
         structure=None if picture.structure is None else str(picture.structure),
         structure_at=picture.structure_at,
     )
+
+
+def covering(picture: Picture, receipt: Receipt, tables: Collection[str], left: Collection[str]) -> Receipt:
+    """The receipt of a wait for the position alone, as it is for these tables; `left`: those of them that do not follow."""
+    ask = Ask(picture.name, None, frozenset(tables) - frozenset(left), named=True, timeout_s=0)
+    made = _receipt(picture, ask, Lsn.parse(receipt.position), receipt.now_ms, on_arrival=receipt.on_arrival)
+    standing = [picture.tables[table] for table in left if table in picture.tables]
+    left_out = [LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in standing]
+    update = {"tables": made.tables, "exceptions": made.exceptions, "left_out": left_out}
+    return receipt.model_copy(update=update)
 
 
 @lru_cache(maxsize=100_000)

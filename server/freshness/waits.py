@@ -52,8 +52,10 @@ Verdict = Unreachable | None
 
 @dataclass(eq=False, slots=True)
 class Wait:
-    """One outstanding wait. `tables`: ids of those it covers. `ended` is called once, with the verdict. `patient`: it waits on where
-    engine or source are gone."""
+    """One outstanding wait. `tables`: ids of those it covers; none that are `named`: the position alone.
+
+    `ended` is called once, with the verdict. `patient`: it waits on where engine or source are gone.
+    """
 
     position: Lsn
     tables: set[str]
@@ -208,7 +210,7 @@ class WaitBook:
                 wait.tables.discard(table)
                 continue
             return table_left_out(view)
-        return None if wait.tables else nothing_to_wait_for(self.picture)
+        return None if wait.tables or wait.named else nothing_to_wait_for(self.picture)
 
     def _near(self, position: Lsn) -> bool:
         furthest = self.picture.furthest

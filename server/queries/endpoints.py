@@ -10,18 +10,18 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Request, Response
 
-from engine.model.position import Lsn
 from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.engines.hub import QueryResult
 from server.engines.requests import HubGateway
-from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, ReportedProblem, responses
+from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
 from server.freshness.endpoints import service_of, waits_of
 from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
-from server.freshness.schemas import Receipt, WaitRequest
-from server.freshness.waiting import understand
+from server.freshness.schemas import Receipt
+from server.freshness.waiting import parse_position
 from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
+from server.queries.fresh import Wish, fresh
 from server.queries.schemas import DEFAULT_ROWS, MOST_JSON_BYTES, QueryAnswer, QueryFreshness, QueryRequest
 from server.security.principal import Role
 from server.security.require import needs
@@ -79,7 +79,6 @@ async def create_query(
 ) -> Response:
     """Run one read on the target, on one batch boundary, as fresh as asked for."""
     wanted = _format(accept)
-    await service_of(request).book(name)
     meters = cast("Meters", request.app.state.meters)
     began = time.perf_counter()
 
@@ -87,8 +86,7 @@ async def create_query(
         meters.query_ended(name, outcome, time.perf_counter() - began)
 
     try:
-        receipt = await _freshen(request, name, body.freshness)
-        result = await _run(request, name, body, wanted, receipt)
+        result, receipt = await _run(request, name, body, wanted)
         return await _answer(request, body, wanted, result, receipt, ended)
     except Problem as problem:
         ended(problem.problem_code)
@@ -134,7 +132,8 @@ def _writer(wanted: Format, result: QueryResult, receipt: Receipt | None) -> ren
     return render.JsonWriter(str(result.position), extra)
 
 
-async def _freshen(request: Request, name: str, freshness: QueryFreshness) -> Receipt | None:
+def _wish(freshness: QueryFreshness) -> Wish | None:
+    """What is asked for. None: whatever is there."""
     if freshness.on_timeout != "error":
         detail = f"on_timeout '{freshness.on_timeout}' does not work yet."
         wrong = [FieldError(pointer="/freshness/on_timeout", detail=detail)]
@@ -144,26 +143,24 @@ async def _freshen(request: Request, name: str, freshness: QueryFreshness) -> Re
         raise InvalidRequest.at("/freshness/position", detail)
     if freshness.mode == "any":
         return None
-    wait = WaitRequest(position=freshness.position, timeout_ms=freshness.timeout_ms)
-    ask = await understand(service_of(request), name, wait, pointer="/freshness/position")
-    return (await waits_of(request).answer(ask)).receipt
+    position = parse_position(freshness.position, "/freshness/position")
+    return Wish(position, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
 
 
-async def _run(request: Request, name: str, body: QueryRequest, wanted: Format, receipt: Receipt | None) -> QueryResult:
+async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) -> tuple[QueryResult, Receipt | None]:
     gateway = cast("HubGateway", gateway_of(request))
     payload = {"subscription": name, "sql": body.sql, "max_rows": body.max_rows, "timeout_ms": body.timeout_ms}
     if wanted is Format.JSON:
         payload |= {"max_rows": body.max_rows or DEFAULT_ROWS, "max_bytes": MOST_JSON_BYTES}
-    result = await gateway.query(payload, body.timeout_ms / 1000 + _GRACE_S)
-    if receipt is not None and result.position < Lsn.parse(receipt.position):
-        result.frames.close()
-        raise ReportedProblem(
-            502,
-            "answer_too_old",
-            f"The engine answered from {result.position}, before {receipt.position}.",
-            "Send the query again.",
-        )
-    return result
+
+    async def run(*, following: bool) -> QueryResult:
+        return await gateway.query(payload | {"following": following}, body.timeout_ms / 1000 + _GRACE_S)
+
+    wish = _wish(body.freshness)
+    picture = (await service_of(request).book(name)).picture
+    if wish is None:
+        return await run(following=False), None
+    return await fresh(waits_of(request), picture, wish, run)
 
 
 def _format(accept: str | None) -> Format:

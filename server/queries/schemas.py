@@ -22,7 +22,7 @@ class QueryFreshness(BaseModel):
     mode: Literal["latest", "position", "any"] = Field(
         default="any",
         description="`any`: as it is. `position`: not before `position` is visible. `latest`: not before everything "
-        "committed on the source until now is visible.",
+        "committed on the source until now is visible. Both hold for the tables of the statement.",
     )
     position: str | None = Field(default=None, max_length=1000, examples=["0/16B3748"])
     timeout_ms: int = Field(
@@ -30,6 +30,12 @@ class QueryFreshness(BaseModel):
     )
     on_timeout: str = Field(
         default="error", max_length=64, description="What to do at the deadline; only `error` so far."
+    )
+    on_unavailable: Literal["error", "include"] = Field(
+        default="error",
+        description="What to do where a table of the statement is paused, parked, or does not follow its source in another way: `error`"
+        " refuses the query with `freshness_unreachable`, or waits where the table will follow by itself; `include` answers with the rows"
+        " that are there, and the receipt lists the table in `left_out`. Tables whose rows a shared table shows count too.",
     )
 
 

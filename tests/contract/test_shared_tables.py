@@ -16,7 +16,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, TableSchema
 from engine.model.shared import SharedInto
-from engine.model.target import TableCommit, Target
+from engine.model.target import QueryLimits, QueryRefused, TableCommit, TableRead, Target
 from tests.contract.target_material import Pipeline, Row, changes, inserts, keys, source_type, sql_name, structure
 from tests.contract.targets import Build, OpenTarget, builder, target_opener
 from tests.contract.test_target_contract import fault_of
@@ -465,3 +465,39 @@ def test_two_engines_that_hand_over_the_first_rows_at_once_both_show_them(opened
             assert rows == [("eu",), ("us",)]
     for source in sources:
         source.pipeline.target.close()
+
+
+def test_a_statement_reads_the_tables_whose_rows_the_shared_table_shows(eu: Source, us: Source, target: Target) -> None:
+    def reads(sql: str) -> dict[TableId, tuple[bool, bool]]:
+        found: list[TableRead] = []
+
+        def judge(tables: Sequence[TableRead]) -> None:
+            found[:] = tables
+
+        with target.query(sql, QueryLimits(30.0), eu.pipeline.subscription, judge) as answer:
+            assert len(list(answer.batches)) == 1
+        return {read.table: (read.complete, read.removed) for read in found}
+
+    both = {eu.table: (True, False), us.table: (True, False)}
+    assert reads("SELECT count(*) FROM marts.orders") == both
+    assert reads("WITH x AS (SELECT id FROM marts.orders) SELECT max(id) FROM x") == both
+    assert reads("SELECT max(id) FROM marts.orders__eu") == {eu.table: (True, False)}
+    assert reads("SELECT 1 AS one") == {}
+    us.pipeline.commit(TableCommit(us.table, us.schema, us.schema.name, parked="value_out_of_domain"))
+    eu.pipeline.commit(stale=[eu.table])
+    assert reads("SELECT count(*) FROM marts.orders") == {eu.table: (False, False), us.table: (False, False)}
+    eu.pipeline.commit(removed=[eu.table])
+    assert reads("SELECT count(*) FROM marts.orders__eu")[eu.table] == (False, True)
+
+
+def test_what_the_judge_raises_ends_the_query(eu: Source, target: Target) -> None:
+    def judge(_: Sequence[TableRead]) -> None:
+        raise QueryRefused("table_not_ready", "not yet")
+
+    with (
+        pytest.raises(QueryRefused) as caught,
+        target.query("SELECT * FROM marts.orders__eu", QueryLimits(30.0), eu.pipeline.subscription, judge),
+    ):
+        pass
+    assert caught.value.code == "table_not_ready"
+    assert seen(eu) == BOTH[:2]

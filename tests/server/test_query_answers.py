@@ -18,7 +18,7 @@ import pytest
 from engine.link.answer_frames import AnswerEnd
 from engine.link.messages import Assign, Demand, Now, Problem
 from engine.link.query_parts import Query
-from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, declare, running_server
+from tests.fixtures.channel import ADMIN, DEADLINE_S, FakeEngine, declare, running_server, until
 
 _QUERIES = "/subscriptions/orders/queries"
 
@@ -107,6 +107,90 @@ def test_an_answer_older_than_asked_for_is_never_given(rig: Rig) -> None:
     answer = client.post(_QUERIES, json=body)
     assert answer.status_code == 502
     assert answer.json()["code"] == "answer_too_old"
+
+
+def _table(assign: Assign, name: str) -> str:
+    return next(table.table for table in assign.tables if table.source.name == name)
+
+
+def _fresh(mode: str, **more: Any) -> dict[str, Any]:
+    position = {"position": "0/50"} if mode == "position" else {}
+    return {"sql": "s", "freshness": {"mode": mode, "timeout_ms": 10_000, **position, **more}}
+
+
+@pytest.mark.parametrize("mode", ["latest", "position"])
+def test_a_table_of_the_statement_that_does_not_follow_is_named_with_the_remedy(rig: Rig, mode: str) -> None:
+    client, engine, assign = rig
+    engine.now = "0/40"
+    engine.table(assign, _table(assign, "orders"), "parked", reason="a value does not fit", remedy="Mend it.")
+    assert engine.link.flush(DEADLINE_S)
+    engine.refusal_of_queries = Problem(
+        status=409,
+        code="freshness_unreachable",
+        detail="table public.orders is parked",
+        remedy="Reload it.",
+        tables=(_table(assign, "orders"),),
+    )
+    answer = client.post(_QUERIES, json=_fresh(mode))
+    assert (answer.status_code, answer.json()["code"]) == (409, "freshness_unreachable")
+    assert answer.json()["detail"] == "Table public.orders is parked: a value does not fit."
+    assert answer.json()["remedy"] == "Mend it; or send on_unavailable 'include' for the rows that are there."
+    assert answer.json()["tables"] == [{"schema": "public", "name": "orders", "state": "parked"}]
+    assert engine.seen(Query).following
+
+
+@pytest.mark.parametrize("mode", ["latest", "position"])
+def test_tables_that_do_not_follow_are_included_and_listed_where_that_is_wanted(rig: Rig, mode: str) -> None:
+    client, engine, assign = rig
+    engine.now = "0/40"
+    orders, lines = _table(assign, "orders"), _table(assign, "lines")
+    engine.table(assign, orders, "paused")
+    assert engine.link.flush(DEADLINE_S)
+    engine.read_tables, engine.not_following = [orders, lines], [orders]
+    answer = client.post(_QUERIES, json=_fresh(mode, on_unavailable="include"))
+    receipt = answer.json()["receipt"]
+    assert [(line["name"], line["state"]) for line in receipt["left_out"]] == [("orders", "paused")]
+    assert [line["name"] for line in receipt["tables"]] == ["lines"]
+    assert not engine.seen(Query).following
+
+
+def test_other_tables_than_those_of_the_statement_are_not_waited_for(rig: Rig) -> None:
+    client, engine, assign = rig
+    engine.now = "0/40"
+    orders, lines = _table(assign, "orders"), _table(assign, "lines")
+    engine.table(assign, lines, "copying")
+    assert engine.link.flush(DEADLINE_S)
+    engine.read_tables = [orders]
+    answer = client.post(_QUERIES, json=_fresh("latest"))
+    assert [line["name"] for line in answer.json()["receipt"]["tables"]] == ["orders"]
+
+
+def test_a_table_that_is_about_to_follow_is_waited_for(rig: Rig) -> None:
+    client, engine, assign = rig
+    engine.now = "0/40"
+    lines = _table(assign, "lines")
+    engine.table(assign, lines, "reloading")
+    assert engine.link.flush(DEADLINE_S)
+    engine.read_tables = [lines]
+    engine.refusal_of_queries = Problem(
+        status=409, code="table_not_ready", detail="not complete yet", remedy="Wait.", tables=(lines,)
+    )
+    late = client.post(_QUERIES, json=_fresh("latest", timeout_ms=100))
+    assert (late.status_code, late.json()["code"]) == (504, "freshness_timeout")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, _QUERIES, json=_fresh("latest"))
+        asked = engine.count(Query)
+        until(lambda: engine.count(Query) > asked)
+        engine.refusal_of_queries = None
+        engine.table(assign, lines, "live")
+        answer = waiting.result(DEADLINE_S)
+    assert [line["name"] for line in answer.json()["receipt"]["tables"]] == ["lines"]
+
+
+def test_rows_as_they_are_ask_nothing_of_their_tables(rig: Rig) -> None:
+    client, engine, _ = rig
+    assert client.post(_QUERIES, json={"sql": "s"}).status_code == 200
+    assert not engine.seen(Query).following
 
 
 def test_a_deadline_on_freshness_is_a_timeout(rig: Rig) -> None:

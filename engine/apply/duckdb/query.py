@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from engine.apply.duckdb.database import Database
 from engine.apply.duckdb.errors import is_broken
+from engine.apply.duckdb.identifiers import folded, folded_name
 from engine.apply.duckdb.query_pool import Message, QueryPool, QueryProcess
 from engine.apply.duckdb.scans import Shown, Snapshot, snapshot
 from engine.apply.query_rows import limited
 from engine.model.identity import SubscriptionName
-from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
+from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused
 
 _LATE = "late"
 _GIVEN_UP = "given up"
@@ -27,7 +28,12 @@ _READ_BYTES = 1 << 16
 
 @contextmanager
 def run_query(
-    database: Database, pool: QueryPool, sql: str, limits: QueryLimits, subscription: SubscriptionName
+    database: Database,
+    pool: QueryPool,
+    sql: str,
+    limits: QueryLimits,
+    subscription: SubscriptionName,
+    judge: JudgeReads,
 ) -> Iterator[QueryAnswer]:
     """Run `sql` and say at which position it saw the target.
 
@@ -40,7 +46,7 @@ def run_query(
         limit.daemon = True
         limit.start()
         try:
-            yield from _Statement(database, process, limits, subscription, pins).answers(sql)
+            yield from _Statement(database, process, limits, subscription, pins).answers(sql, judge)
         finally:
             limit.cancel()
             if not process.fit:
@@ -67,11 +73,13 @@ class _Statement:
         self._snapshot: Snapshot
         self._shown: list[Shown] = []
 
-    def answers(self, sql: str) -> Iterator[QueryAnswer]:
+    def answers(self, sql: str, judge: JudgeReads) -> Iterator[QueryAnswer]:
         """The one answer. Goes on when its user is done with it."""
         self._process.on_scan = self._scan
         self._process.send({"sql": sql, "max_rows": self._limits.max_rows})
-        self._plan(self._said("named")[0])
+        named = self._said("named")[0]
+        self._plan(named)
+        judge(self._snapshot.reads([relation for relation in self._shown if self._is_named(relation, named)]))
         position = self._snapshot.position(self._subscription)
         self._process.send({"go": True})
         with os.fdopen(self._said("answer")[1], "rb", buffering=_READ_BYTES) as file:
@@ -103,6 +111,11 @@ class _Statement:
         self._pins.close()
         self._snapshot = self._pins.enter_context(snapshot(self._database, scans))
         self._shown = self._snapshot.shown(self._subscription, named["names"], everything=named["catalog"])
+
+    def _is_named(self, relation: Shown, named: Message) -> bool:
+        schema, name = folded_name(relation.name)
+        before = {"", schema, folded(self._database.catalog)}
+        return any(place[1] == name and place[0] in before for place in named["places"])
 
     def _scan(self, message: Message, sink: int) -> None:
         self._snapshot.scan(self._shown[message["table"]], message, sink)

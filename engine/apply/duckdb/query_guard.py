@@ -82,20 +82,23 @@ class Named:
 
     tables: frozenset[str]
     """Folded names of relations, without schemas; common table expressions among them."""
+    places: frozenset[tuple[str, str]]
+    """The same names, each behind the folded name of the schema, or of the database, that is given with it; else the empty one."""
     catalog: bool
     """Whether it may look at what there is, so that every table has to be shown."""
 
 
 def named(tree: Any) -> Named:
     """What the query names that `refusal` has let pass."""
-    tables, catalog = set(), False
+    places, catalog = set(), False
     for node in _nodes(tree):
         kind = str(node.get("type", ""))
         if kind == "BASE_TABLE":
-            tables.add(folded(str(node.get("table_name", ""))))
-            catalog = catalog or folded(str(node.get("schema_name", ""))) in _CATALOG_SCHEMAS
+            schema, name = (folded(str(node.get(part, ""))) for part in ("schema_name", "table_name"))
+            places.add((schema, name))
+            catalog = catalog or schema in _CATALOG_SCHEMAS
         catalog = catalog or kind in {"TABLE_FUNCTION", "SHOW_REF"}
-    return Named(frozenset(tables), catalog)
+    return Named(frozenset(name for _, name in places), frozenset(places), catalog)
 
 
 def _function_name(node: Any) -> str:

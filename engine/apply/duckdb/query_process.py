@@ -164,7 +164,8 @@ def _ended(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> dict
 
 def _run(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> None:
     statement, names = single_read(connection, request["sql"])
-    answer = engine.asked({"kind": "named", "names": sorted(names.tables), "catalog": names.catalog})
+    named = {"names": sorted(names.tables), "places": sorted(names.places), "catalog": names.catalog}
+    answer = engine.asked({"kind": "named", **named})
     known: list[Any] = []
     while "tables" in answer:
         _show(engine, connection, known, answer["tables"])

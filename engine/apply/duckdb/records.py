@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from engine.apply.bookkeeping import (
@@ -25,7 +26,7 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
-from engine.model.target import TableRecord
+from engine.model.target import TableRead, TableRecord
 
 LAYOUT = 6
 """Version of the tables below; raised when they change, or what their rows mean."""
@@ -136,6 +137,25 @@ class DuckDbRecords:
             " ORDER BY ALL"
         )
         return [TableName(*row) for row in self._connection.execute(sql, [subscription]).fetchall()]
+
+    def reads(self, relations: Collection[TableName]) -> list[TableRead]:
+        """The tables among these relations, and those whose rows the shared tables among them show."""
+        names = [folded(relation.name) for relation in relations]
+        folding = f"'{ascii_uppercase}', '{ascii_lowercase}'"
+        sql = (
+            "SELECT t.subscription, t.table_id, t.target_schema, t.target_name, t.ready AND t.parked IS NULL, t.removed,"
+            " coalesce(s.shared_schema, ''), coalesce(s.shared_name, '')"
+            f" FROM {self._own}.tables AS t LEFT JOIN {self._own}.shared AS s"
+            " ON s.subscription = t.subscription AND s.table_id = t.table_id AND s.structure IS NOT NULL"
+            f" WHERE list_contains($1, translate(t.target_name, {folding}))"
+            f" OR list_contains($1, translate(s.shared_name, {folding}))"
+        )
+        wanted = {folded_name(relation) for relation in relations}
+        return [
+            TableRead(SubscriptionName(row[0]), TableId(row[1]), TableName(*row[2:4]), row[4], row[5])
+            for row in self._connection.execute(sql, [names]).fetchall()
+            if not wanted.isdisjoint({folded_name(TableName(*row[2:4])), folded_name(TableName(*row[6:]))})
+        ]
 
     def position(self, subscription: SubscriptionName) -> Position | None:
         publications = "''" if self._version is not None and self._version < 6 else "publications"

@@ -24,7 +24,7 @@ from engine.apply.duckdb.query_process import NOTHING
 from engine.apply.duckdb.records import DuckDbRecords
 from engine.model.identity import SubscriptionName, TableName
 from engine.model.position import Lsn
-from engine.model.target import QueryRefused
+from engine.model.target import QueryRefused, TableRead
 
 MOST_SCANS = 64
 """Scans of one statement, each of which may be open beside all others."""
@@ -64,6 +64,11 @@ class Snapshot:
         if position is None:
             raise QueryRefused("query_unavailable", "nothing has been replicated to this target yet")
         return position.end
+
+    def reads(self, relations: Sequence[Shown]) -> list[TableRead]:
+        """The tables whose rows these relations show."""
+        names = [relation.name for relation in relations]
+        return DuckDbRecords(self._connections[0], self._catalog).reads(names) if names else []
 
     def shown(self, subscription: SubscriptionName, named: Sequence[str], *, everything: bool) -> list[Shown]:
         """What readers of the subscription see and a statement names, by folded names; or all of it, where some name is none of it."""

@@ -60,11 +60,13 @@ from engine.model.subscription import ConnectionSpec
 from engine.model.target import (
     AheadRows,
     BatchCommit,
+    JudgeReads,
     QueryAnswer,
     QueryLimits,
     QueryRefused,
     TargetProgress,
     TargetReader,
+    any_reads,
 )
 
 
@@ -450,14 +452,16 @@ class DuckDbTarget:
             return self._ahead
 
     @contextmanager
-    def query(self, sql: str, limits: QueryLimits, subscription: SubscriptionName) -> Iterator[QueryAnswer]:
+    def query(
+        self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
+    ) -> Iterator[QueryAnswer]:
         database = self._open()
         with self._opening:
             if self._queries is None:
                 self._queries = QueryPool(self._process_limits(database), Path(f"{self.path}.queries.tmp"))
             queries = self._queries
         try:
-            with run_query(database, queries, sql, limits, subscription) as answer:
+            with run_query(database, queries, sql, limits, subscription, judge) as answer:
                 yield answer
         except duckdb.Error as error:
             raise self._fault(error, database) from error

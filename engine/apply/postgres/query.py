@@ -10,11 +10,12 @@ import psycopg
 import pyarrow as pa
 from psycopg import pq
 
+from engine.apply.postgres.records import PostgresRecords
 from engine.apply.query_rows import limited
 from engine.model.identity import RelationId, SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
+from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused
 from engine.postgres.sessions import PostgresConnection
 
 DecodeText = Callable[[bytes, TableSchema], Any]
@@ -40,6 +41,7 @@ def run_query(
     limits: QueryLimits,
     subscription: SubscriptionName,
     snapshot: Callable[[PostgresConnection, SubscriptionName], Lsn],
+    judge: JudgeReads,
 ) -> QueryAnswer:
     """Run `sql` in a transaction of its own, which `snapshot` begins and is rolled back, and say at which position it saw the target.
 
@@ -56,6 +58,7 @@ def run_query(
         connection.execute(f"SET LOCAL search_path = {SEARCH_PATH}")
         connection.execute(f"SET LOCAL statement_timeout = {max(1, int(limits.timeout_s * 1000))}")
         names, schema = _describe(connection, sql)
+        judge(PostgresRecords(connection).reads(_touched(connection)))
         lines = _lines(connection, sql, limits.max_rows)
         rows = pa.Table.from_batches([decode(lines, schema)]).rename_columns(names)
         return limited(rows.schema, position, rows.to_batches(), limits)
@@ -64,6 +67,16 @@ def run_query(
     finally:
         with suppress(psycopg.Error):
             connection.execute("ROLLBACK")
+
+
+def _touched(connection: PostgresConnection) -> list[TableName]:
+    """The relations that the transaction has looked at: also those that the prepared statement reads, through views too."""
+    sql = (
+        "SELECT DISTINCT n.nspname, c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v')"
+    )
+    return [TableName(*row) for row in connection.execute(sql).fetchall()]
 
 
 def _describe(connection: PostgresConnection, sql: str) -> tuple[list[str], TableSchema]:

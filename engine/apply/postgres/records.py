@@ -26,7 +26,7 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
-from engine.model.target import TableRecord
+from engine.model.target import TableRead, TableRecord
 from engine.postgres.sessions import PostgresConnection
 
 LAYOUT = 5
@@ -65,6 +65,9 @@ _DDL = (
     _SHARED,
     _REFUSED_DDL,
     _LOADS,
+)
+_NO_SHARED = (
+    "(SELECT '' AS subscription, '' AS table_id, '' AS shared_schema, '' AS shared_name, '' AS structure WHERE false)"
 )
 _MEMBER = "subscription, table_id, target_schema, target_name, shared_schema, shared_name, source_column, source_value, structure"
 _TABLE = "table_id, target_schema, target_name, structure, ready, applied, parked, removed, mark"
@@ -444,6 +447,23 @@ class PostgresRecords:
             f"UPDATE {OWN_SCHEMA}.tables SET generation = generation + 1 WHERE target_schema = %s AND target_name = %s",
             [target.schema, target.name],
         )
+
+    def reads(self, relations: Collection[TableName]) -> list[TableRead]:
+        """The tables among these relations, and those whose rows the shared tables among them show."""
+        shared = f"{OWN_SCHEMA}.shared" if self.exist() and self._version > 3 else _NO_SHARED
+        rows = self._connection.execute(
+            "SELECT t.subscription, t.table_id, t.target_schema, t.target_name, t.ready AND t.parked IS NULL, t.removed,"
+            f" s.shared_schema, s.shared_name FROM {OWN_SCHEMA}.tables t LEFT JOIN {shared} s"
+            " ON s.subscription = t.subscription AND s.table_id = t.table_id AND s.structure IS NOT NULL"
+            " WHERE t.target_name = ANY (%(n)s) OR s.shared_name = ANY (%(n)s)",
+            {"n": [relation.name for relation in relations]},
+        ).fetchall()
+        wanted = set(relations)
+        return [
+            TableRead(SubscriptionName(row[0]), TableId(row[1]), TableName(*row[2:4]), row[4], row[5])
+            for row in rows
+            if not wanted.isdisjoint({TableName(*row[2:4]), TableName(*row[6:])})
+        ]
 
     def generations(self) -> dict[TableName, int]:
         """Of every table, by its name on the target."""

@@ -63,11 +63,13 @@ from engine.model.target import (
     BatchCommit,
     CommitRates,
     InOrder,
+    JudgeReads,
     QueryAnswer,
     QueryLimits,
     QueryRefused,
     TargetProgress,
     TargetReader,
+    any_reads,
 )
 from engine.postgres.sessions import PostgresConnection, Sessions
 
@@ -537,14 +539,16 @@ class PostgresTarget:
         return None
 
     @contextmanager
-    def query(self, sql: str, limits: QueryLimits, subscription: SubscriptionName) -> Iterator[QueryAnswer]:
+    def query(
+        self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
+    ) -> Iterator[QueryAnswer]:
         """As the protocol says. A table that was replaced while the query began would look empty to it: it is run again then."""
         deadline = monotonic() + limits.timeout_s
         while (left := deadline - monotonic()) > 0:
             before = self._generations()
             with self._sessions.session() as connection:
                 answer = run_query(
-                    connection, self._decode, sql, replace(limits, timeout_s=left), subscription, self._snapshot
+                    connection, self._decode, sql, replace(limits, timeout_s=left), subscription, self._snapshot, judge
                 )
             if self._generations() == before:
                 yield answer

@@ -36,7 +36,7 @@ class Answers:
         self._changed = threading.Condition()
         self._ended: dict[str, Problem | list[Any]] = {}
 
-    def upload_result(self, request: str, position: Lsn, frames: Iterator[bytes], timeout_s: float) -> None:
+    def upload_result(self, request: str, position: Lsn, frames: Iterator[bytes], timeout_s: float, **_: Any) -> None:
         found = list(FrameReader().feed(b"".join(frames)))
         assert found.pop() == AnswerEnd()
         self._put(request, [row for frame in found if isinstance(frame, RowsFrame) for row in frame.read().to_pylist()])

@@ -2455,6 +2455,11 @@ export interface components {
             remedy: string;
             /** Status */
             status: number;
+            /**
+             * Tables
+             * @default []
+             */
+            tables?: string[];
         };
         /**
          * ProblemBody
@@ -2543,7 +2548,7 @@ export interface components {
         QueryFreshness: {
             /**
              * Mode
-             * @description `any`: as it is. `position`: not before `position` is visible. `latest`: not before everything committed on the source until now is visible.
+             * @description `any`: as it is. `position`: not before `position` is visible. `latest`: not before everything committed on the source until now is visible. Both hold for the tables of the statement.
              * @default any
              * @enum {string}
              */
@@ -2554,6 +2559,13 @@ export interface components {
              * @default error
              */
             on_timeout?: string;
+            /**
+             * On Unavailable
+             * @description What to do where a table of the statement is paused, parked, or does not follow its source in another way: `error` refuses the query with `freshness_unreachable`, or waits where the table will follow by itself; `include` answers with the rows that are there, and the receipt lists the table in `left_out`. Tables whose rows a shared table shows count too.
+             * @default error
+             * @enum {string}
+             */
+            on_unavailable?: "error" | "include";
             /**
              * Position
              * @example 0/16B3748
@@ -5789,6 +5801,8 @@ export interface operations {
             query?: never;
             header: {
                 "penstock-position": string;
+                "penstock-tables"?: string;
+                "penstock-not-following"?: string;
             };
             path: {
                 engine_id: string;

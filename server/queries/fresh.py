@@ -1,0 +1,107 @@
+"""A query on rows that are as fresh as asked for, of the tables of its own statement.
+
+The position is waited for here. Whether the tables follow is judged by the engine, in the snapshot that the statement reads: then no table
+can park between the wait and the read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from server.engines.hub import QueryResult
+from server.errors import ReportedProblem
+from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
+from server.freshness.kept import Waits
+from server.freshness.picture import Picture
+from server.freshness.schemas import Receipt
+from server.freshness.waiting import Ask, covering
+from server.freshness.waits import table_left_out
+
+_PAUSE_S = 0.05
+_INCLUDE = "send on_unavailable 'include' for the rows that are there"
+
+
+class Run(Protocol):
+    """Runs the statement. `following`: refuse it where one of its tables does not follow its source."""
+
+    def __call__(self, *, following: bool) -> Awaitable[QueryResult]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the rows have to contain. `position` None: everything committed until now."""
+
+    position: Lsn | None
+    timeout_s: float
+    following: bool
+    """Refuse the query where a table of its does not follow."""
+
+
+async def fresh(waits: Waits, picture: Picture, wish: Wish, run: Run) -> tuple[QueryResult, Receipt]:
+    """The statement's rows, and what was waited for.
+
+    Raises:
+        FreshnessTimeout: not in time.
+        FreshnessUnreachable: the subscription stands still, or a table of the statement does not follow.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wish.timeout_s
+    tables: frozenset[str] = frozenset()
+    while True:
+        # Of a table that is live only later, it is not known up to where its structure is the catalog's.
+        live = {view.id for view in picture.tables.values() if view.state is TableState.LIVE}
+        ask = Ask(picture.name, wish.position, tables, named=True, timeout_s=max(0.0, deadline - loop.time()))
+        receipt = (await waits.answer(ask)).receipt
+        try:
+            result = await run(following=wish.following)
+        except ReportedProblem as problem:
+            tables = _coming(picture, problem)
+            if loop.time() >= deadline:
+                raise FreshnessTimeout(f"{problem.detail} after {wish.timeout_s * 1000:.0f} ms.") from None
+            await asyncio.sleep(_PAUSE_S)
+            continue
+        if result.position < Lsn.parse(receipt.position):
+            result.frames.close()
+            raise _too_old(result.position, receipt.position)
+        if wish.following and wish.position is None and not result.tables <= live:
+            result.frames.close()
+            tables = _known(picture, result.tables)
+            continue
+        return result, covering(picture, receipt, result.tables, result.not_following)
+
+
+def _coming(picture: Picture, problem: ReportedProblem) -> frozenset[str]:
+    """The tables to wait for, where the engine refused the statement because of them. Raises what it was refused for otherwise."""
+    blamed = _known(picture, problem.extra.get("tables", ()))
+    if problem.problem_code == FreshnessUnreachable.code:
+        raise _unreachable(picture, blamed, problem)
+    if problem.problem_code != "table_not_ready":
+        raise problem
+    return blamed
+
+
+def _unreachable(picture: Picture, blamed: Collection[str], problem: ReportedProblem) -> FreshnessUnreachable:
+    """In the words of this process where it knows the table to be left out: it knows reasons that the engine has forgotten."""
+    views = [picture.tables[table] for table in blamed]
+    listed = [{"schema": view.schema, "name": view.name, "state": view.state.value} for view in views]
+    left_out = next((view for view in views if view.left_out), None)
+    if left_out is None:
+        return FreshnessUnreachable(problem.detail, problem.remedy, extra={"tables": listed})
+    why = table_left_out(left_out)
+    remedy = why.remedy.replace(", or leave the table out of the wait", "").replace(", or leave it out of the wait", "")
+    return FreshnessUnreachable(why.detail, f"{remedy.rstrip('.')}; or {_INCLUDE}.", extra={"tables": listed})
+
+
+def _known(picture: Picture, tables: Collection[str]) -> frozenset[str]:
+    return frozenset(tables) & picture.tables.keys()
+
+
+def _too_old(found: Lsn, wanted: str) -> ReportedProblem:
+    return ReportedProblem(
+        502, "answer_too_old", f"The engine answered from {found}, before {wanted}.", "Send the query again."
+    )

@@ -1,0 +1,126 @@
+"""A query that asks for fresh rows is never answered with those of a table that has stopped to follow its source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
+from engine.link.client import ServerLink
+from engine.link.messages import Problem
+from engine.link.query_parts import Query
+from engine.model.position import Lsn
+from engine.runtime.requests import RequestDesk
+from engine.runtime.settings import EngineSettings
+from tests.fixtures.postgres import Database
+from tests.fixtures.replication import Replica, table
+
+pytestmark = [pytest.mark.pg, pytest.mark.parametrize("target_kind", ["duckdb", "postgres"])]
+DEADLINE_S = 30.0
+
+
+class Link:
+    """In place of the link to a server: keeps how the last query ended."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.problem: Problem | None = None
+        self.rows: list[dict[str, Any]] = []
+        self.tables: list[str] = []
+        self.not_following: list[str] = []
+
+    def refuse(self, _: str, problem: Problem) -> None:
+        self.problem = problem
+        self.ended.set()
+
+    def upload_result(self, _: str, position: Lsn, frames: Any, timeout_s: float, **more: Any) -> None:
+        found = list(FrameReader().feed(b"".join(frames)))
+        assert found.pop() == AnswerEnd()
+        self.rows = [row for frame in found if isinstance(frame, RowsFrame) for row in frame.read().to_pylist()]
+        self.tables, self.not_following = list(more["tables"]), list(more["not_following"])
+        self.ended.set()
+
+
+Ask = Callable[..., Link]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Iterator[Ask]:
+    """Asks a replica as the server would, that the tables follow where `following`."""
+    with ExitStack() as stack:
+
+        def asked(replica: Replica, sql: str, *, following: bool = True) -> Link:
+            desk = RequestDesk(EngineSettings(home=tmp_path), lambda _: replica.pipeline)
+            stack.callback(desk.close)
+            link = Link()
+            desk.connect(cast("ServerLink", link))
+            name = str(replica.spec.name)
+            desk.take(Query(request_id="r", subscription=name, sql=sql, timeout_ms=20_000, following=following))
+            assert link.ended.wait(DEADLINE_S)
+            return link
+
+        yield asked
+
+
+def _made(database: Database) -> None:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, n numeric)")
+    database.execute("CREATE TABLE lines (id int PRIMARY KEY)")
+    database.execute("INSERT INTO orders VALUES (1, 1)")
+    database.execute("INSERT INTO lines VALUES (1)")
+
+
+def _pause(replica: Replica) -> None:
+    assert replica.pipeline.run is not None
+    replica.pipeline.run.pause(replica.table_id("orders"))
+    replica.wait_table("orders", "paused")
+
+
+def _refused(link: Link, name: str, state: str) -> None:
+    assert link.problem is not None
+    assert (link.problem.status, link.problem.code) == (409, "freshness_unreachable")
+    assert f"{name} is {state}" in link.problem.detail
+    assert link.problem.remedy
+    assert link.problem.tables
+
+
+def test_a_paused_table_is_refused_by_name_and_included_where_that_is_wanted(
+    database: Database, replicate: Callable[..., Replica], ask: Ask
+) -> None:
+    _made(database)
+    replica = replicate(database, [table("orders"), table("lines")])
+    orders = replica.table_id("orders")
+    _pause(replica)
+    database.execute("UPDATE orders SET n = 2")
+    replica.catch_up()
+    for sql in (
+        "SELECT n FROM public.orders",
+        "SELECT count(*) FROM lines, orders",
+        "SELECT (SELECT max(n) FROM orders)",
+    ):
+        _refused(ask(replica, sql), "public.orders", "paused")
+    assert ask(replica, "SELECT id FROM lines").tables == [replica.table_id("lines")]
+    old = ask(replica, "SELECT n FROM orders", following=False)
+    assert [int(row["n"]) for row in old.rows] == [1]
+    assert old.not_following == [orders]
+
+
+def test_a_table_that_parks_between_the_wait_and_the_read_is_seen_in_the_snapshot(
+    database: Database, replicate: Callable[..., Replica], ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The book of the run is held back, as where the report is still on its way: the record in the snapshot decides."""
+    _made(database)
+    replica = replicate(database, [table("orders"), table("lines")])
+    entry = replica.pipeline.book.get(replica.table_id("orders"))
+    _pause(replica)
+    database.execute("UPDATE orders SET n = 2")
+    replica.catch_up()
+    monkeypatch.setattr(replica.pipeline.book, "get", lambda _: entry)
+    link = ask(replica, "SELECT n FROM orders")
+    assert link.problem is not None
+    assert link.problem.code == "table_not_ready"
+    assert link.problem.tables == (replica.table_id("orders"),)
