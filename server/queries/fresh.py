@@ -93,7 +93,8 @@ def _unreachable(picture: Picture, blamed: Collection[str], problem: ReportedPro
     if left_out is None:
         return FreshnessUnreachable(problem.detail, problem.remedy, extra={"tables": listed})
     why = table_left_out(left_out)
-    remedy = why.remedy.replace(", or leave the table out of the wait", "").replace(", or leave it out of the wait", "")
+    remedy = why.remedy or ""
+    remedy = remedy.replace(", or leave the table out of the wait", "").replace(", or leave it out of the wait", "")
     return FreshnessUnreachable(why.detail, f"{remedy.rstrip('.')}; or {_INCLUDE}.", extra={"tables": listed})
 
 

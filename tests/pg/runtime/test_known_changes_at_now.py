@@ -33,6 +33,8 @@ def test_each_answer_has_what_was_committed(database: Database, replicate: Calla
             replica.satisfied()
             for name in known.tables:
                 expected = held(connection, name)
-                found = content(list(expected.columns), replica.query(f"SELECT {', '.join(expected.columns)} FROM {name}"))
+                found = content(
+                    list(expected.columns), replica.query(f"SELECT {', '.join(expected.columns)} FROM {name}")
+                )
                 difference = expected.difference(found)
                 assert difference is None, f"{number}: {name} behind {change.kind}: {difference}"
