@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SchemaPolicy, SubscriptionSpec, TableSpec
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.clock import Clock, SystemClock
+from engine.runtime.failpoints import watch
 from engine.runtime.pipeline import Pipeline, PipelineParts
 from engine.runtime.reporting import Reporter
 from engine.runtime.settings import EngineSettings
@@ -276,3 +279,24 @@ def role(shop: Database) -> Iterator[Callable[[str], str]]:
         with shop.connect() as connection:
             connection.execute(psycopg.sql.SQL("DROP OWNED BY {}").format(psycopg.sql.Identifier(name)))
             connection.execute(psycopg.sql.SQL("DROP ROLE {}").format(psycopg.sql.Identifier(name)))
+
+
+@pytest.fixture
+def armed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose files arm failpoints of this process and of log readers that start."""
+    folder = tmp_path / "failpoints"
+    folder.mkdir()
+    monkeypatch.setenv("PENSTOCK_FAILPOINTS_FOLDER", str(folder))
+    watch(folder)
+    yield folder
+    for held in folder.glob("*.held"):
+        held.unlink()
+    watch(None)
+
+
+def kill_reader(replica: BadDay) -> None:
+    run = replica.pipeline.run
+    assert run is not None
+    pid = run.reader_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from engine.model.subscription import QueueMode
-from engine.runtime.failpoints import Failpoint, held_file, watch
+from engine.runtime.failpoints import Failpoint, held_file
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
-from tests.pg.bad_days.conftest import BadDay, BadDays
+from tests.pg.bad_days.conftest import BadDay, BadDays, kill_reader
 
 pytestmark = pytest.mark.pg
 
@@ -28,27 +25,6 @@ MADE_AGAIN = (
     "SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')",
 )
 DROPPED = ("SELECT pg_drop_replication_slot('{slot}')",)
-
-
-@pytest.fixture
-def armed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder whose files arm failpoints of this process and of log readers that start."""
-    folder = tmp_path / "failpoints"
-    folder.mkdir()
-    monkeypatch.setenv("PENSTOCK_FAILPOINTS_FOLDER", str(folder))
-    watch(folder)
-    yield folder
-    for held in folder.glob("*.held"):
-        held.unlink()
-    watch(None)
-
-
-def kill_reader(replica: BadDay) -> None:
-    run = replica.pipeline.run
-    assert run is not None
-    pid = run.reader_pid()
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
 
 
 def meddle(shop: Database, replica: BadDay, statements: tuple[str, ...]) -> None:
