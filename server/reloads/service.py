@@ -77,9 +77,12 @@ def begin(
         NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable.
     """
     subscription = lookup.get(session, name)
-    if table_id is not None or subscription.state != SubscriptionState.FAILED:
+    remedy = table_id is None and subscription.state == SubscriptionState.FAILED
+    if not remedy:
         require_running(subscription)
     for running in session.exec(_unended(subscription)):
+        if remedy and running.created_at < subscription.state_at:
+            continue  # It was under way when the subscription failed, does not go on by itself, and ends with the new copies.
         if table_id is None or running.table_id in {None, table_id}:
             what = "all tables" if running.table_id is None else f"table '{running.table_id}'"
             detail = f"Reload '{running.id}' of {what} is {running.state}."

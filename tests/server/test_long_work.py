@@ -235,6 +235,25 @@ def test_a_reload_is_the_remedy_of_a_failed_subscription(rig: Rig) -> None:
     assert (body["state"], body["problem"]["code"]) == ("failed", "source_unreachable")
 
 
+def test_a_reload_is_the_remedy_also_where_the_subscription_failed_in_one(rig: Rig) -> None:
+    client, engine, assign = rig
+    engine.state(assign, "failed", code="log_gap", reason="The slot is gone.", remedy="Reload.")
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_RELOADS).status_code == 202
+    first = engine.seen(Reload)
+    assert client.post(_RELOADS).json()["code"] == "reload_running"
+    engine.link.report(
+        ReloadReport(subscription="orders", epoch=assign.epoch, request_id=first.request_id, state="running")
+    )
+    engine.state(assign, "running")
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_RELOADS).json()["code"] == "reload_running"
+    engine.state(assign, "failed", code="log_not_decoded", reason="SQLSTATE XX000", remedy="Reload.")
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(_RELOADS).status_code == 202
+    assert client.post(_RELOADS).json()["code"] == "reload_running"
+
+
 def test_a_table_that_is_being_copied_cannot_be_reloaded(rig: Rig) -> None:
     client, engine, assign = rig
     table = assign.tables[0].table

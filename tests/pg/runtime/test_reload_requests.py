@@ -92,6 +92,24 @@ def test_a_reload_of_everything_that_is_told_again_goes_on(
     assert told(replica, "r1").count("succeeded") == 1
 
 
+def test_a_reload_of_everything_in_which_the_subscription_fails_ends_with_the_next(
+    shop: Database, replicate: Replicate, copies: HeldCopies
+) -> None:
+    replica = replicate(shop, [table("orders"), table("lines")])
+    hold(copies)
+    replica.pipeline.reload("r1", None)
+    assert copies.began.wait(20)
+    shop.execute(f'DROP PUBLICATION "{replica.spec.slot}"')
+    assert replica.wait_state("failed").code == "publication_changed"
+    assert told(replica, "r1")[-1] == "running"
+    copies.go.set()
+    replica.pipeline.reload("r2", None)
+    assert wait_ended(replica, "r2").state == "succeeded"
+    assert wait_ended(replica, "r1").state == "succeeded"
+    replica.wait_live()
+    replica.assert_equal()
+
+
 def test_a_reload_of_a_table_that_is_told_again_is_made_once(
     shop: Database, replicate: Replicate, copies: HeldCopies
 ) -> None:
