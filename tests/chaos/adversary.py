@@ -84,7 +84,7 @@ class Adversary:
     """`act` does the next one and returns what it was and how it ended. One at a time.
 
     `progress` returns when a batch was committed behind its call. In `calm` no long transaction is open, and no client of `waits` changes
-    anything. Neither sums nor own writes may be judged by others meanwhile; waits
+    anything. `note` takes down what is being done. Neither sums nor own writes may be judged by others meanwhile; waits
     may be, by `waits`.
     """
 
@@ -99,6 +99,7 @@ class Adversary:
         progress: Callable[[], None],
         pause: Callable[[float], object],
         calm: Callable[[], AbstractContextManager[object]],
+        note: Callable[[str, Document], None],
         kinds: Collection[str] = ACT_KINDS,
     ) -> None:
         self.ended: Counter[str] = Counter()
@@ -112,6 +113,7 @@ class Adversary:
         self._progress = progress
         self._pause = pause
         self._calm = calm
+        self._note = note
         self._kinds = kinds
         self._deck: list[Act] = []
         self._copies = Path(tempfile.mkdtemp(prefix="older-", dir=rig.home))
@@ -124,13 +126,15 @@ class Adversary:
             self._rng.shuffle(self._deck)
         act = self._deck.pop()
         with self._waits.meddled():
+            self._note("act", {"act": str(act)})
             told = self._do(act)
+            self._note("acted", told)
             announced = self._settle()
         ended = f"announced: {', '.join(sorted(set(announced)))}" if announced else "harmless"
         if not told.get("done", True):
             ended = f"refused, {ended}"
         self.ended[f"{act}: {ended}"] += 1
-        return {"act": str(act), **told, "ended": ended, "announced": announced}
+        return {"act": str(act), "ended": ended, "announced": announced}
 
     @property
     def copied_again(self) -> bool:

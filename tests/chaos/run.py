@@ -122,6 +122,7 @@ class Run:
             lambda: self._killer.wait_for_progress(self._now()),
             self._pause.wait,
             self._calm,
+            lambda event, told: self._note(event, **told),
             options.only,
         )
         self._options = options
@@ -239,7 +240,7 @@ class Run:
                 return
             finally:
                 self._look()
-            self._note("act", **told)
+            self._note("act ended", **told)
             if not self._adversary.copied_again or self._rng.random() < _COMPARED:
                 self._cut()
             self._look()
