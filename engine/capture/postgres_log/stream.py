@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import time
 
 import numpy as np
@@ -11,6 +12,7 @@ import psycopg
 from engine.capture.postgres_log import slots
 from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
+from engine.capture.postgres_log.keep_alive import KeepAlive, period_s
 from engine.capture.postgres_log.own_messages import own_records
 from engine.capture.postgres_log.scan import find_controls
 from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
@@ -121,6 +123,7 @@ def open_stream(
     connection = connector.open(application, replication=True)
     try:
         connection.execute(_HOLD_LESS)
+        period = period_s(connection)
         transport = open_transport(connection)
         transport.start(start_command(slot, start, publications, connection.info.server_version, origin))
     except psycopg.Error as error:
@@ -131,6 +134,7 @@ def open_stream(
         raise
     stream = PostgresLogStream(transport, slot, start, wake)
     try:
+        stream.keep_alive(period)
         stream.await_start()
         slots.check_position(connector, slot, start)
     except BaseException:
@@ -140,7 +144,7 @@ def open_stream(
 
 
 class PostgresLogStream:
-    """LogStream over one replication session; used by one thread."""
+    """LogStream over one replication session; used by one thread, beside which another one keeps the session alive."""
 
     def __init__(self, transport: Transport, slot: str, start: Lsn, wake: int | None) -> None:
         self._transport = transport
@@ -153,6 +157,9 @@ class PostgresLogStream:
         self._confirmed = 0
         self._told = 0
         self._told_at = time.monotonic()
+        self._telling = threading.Lock()
+        """Held while the source is told something."""
+        self._keeping: KeepAlive | None = None
         self._server_time = 0
         self._in_stream_xid = 0
         self._last_read = 0.0
@@ -186,11 +193,15 @@ class PostgresLogStream:
             if self._transport.wait(left):
                 self._inbox.fill(self._transport)
 
+    def keep_alive(self, period_s: float) -> None:
+        """From now on the source hears from this session every `period_s`, until `close`."""
+        self._keeping = KeepAlive(period_s, self._status)
+
     def read(self, timeout_s: float) -> RecordChunk | None:
         """The next records; see LogStream.read."""
         deadline = time.monotonic() + timeout_s
         while True:
-            self._keep_alive()
+            self._tell_in_time()
             if not (self._leftover or self._receive(deadline)):
                 self._judge_silence()
                 return None
@@ -202,7 +213,7 @@ class PostgresLogStream:
     def confirm(self, durable: Lsn) -> None:
         """Note what may be released, and tell it in due time; see LogStream.confirm."""
         self._confirmed = max(self._confirmed, durable.value)
-        self._keep_alive()
+        self._tell_in_time()
 
     def ask_position(self) -> None:
         """Ask for a keepalive; see LogStream.ask_position."""
@@ -210,6 +221,8 @@ class PostgresLogStream:
 
     def close(self) -> None:
         """Tell what was confirmed last and end the session. Safe to repeat."""
+        if self._keeping is not None:
+            self._keeping.end()
         try:
             if self._confirmed > self._told:
                 self._status()
@@ -315,16 +328,17 @@ class PostgresLogStream:
         every = _MOVED_STATUS_S if self._confirmed > self._told else _IDLE_STATUS_S
         return max(0.0, self._told_at + every - now)
 
-    def _keep_alive(self) -> None:
+    def _tell_in_time(self) -> None:
         if self._status_due(time.monotonic()) == 0.0:
             self._status()
 
     def _status(self, *, ask: bool = False) -> None:
-        # The time is the source's own, as it sent it last: it only shows in pg_stat_replication.
-        position = self._confirmed
-        self._transport.send(_STATUS.pack(b"r", position, position, position, self._server_time, ask))
-        self._told = position
-        self._told_at = time.monotonic()
+        with self._telling:
+            # The time is the source's own, as it sent it last: it only shows in pg_stat_replication.
+            position = self._confirmed
+            self._transport.send(_STATUS.pack(b"r", position, position, position, self._server_time, ask))
+            self._told = position
+            self._told_at = time.monotonic()
 
 
 __all__ = ["ORIGIN_VERSION", "PostgresLogStream", "open_stream", "origin_refusal", "start_command"]

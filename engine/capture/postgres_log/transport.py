@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import struct
+import threading
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,7 +56,7 @@ class Transport(Protocol):
         ...
 
     def send(self, body: bytes) -> None:
-        """Send one CopyData message with this body."""
+        """Send one CopyData message with this body. One thread at a time; another one may receive meanwhile."""
         ...
 
     def close(self) -> None: ...
@@ -173,6 +174,8 @@ class _LibpqTransport:
         self._pgconn.notice_handler = self._notice
         self._pending = bytearray()
         self._ended = False
+        self._using = threading.Lock()
+        """libpq serves one thread at a time. Held for moments, never while anything is waited for."""
 
     def start(self, command: str) -> None:
         self._pgconn.send_query(command.encode())
@@ -204,8 +207,9 @@ class _LibpqTransport:
 
     def send(self, body: bytes) -> None:
         try:
-            self._pgconn.put_copy_data(body)
-            self._pgconn.flush()
+            with self._using:
+                self._pgconn.put_copy_data(body)
+                self._pgconn.flush()
         except psycopg.Error as error:
             raise _lost("connection lost") from error
 
@@ -214,7 +218,8 @@ class _LibpqTransport:
 
     def _consume(self) -> None:
         try:
-            self._pgconn.consume_input()
+            with self._using:
+                self._pgconn.consume_input()
         except psycopg.Error as error:
             raise _lost("connection lost") from error
 
@@ -222,7 +227,8 @@ class _LibpqTransport:
         """Everything that libpq has whole, up to a bound."""
         while not self._ended and len(self._pending) < RECEIVE_BUFFER_BYTES:
             try:
-                count, body = self._pgconn.get_copy_data(1)
+                with self._using:
+                    count, body = self._pgconn.get_copy_data(1)
             except psycopg.Error as error:
                 raise _lost("connection lost") from error
             if count == 0:

@@ -1,7 +1,8 @@
-"""A log reader dies, and somebody gets at the slot before its replacement does."""
+"""A log reader dies, and somebody gets at the slot before its replacement does; or it is busy for longer than its source waits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,43 @@ def test_a_slot_made_to_tell_of_prepared_transactions_is_a_gap(shop: Database, b
         session.execute(f"ALTER_REPLICATION_SLOT {replica.spec.slot} (TWO_PHASE true)")
     held_file(armed, point).unlink()
     replica.wait_code("failed", "log_gap")
+
+
+def senders(shop: Database, replica: BadDay) -> list[tuple[int]]:
+    """Process ids of the sessions that send the replica its log."""
+    like = f"penstock-{replica.spec.name}-%"
+    found = (
+        "SELECT pid FROM pg_stat_replication WHERE application_name LIKE %s AND application_name NOT LIKE '%%copy%%'"
+    )
+    return shop.execute(found, [like])
+
+
+@pytest.mark.parametrize(
+    ("point", "bytes_", "mode"),
+    [
+        (Failpoint.READER_BEFORE_APPEND, 1000, QueueMode.MEMORY),
+        (Failpoint.READER_AFTER_APPEND, 1000, QueueMode.PERSIST),
+        pytest.param(Failpoint.READER_BEFORE_APPEND, 100_000_000, QueueMode.PERSIST, marks=pytest.mark.chaos),
+    ],
+)
+def test_a_reader_that_is_busy_for_longer_than_the_source_waits_keeps_its_session(
+    private_shop: Callable[..., Database], bad_day: BadDays, armed: Path, point: Failpoint, bytes_: int, mode: QueueMode
+) -> None:
+    """What the source asks for is behind the rows, and nobody reads it meanwhile."""
+    shop = private_shop(wal_sender_timeout="'1s'")
+    replica = bad_day(shop, queue_mode=mode)
+    replica.catch_up()
+    before = senders(shop, replica)
+    assert len(before) == 1
+    (armed / point.value).write_text("hold")
+    shop.execute("ALTER TABLE orders ALTER note SET STORAGE external")
+    shop.execute("UPDATE orders SET note = repeat(md5(random()::text), %s / 32) WHERE id = 1", [bytes_])
+    until(held_file(armed, point).exists, _PATIENCE_S)
+    # What comes behind it fills the session's buffers.
+    shop.execute("UPDATE orders SET note = repeat(md5(random()::text), 1000000 / 32) WHERE id <= 20")
+    shop.execute("SELECT pg_sleep(4)")
+    held_file(armed, point).unlink()
+    replica.catch_up(timeout_s=120.0)
+    assert senders(shop, replica) == before
+    assert {"source_unreachable", "log_reader_died"}.isdisjoint(replica.codes())
+    replica.assert_nothing_lost()

@@ -127,3 +127,36 @@ def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
         stream.close()
     finally:
         source.close()
+
+
+def test_a_session_through_tls_that_nobody_reads_is_kept(cluster: EmbeddedPostgres) -> None:
+    cluster.execute("ALTER SYSTEM SET wal_sender_timeout = '1s'")
+    cluster.execute("SELECT pg_reload_conf()")
+    settings = {"host": cluster.host, "port": cluster.port, "database": "postgres", "user": cluster.user}
+    trusted = {"sslmode": "verify-ca", "sslrootcert": str(cluster.data / "server.crt")}
+    source = PostgresSource(ConnectionSpec("shop", "postgres", {**settings, **trusted}))
+    try:
+        cluster.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        source.prepare([TABLE], "shop_1")
+        with source.create_slot("shop_1") as snapshot:
+            start = snapshot.position
+        stream = source.open_stream("shop_1", start, "penstock-shop-1")
+        sending = "SELECT pid FROM pg_stat_replication"
+        before = cluster.execute(sending)
+        cluster.execute("INSERT INTO t SELECT i, repeat('z', 1000000) FROM generate_series(1, 40) i")
+        cluster.execute("SELECT pg_sleep(4)")
+        assert cluster.execute(sending) == before
+        now, end, inserted = source.now(), start, 0
+        deadline = time.monotonic() + 60
+        while end < now:
+            assert time.monotonic() < deadline
+            stream.ask_position()
+            chunk = stream.read(0.1)
+            if chunk is not None:
+                inserted += chunk.data[chunk.offsets[:-1]].tobytes().count(b"I")
+                end = chunk.wal_end
+        assert inserted == 40
+        assert cluster.execute(sending) == before
+        stream.close()
+    finally:
+        source.close()
