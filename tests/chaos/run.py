@@ -136,7 +136,7 @@ class Run:
             bank.create(connection)
             self._waits.create(connection)
         self._bank.start()
-        with self._transactions.calm():
+        with self._calm():
             self._transactions.start()
             self._begin()
         try:
@@ -289,8 +289,12 @@ class Run:
     @contextmanager
     def _calm(self) -> Iterator[None]:
         """Whoever makes a snapshot or waits for all tables is not held up by us."""
-        with self._waits.calm(), self._transactions.calm():
-            yield
+        self._bank.no_truncates.set()
+        try:
+            with self._waits.calm(), self._transactions.calm():
+                yield
+        finally:
+            self._bank.no_truncates.clear()
 
     def _compare(self) -> None:
         answers: list[dict[str, Any]] = []
