@@ -23,7 +23,7 @@ _SAVEPOINT = 0.12
 _EXCHANGE = 0.05
 _ALONE = 0.06
 _BESIDE = 0.2
-_STREAMED = 0.1
+_STREAMED = 0.25
 _UNDONE = 0.85
 """How many of the savepoints of a streamed transaction are rolled back."""
 _LOOKS = (0, 0, 2, 4)
@@ -143,9 +143,10 @@ def _streamed(rng: random.Random, made: Transaction, chosen: Sequence[str]) -> N
         before, first = deepcopy(made.after), len(made.statements)
         made.statements.append(Statement(f"SAVEPOINT {_STREAMED_ONE}"))
         for _ in range(rng.choice((1, 1, 2, 3))):
-            _statement(rng, made, rng.choice(chosen), structure=True)
-        for _ in range(rng.choice((0, 1, 2))):
-            _statement(rng, made, rng.choice(chosen), structure=False)
+            label = rng.choice(chosen)
+            _statement(rng, made, label, structure=True)
+            for _ in range(rng.choice((0, 1, 1, 2))):  # Rows make the source announce the structure, once.
+                _statement(rng, made, label, structure=False)
         made.statements.append(Statement(_SENT, streamed=True, looks=rng.choice(_LOOKS)))
         if rng.random() < _UNDONE:
             _undo(made, before, first)
