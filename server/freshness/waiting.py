@@ -213,12 +213,17 @@ class _Run:
         beyond = position is not None and picture.beyond(position)
         absence = picture.absence()
         estimate = None
-        if position is not None and not beyond and absence is None:
+        if position is not None and not beyond and absence is None and not self._reached(position):
             estimate = picture.estimate_ms(position, self._loop.time())
         known = {**self._standing(), "estimate_ms": estimate, "beyond_source": beyond}
         if absence is not None:
             known["cause"] = absence.cause
         remedy = absence.remedy if absence is not None else _BEYOND if beyond else None
+        if position is not None and self._reached(position):
+            name = self._ask.subscription
+            remedy = (
+                f"Wait again, with a longer timeout_ms; 'copying' of GET /subscriptions/{name} tells how far it is."
+            )
         return self._bad(WaitStatus.TIMED_OUT, FreshnessTimeout(self._why_late(), remedy, extra=known))
 
     def _why_late(self) -> str:
@@ -233,10 +238,15 @@ class _Run:
         if picture.reached is None:
             known = f"; the last that is known is {picture.applied}" if picture.applied is not None else ""
             return f"Where the target of '{name}' is was not known {waited}: {because or 'its run is about to begin'}{known}."
-        if picture.reached >= position:
+        if self._reached(position):
             return f"'{name}' had applied {position}, but not all tables were live {waited}: {self._not_live()}."
         ends = f", which lies beyond {picture.source}, the last known end of the source's log"
         return f"'{name}' had applied {picture.reached} {waited}, not yet {position}{ends if picture.beyond(position) else ''}."
+
+    def _reached(self, position: Lsn) -> bool:
+        """Whether only tables hold the wait up."""
+        reached = self._book.picture.reached
+        return reached is not None and reached >= position
 
     def _not_live(self) -> str:
         tables = self._book.picture.tables

@@ -136,6 +136,11 @@ class Seen:
         return self.number(TableState.LIVE)
 
     @property
+    def copied(self) -> int:
+        """How many are being copied, or wait for it."""
+        return self.number(TableState.REGISTERED, TableState.COPYING, TableState.RELOADING)
+
+    @property
     def silent(self) -> bool:
         return self.reported_s is not None and self.reported_s > SILENT_AFTER_S
 
@@ -199,7 +204,8 @@ def _applying(seen: Seen) -> _Finding:
             HealthStatus.FAILED, HealthWord.FAILED, seen.reason or "The engine gave no reason.", seen.remedy
         )
     stopped = _parked(seen) if seen.state in _WANTED and not seen.deleting else None
-    if not seen.engine and (seen.deleting or seen.state in _UNDER_WAY):
+    begins = seen.state in _RESTING and seen.desired is DesiredState.RUNNING
+    if not seen.engine and (seen.deleting or begins or seen.state in _UNDER_WAY):
         return stopped or _no_engine(seen)
     return _retried(seen) or _silence(seen) or stopped or _differing(seen) or _course(seen)
 
@@ -240,7 +246,8 @@ def _parked(seen: Seen) -> _Finding | None:
             f"{_START_ENGINE} {_LOOK_AT_PARKED}",
         )
     others = f" {_followers(seen)}" if seen.live and seen.following else ""
-    return _Finding(HealthStatus.ATTENTION, HealthWord.PARKED_TABLES, parked + others, _LOOK_AT_PARKED)
+    copied = f" {_copied(seen)}" if seen.copied and seen.following else ""
+    return _Finding(HealthStatus.ATTENTION, HealthWord.PARKED_TABLES, parked + copied + others, _LOOK_AT_PARKED)
 
 
 def _differing(seen: Seen) -> _Finding | None:
@@ -257,7 +264,7 @@ def _course(seen: Seen) -> _Finding:
         return _Finding(moving, HealthWord.DELETING, "It is being deleted; its tables on the target stay.")
     asked = f"It was asked to be {seen.desired.value}."
     if seen.state in _RESTING and seen.desired is DesiredState.RUNNING:
-        return _Finding(moving, HealthWord.STARTING, asked)
+        return _Finding(moving, HealthWord.STARTING, asked)  # The engine has not said yet that it begins.
     unwatched = "" if seen.engine else " No engine is connected, so nothing watches over how much that is."
     match seen.state:
         case SubscriptionState.CREATED:
@@ -278,14 +285,11 @@ def _running(seen: Seen, asked: str) -> _Finding:
     if seen.desired is not DesiredState.RUNNING:
         word = HealthWord.PAUSING if seen.desired is DesiredState.PAUSED else HealthWord.STOPPING
         return _Finding(HealthStatus.MOVING, word, asked)
-    copied = seen.number(TableState.REGISTERED, TableState.COPYING, TableState.RELOADING)
     late = seen.number(TableState.CATCHING_UP)
     others = f" {_followers(seen)}" if seen.live else ""
     of_all = f"of {some(seen.total, 'table')}"
-    if copied:
-        far = f": {seen.copying}" if seen.copying else ""
-        reason = f"{copied} {of_all} {_is(copied)} being copied{far}.{others}"
-        return _Finding(HealthStatus.MOVING, HealthWord.COPYING, reason)
+    if seen.copied:
+        return _Finding(HealthStatus.MOVING, HealthWord.COPYING, _copied(seen) + others)
     if late:
         reason = f"{late} {of_all} {'catches' if late == 1 else 'catch'} up with what changed meanwhile.{others}"
         return _Finding(HealthStatus.MOVING, HealthWord.CATCHING_UP, reason)
@@ -308,6 +312,12 @@ def _followers(seen: Seen) -> str:
         which = f"{some(seen.live, 'table')} {_is(seen.live)}"
     behind = "not known yet how far from" if seen.lag_seconds is None else f"{seconds(seen.lag_seconds)} behind"
     return f"{which} live, {behind} the source."
+
+
+def _copied(seen: Seen) -> str:
+    """Of the tables that are being copied, of which there are some."""
+    far = f": {seen.copying}" if seen.copying else ""
+    return f"{seen.copied} of {some(seen.total, 'table')} {_is(seen.copied)} being copied{far}."
 
 
 def _is(number: int) -> str:

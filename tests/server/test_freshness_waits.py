@@ -721,6 +721,7 @@ def test_a_table_that_was_added_is_waited_for_from_then_on(
     assert client.post("/subscriptions/orders/tables", json={"schema": "public", "name": "new"}).status_code == 201
     answer = client.post(_WAITS, json={"position": "0/50", "timeout_ms": 0})
     assert (answer.status_code, "public.new is registered" in answer.json()["detail"]) == (504, True)
+    assert (answer.json()["estimate_ms"], "copying" in answer.json()["remedy"]) == (None, True)
     assert client.delete(f"/subscriptions/orders/tables/{_table(assign, 'lines')}").status_code == 204
     named = client.post(_WAITS, json={"position": "0/50", "tables": _named("lines")})
     assert named.status_code == 422

@@ -45,6 +45,13 @@ def test_green_is_only_what_runs_with_an_engine_and_has_all_tables_live(state: S
         (Seen(_S.RUNNING, tables=_LIVE, lag_seconds=0.2), "running", "running", "All 2 tables are live, 200 ms behind"),
         (Seen(_S.RUNNING, tables={_T.LIVE: 2, _T.PARKED: 1}), "attention", "parked_tables", "1 table is parked"),
         (Seen(_S.RUNNING, tables={_T.PARKED: 2}), "attention", "parked_tables", "2 tables are parked"),
+        (
+            Seen(_S.RUNNING, tables={_T.PARKED: 1, _T.RELOADING: 2}, copying="40 %"),
+            "attention",
+            "parked_tables",
+            "not followed. 2 of 3 tables are being copied: 40 %.",
+        ),
+        (Seen(_S.PAUSED, DesiredState.RUNNING, tables=_LIVE), "moving", "starting", "asked to be running"),
         (Seen(_S.STARTING, tables={_T.PARKED: 2}), "attention", "parked_tables", "2 tables are parked"),
         (
             Seen(_S.RUNNING, tables={_T.COPYING: 1}, lag_seconds=None),
@@ -83,7 +90,8 @@ def test_green_is_only_what_runs_with_an_engine_and_has_all_tables_live(state: S
             "90 % of its budget",
         ),
         (Seen(_S.PAUSED, desired=DesiredState.PAUSED, tables=_LIVE), "resting", "paused", "paused by request"),
-        (Seen(_S.STOPPED, engine=False), "resting", "stopped", "nothing watches over"),
+        (Seen(_S.STOPPED, DesiredState.STOPPED, engine=False), "resting", "stopped", "nothing watches over"),
+        (Seen(_S.STOPPED, DesiredState.RUNNING, engine=False), "unknown", "no_engine", "No engine is connected"),
         (Seen(_S.RUNNING, DesiredState.PAUSED, tables=_LIVE), "moving", "pausing", "asked to be paused"),
         (Seen(_S.STOPPING, deleting=True), "moving", "deleting", "being deleted"),
         (Seen(_S.STOPPING, deleting=True, engine=False), "unknown", "no_engine", "being deleted"),
