@@ -88,7 +88,21 @@ junk = st.recursive(
 )
 raw_bodies = st.one_of(
     st.binary(max_size=60),
-    st.sampled_from([b"", b"{", b"null", b"[" * 50_000, b'{"a":' * 3000, b'"\xff"', b"\xef\xbb\xbf{}"]),
+    st.sampled_from(
+        [
+            *(b"", b"{", b"null", b"nul", b"NaN", b"[]", b"{}{}", b"'x'", b"\0", b"a=1&b=2", b"--x\r\n"),
+            *(b"[" * 50_000, b'{"a":' * 3000, b"9" * 5000, b'{"a":1e999}', b'{"":""}'),
+            *(b'"\xff"', b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b'{"a":"\\ud800"}'),
+            *(b'{"partitions":[""]}', b'{"partitions":["\\u0000"]}', b'{"tables":[""]}'),
+        ]
+    ),
+)
+content_types = st.sampled_from(
+    [
+        *["application/json"] * 8,
+        *("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"),
+        *("application/json; charset=utf-16", "application/merge-patch+json", "no type"),
+    ]
 )
 tokens = st.one_of(texts, st.just("W10"), st.binary(max_size=20).map(lambda noise: noise.hex()))
 headers = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=300).map(str.strip)
@@ -144,7 +158,7 @@ def requests(draw: st.DrawFn, operation: Operation) -> dict[str, Any]:
     request: dict[str, Any] = {"method": operation.method.upper(), "url": path, "params": query, "headers": sent}
     if "requestBody" in operation.content:
         request["content"] = draw(bodies(operation.example))
-        request["headers"] = {"Content-Type": "application/json", **sent}
+        request["headers"] = {"Content-Type": draw(content_types), **sent}
     return request
 
 
