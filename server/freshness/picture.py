@@ -75,9 +75,8 @@ class TableView:
         What was declared and asked for decides, not the state that lags it: a table that was resumed, or a parked one that is to be
         reloaded, is waited for.
         """
-        if self.state is TableState.PARKED:
-            return self.reload is None
-        return self.paused or self.state is TableState.REMOVED
+        parked = self.state is TableState.PARKED and self.reload is None
+        return self.paused or parked or self.state is TableState.REMOVED
 
 
 @dataclass(slots=True)

@@ -911,3 +911,14 @@ def test_of_a_position_beyond_the_log_there_is_no_estimate(
     assert engine.link.flush(DEADLINE_S)
     within = client.post(_WAITS, json={"position": "0/90", "timeout_ms": 20}).json()
     assert (within["estimate_ms"] is not None, within["beyond_source"]) == (True, False)
+
+
+def test_a_parked_table_that_is_to_be_paused_is_not_waited_for_though_its_reload_was_asked_for(
+    engine: FakeEngine, assign: Assign, client: httpx.Client
+) -> None:
+    lines = _table(assign, "lines")
+    assert client.patch(f"/subscriptions/orders/tables/{lines}", json={"desired_state": "paused"}).status_code == 200
+    engine.table(assign, lines, "parked", code="row_refused", reason="A row.", remedy="Reload it.")
+    assert engine.link.flush(DEADLINE_S)
+    assert client.post(f"/subscriptions/orders/tables/{lines}/reloads", json={}).status_code == 202
+    assert client.post(_WAITS, json={"position": "0/50", "tables": _named("lines")}).status_code == 409
