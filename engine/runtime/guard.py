@@ -18,7 +18,7 @@ from engine.model.source import CatalogAt, GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.runtime.known_catalog import Settled
-from engine.runtime.leaves import LeavesTold, ToldLeaf, is_covered
+from engine.runtime.leaves import LeavesTold, ToldLeaf, is_covered, is_missed
 from engine.runtime.parts import RunParts
 from engine.runtime.planner import Learnt
 from engine.runtime.slot_care import Orders
@@ -336,13 +336,14 @@ class Guard:
 
     def _leaves_open(self, reading: GuardReading) -> bool:
         """Whether the next look has to judge partitions that the log has named."""
-        entries = ((self._parts.book.by_relation(root), below) for root, below in self._leaves.items())
+        book = self._parts.book
+        entries = [
+            (entry, below) for root, below in self._leaves.items() if (entry := book.by_relation(root)) is not None
+        ]
         return any(
-            entry is not None
-            and entry.followed
-            and not below.keys() <= reading.below.get(entry.spec.source, frozenset())
+            entry.followed and not below.keys() <= reading.below.get(entry.spec.source, frozenset())
             for entry, below in entries
-        )
+        ) or any(is_missed(book.by_relation(leaf), told.end) for _, below in entries for leaf, told in below.items())
 
     def has_met(self, table: TableId, partitions: Set[RelationId]) -> bool:
         """Whether looks have met all these partitions below the table."""
@@ -387,6 +388,8 @@ class Guard:
         leaves_told, self._leaves = self._leaves, told_now
         for root, leaves in leaves_told.items():
             entry = self._parts.book.by_relation(root)
+            if entry is not None:
+                self._miss_parts(entry, leaves)
             if entry is None or not entry.followed:
                 continue  # It is copied anew, or is to be.
             met = reading.below.get(entry.spec.source)
@@ -395,12 +398,20 @@ class Guard:
                     self._leaves = {**self._leaves, root: {**leaves, **self._leaves.get(root, {})}}
                 continue
             for leaf, told in leaves.items():
-                away = leaf not in met and not is_covered(entry, told.end)
-                if away and self._parts.book.by_relation(leaf) is None:
+                if leaf not in met and leaf != root and not is_covered(entry, told.end):
                     detail = f"partition {told.name} was there for a while, and went with rows that the log told of"
                     self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
                     self._more = True
                     break
+
+    def _miss_parts(self, root: TableEntry, leaves: Mapping[RelationId, ToldLeaf]) -> None:
+        """Park tables of ours that were partitions of another one: what came to them meanwhile, the log tells of that one."""
+        for leaf, told in leaves.items():
+            own = self._parts.book.by_relation(leaf)
+            if own is not None and own is not root and is_missed(own, told.end):
+                detail = f"it was a partition of {root.spec.source} for a while, and its changes came with that table"
+                self._parts.book.park(own.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
+                self._more = True
 
     def _follows(self, name: TableName, relation: RelationId) -> bool:
         """Whether the table that stands there now is the one that is copied, or was copied already: a reload came before this look."""

@@ -119,11 +119,16 @@ class Truncations:
         self._plain_xid = 0
         """The plain transaction being read; it may end in a later chunk."""
         self._relations: dict[int, frozenset[int]] = {}
+        self._together: dict[int, frozenset[int]] = {}
         self._made: dict[int, frozenset[RelationId]] = {}
 
     def by(self, xid: int) -> frozenset[int]:
         """The tables, by number, that this (sub)transaction truncated; also where it rolled back."""
         return self._relations.get(xid, frozenset())
+
+    def at(self, ordinal: Ordinal) -> frozenset[int]:
+        """The tables, by number, that the record at this place truncates, where there are several."""
+        return self._together.get(ordinal, frozenset())
 
     def made_below(self, partition: int) -> frozenset[RelationId]:
         """The roots below which the DDL capture tells that this table was made as a partition."""
@@ -156,6 +161,10 @@ class Truncations:
             record = bytes(data[offsets[place] : offsets[place + 1]])
             xid, relations = parse_truncate(record, streamed=top != 0)
             self._add(xid or self._plain_xid, relations)
+            if len(relations) > 1:
+                self._together[ordinal] = frozenset(relations)
+                if len(self._together) > TRUNCATIONS_KEPT:
+                    del self._together[next(iter(self._together))]
 
     def _note_partitions(self, landed: Landed) -> None:
         messages = landed.controls[landed.controls["kind"] == ControlKind.MESSAGE] if landed.relations else ()
@@ -209,7 +218,7 @@ class Intake:
         self._has_room = has_room
         self._emit = emit
         self._truncations = Truncations()
-        self._leaves = ToldLeaves()
+        self._leaves = ToldLeaves(self._truncations.at)
         self._reader_failed: Callable[[Failed], None] | None = None
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._in_flight: deque[SealedBatch] = deque()
@@ -246,6 +255,10 @@ class Intake:
     def made_below(self, partition: int) -> frozenset[RelationId]:
         """The roots below which the log tells that this table was made as a partition. From any thread."""
         return self._truncations.made_below(partition)
+
+    def together(self, ordinal: Ordinal) -> frozenset[int]:
+        """As `leaves.Together`, of the last truncates in the log up to `captured`. From any thread."""
+        return self._truncations.at(ordinal)
 
     def leaves_told(self) -> LeavesTold:
         """Partitions that sealed batches name, since the last call. From any thread."""

@@ -35,7 +35,7 @@ from engine.runtime.guard import Guard
 from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
 from engine.runtime.jobs import Computed, JobStage
 from engine.runtime.known_catalog import Settled
-from engine.runtime.leaves import below_told
+from engine.runtime.leaves import below_told, has_unjudged
 from engine.runtime.log_reader import Confirm, Failed, Holds, ReaderConfig
 from engine.runtime.marks import TableMarks
 from engine.runtime.now import NowDesk
@@ -158,7 +158,7 @@ class ReplicationRun:
             end,
             parts.settings.position_write_s * 1000,
             parts.source.compute,
-            TableMarks(parts.source.mark_told, lambda batch: below_told(batch, parts.book)),
+            TableMarks(parts.source.mark_told, lambda batch: below_told(batch, parts.book, self._intake.together)),
         )
         self._commits.begin(parts.start.progress)
         self._told = end
@@ -532,8 +532,7 @@ class ReplicationRun:
     def _look_for_leaves(self, planned: PlannedBatch) -> None:
         """A partition with changes in the batch that no look has met may be gone again, and its rows with it: that is found before the
         batch counts as applied. The second look judges what the first one took."""
-        told = below_told(planned.batch, self._book)
-        if not all(self._guard.has_met(table, leaves.keys()) for table, leaves in told.items()):
+        if has_unjudged(planned.batch, self._book, self._intake.together, self._guard.has_met):
             self._look()
             self._look()
 

@@ -299,7 +299,7 @@ def test_a_copy_begun_behind_it_has_no_rows_of_a_partition_that_is_gone(entry: d
     assert watched.look_below() == (GONE if parks else [])
 
 
-def test_another_table_of_ours_is_no_partition_that_is_gone() -> None:
+def test_a_table_is_no_partition_of_itself() -> None:
     watched = Watched()
     watched.leaves = told(20, leaf=30)
     watched.look_below()
@@ -324,8 +324,21 @@ def batch_of(end: int, *relations: RelationSeen) -> SealedBatch:
     return cast("SealedBatch", SimpleNamespace(relations=relations, end=Lsn(end)))
 
 
+def _none_together(ordinal: Ordinal) -> frozenset[int]:
+    del ordinal
+    return frozenset()
+
+
+def test_tables_that_are_truncated_together_are_no_partitions_of_each_other() -> None:
+    truncated = {Ordinal(4): frozenset({30, 40, 50}), Ordinal(13): frozenset({30, 60})}
+    leaves = ToldLeaves(lambda ordinal: truncated.get(ordinal, frozenset()))
+    together = [seen(1, 30, 23), seen(2, 40, 23), seen(3, 50, 23)]
+    leaves.note(batch_of(20, *together, seen(6, 30, 23), seen(7, 40, 23), seen(11, 30, 23), seen(12, 50, 23)))
+    assert {root: set(below) for root, below in leaves.take().below.items()} == {30: {40, 50}}
+
+
 def test_what_lies_right_behind_another_record_is_its_partition() -> None:
-    leaves = ToldLeaves()
+    leaves = ToldLeaves(_none_together)
     leaves.note(batch_of(20, seen(1, 30, 23), seen(2, 31, 23), seen(5, 30, 23), seen(6, 32, 23), seen(9, 40, 23)))
     leaves.note(batch_of(30, seen(20, 30, 23, 9999), seen(21, 31, 23, 9999), seen(30, 50, 23), seen(32, 51, 23)))
     name = {number: TableName("public", f"r{number}") for number in (31, 32)}
@@ -335,7 +348,7 @@ def test_what_lies_right_behind_another_record_is_its_partition() -> None:
 
 
 def test_types_that_are_told_between_a_root_and_its_partition_count() -> None:
-    leaves = ToldLeaves()
+    leaves = ToldLeaves(_none_together)
     leaves.note(batch_of(20, seen(1, 30, 23, 16400, 10000), seen(4, 31, 23, 16400, 10000)))
     leaves.note(batch_of(20, seen(11, 30, 23, 16400), seen(14, 40, 23, 16400)))
     assert {root: set(below) for root, below in leaves.take().below.items()} == {30: {31}}
