@@ -256,7 +256,15 @@ class GuardReading:
     marks: Mapping[TableName, str] = field(default_factory=dict)
     """For tables with parts below them: what those parts are at present, as text that only the source reads (see `remember`)."""
     below: Mapping[TableName, frozenset[RelationId]] = field(default_factory=dict)
-    """For those tables: all parts that this look or one before it met below them."""
+    """For those tables: the parts that are below them."""
+    left: Mapping[TableName, Mapping[RelationId, Lsn]] = field(default_factory=dict)
+    """For those tables: parts that looks met below them once, and the log's end behind the look that found each gone."""
+
+    def has_met(self, table: TableName, part: RelationId, end: Lsn) -> bool:
+        """Whether looks have met this part below the table, of which the log tells up to `end`."""
+        left = self.left.get(table, {}).get(part)
+        return part in self.below.get(table, frozenset()) or (left is not None and end <= left)
+
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
     """Tables that go by another name now. They are still published, and looked for under that name from the next look on."""
     oldest_open: str | None = None

@@ -122,8 +122,8 @@ class Guard:
         self._learnt = learnt
         self._renamed = renamed
         self._undecided: list[_Undecided] = []
-        self._met: Mapping[TableName, Set[RelationId]] = {}
-        """What looks have met below roots."""
+        self._last: GuardReading | None = None
+        """Of the last look."""
         self._leaves: Mapping[RelationId, Mapping[RelationId, ToldLeaf]] = {}
         """Partitions that the log had named when the last look began, and none before it."""
         self._roots: dict[TableId, TableSchema] = {}
@@ -303,7 +303,7 @@ class Guard:
         tables = self._tables()
         at = self._parts.source.catalog_at(tables, self._parts.spec.slot, now=False)
         reading = self._parts.source.guard(tables, self._parts.spec.slot)
-        self._met = reading.below
+        self._last = reading
         for old, new in reading.renamed.items():
             self._renamed(old, new)
         self._judge_slot(reading)
@@ -341,14 +341,15 @@ class Guard:
             (entry, below) for root, below in self._leaves.items() if (entry := book.by_relation(root)) is not None
         ]
         return any(
-            entry.followed and not below.keys() <= reading.below.get(entry.spec.source, frozenset())
-            for entry, below in entries
+            entry.followed and not _all_met(reading, entry.spec.source, below) for entry, below in entries
         ) or any(is_missed(book.by_relation(leaf), told.end) for _, below in entries for leaf, told in below.items())
 
-    def has_met(self, table: TableId, partitions: Set[RelationId]) -> bool:
-        """Whether looks have met all these partitions below the table."""
-        entry = self._parts.book.get(table)
-        return entry is not None and partitions <= self._met.get(entry.spec.source, frozenset())
+    def has_met(self, table: TableId, partitions: Set[RelationId], end: Lsn) -> bool:
+        """Whether looks have met all these partitions below the table, of which the log tells up to `end`."""
+        entry, last = self._parts.book.get(table), self._last
+        return (
+            entry is not None and last is not None and all(last.has_met(entry.spec.source, p, end) for p in partitions)
+        )
 
     def _judge_slot(self, reading: GuardReading) -> None:
         slot = reading.slot
@@ -392,13 +393,13 @@ class Guard:
                 self._miss_parts(entry, leaves)
             if entry is None or not entry.followed:
                 continue  # It is copied anew, or is to be.
-            met = reading.below.get(entry.spec.source)
-            if met is None:
+            name = entry.spec.source
+            if name not in reading.below:
                 if entry.spec.source in reading.renamed.values():
                     self._leaves = {**self._leaves, root: {**leaves, **self._leaves.get(root, {})}}
                 continue
             for leaf, told in leaves.items():
-                if leaf not in met and leaf != root and not is_covered(entry, told.end):
+                if leaf != root and not reading.has_met(name, leaf, told.end) and not is_covered(entry, told.end):
                     detail = f"partition {told.name} was there for a while, and went with rows that the log told of"
                     self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
                     self._more = True
@@ -460,10 +461,14 @@ class Guard:
             entry = self._parts.book.by_name(name) if name not in doubted else None
             if entry is None or entry.schema is None or entry.state is not TableState.LIVE:
                 continue
-            if self._leaves.get(entry.schema.relation, {}).keys() <= reading.below.get(name, frozenset()):
+            if _all_met(reading, name, self._leaves.get(entry.schema.relation, {})):
                 marks[entry.table] = mark
         if marks:
             self._note(marks, as_of)
+
+
+def _all_met(reading: GuardReading, root: TableName, leaves: Mapping[RelationId, ToldLeaf]) -> bool:
+    return all(reading.has_met(root, leaf, told.end) for leaf, told in leaves.items())
 
 
 def _lost_identity(entry: TableEntry) -> bool:

@@ -78,10 +78,11 @@ def below_told(batch: SealedBatch, book: TableBook, together: Together) -> dict[
 
 
 def has_unjudged(
-    batch: SealedBatch, book: TableBook, together: Together, has_met: Callable[[TableId, Set[RelationId]], bool]
+    batch: SealedBatch, book: TableBook, together: Together, has_met: Callable[[TableId, Set[RelationId], Lsn], bool]
 ) -> bool:
     """Whether the batch names partitions that no look has met, or tables of ours as partitions of others. `has_met`: of a root."""
-    if not all(has_met(table, below.keys()) for table, below in below_told(batch, book, together).items()):
+    told = below_told(batch, book, together)
+    if not all(has_met(table, below.keys(), batch.end) for table, below in told.items()):
         return True
     named = [(root, leaf) for root, leaf, _ in _named(batch, together)]
     return any(

@@ -16,6 +16,7 @@ from engine.capture.postgres_log.connect import Connector
 from engine.capture.postgres_log.position import current
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
+from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
@@ -23,7 +24,8 @@ from engine.postgres.sessions import PostgresConnection
 _CREATED_IN_PLACE = 2
 """CREATE TABLE … PARTITION OF enters the partition two commands behind its row type; CREATE and ATTACH lie further apart."""
 LEFT_KEPT = 10_000
-"""How many of the partitions that left a root are known; the log may tell of changes in them for as long as it is read late."""
+"""How many of the partitions that left a root are known; the log may tell of changes in them until it is read up to the look that
+found them gone, and where it does behind that, they were back for a while."""
 
 _OIDS = """
 SELECT n.nspname, c.relname, c.oid, c.relkind = 'p' FROM unnest(%s::text[], %s::text[]) AS w(s, t)
@@ -68,8 +70,8 @@ class TablesLook:
 
     `faults`: each table with what changed, in words. `rewrites`: those of them where partitions only came, or got other storage, which a
     truncate of the root, or the DDL capture, may explain. `replaced`: those that were dropped or made again, with what stands there now.
-    `marks`: what is below each root, for `TableWatch.remember`. `below`: what any look met there. `renamed`: tables that go by another
-    name now.
+    `marks`: what is below each root, for `TableWatch.remember`. `below`: what is there, `left`: what was, and the log's end behind
+    the look that found it gone. `renamed`: tables that go by another name now.
     """
 
     faults: Mapping[TableName, str]
@@ -78,6 +80,7 @@ class TablesLook:
     marks: Mapping[TableName, str] = field(default_factory=dict)
     renamed: Mapping[TableName, TableName] = field(default_factory=dict)
     below: Mapping[TableName, frozenset[RelationId]] = field(default_factory=dict)
+    left: Mapping[TableName, Mapping[RelationId, Lsn]] = field(default_factory=dict)
 
     def joined(self, later: TablesLook) -> TablesLook:
         """Both looks as one; what the later one says of a table counts."""
@@ -89,6 +92,7 @@ class TablesLook:
             later.marks,
             {**self.renamed, **later.renamed},
             later.below,
+            later.left,
         )
 
 
@@ -101,8 +105,8 @@ class TableWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._below: dict[TableName, dict[int, _Member]] = {}
-        self._left: dict[TableName, dict[int, None]] = {}
-        """What was below each root before, the last to leave last."""
+        self._left: dict[TableName, dict[RelationId, Lsn]] = {}
+        """What was below each root before, the last to leave last, and where the log ended when that had been seen."""
         self._oids: dict[TableName, int] = {}
         self._gone: dict[TableName, int] = {}
         """What stood there when it was told; 0 = nothing."""
@@ -162,6 +166,8 @@ class TableWatch:
             below = _below(connection, names)
             away = self._known(names - oids.keys())
             elsewhere = names_of(connection, away) if away else {}
+        # Read behind the catalog: every transaction whose work was seen there has committed before this position.
+        seen_by = current(connector)
         for name in roots:
             below.setdefault(name, {})
         faults: dict[TableName, str] = {}
@@ -186,25 +192,24 @@ class TableWatch:
                         )
                         doubts[name] = frozenset(member.writer for member in rewritten), attached
                 if name in below:
-                    self._leave(name, self._below.get(name, {}).keys() - below[name].keys())
+                    self._leave(name, self._below.get(name, {}).keys() - below[name].keys(), seen_by)
                     self._below[name] = below[name]
                 if change is not None:
                     faults[name] = change
             marks = {n: _to_mark(oids[n], below[n]) for n in roots if n not in self._gone}
-            met = {n: frozenset(map(RelationId, {*below[n], *self._left.get(n, ())})) for n in roots}
-        if not doubts:
-            return TablesLook(faults, replaced=replaced, marks=marks, renamed=renamed, below=met)
-        # Read behind the catalog: every transaction whose work was seen there has committed before this position.
-        seen_by = current(connector)
+            met = {n: frozenset(map(RelationId, below[n])) for n in roots}
+            left = {n: dict(self._left.get(n, {})) for n in roots}
         rewrites = {
             name: PartitionRewrite(RelationId(oids.get(name, 0)), by, seen_by, attached)
             for name, (by, attached) in doubts.items()
         }
-        return TablesLook(faults, rewrites, replaced, marks, renamed, met)
+        return TablesLook(faults, rewrites, replaced, marks, renamed, met, left)
 
-    def _leave(self, name: TableName, gone: Collection[int]) -> None:
+    def _leave(self, name: TableName, gone: Collection[int], seen_by: Lsn) -> None:
         left = self._left.setdefault(name, {})
-        left.update(dict.fromkeys(gone))
+        for number in map(RelationId, gone):
+            left.pop(number, None)
+            left[number] = seen_by
         for oldest in list(left)[:-LEFT_KEPT]:
             del left[oldest]
 

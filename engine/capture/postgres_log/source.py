@@ -255,6 +255,7 @@ class PostgresSource:
             replaced=changed.replaced,
             marks=changed.marks,
             below=changed.below,
+            left=changed.left,
             renamed=changed.renamed,
         )
 

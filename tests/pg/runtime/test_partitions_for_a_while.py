@@ -69,3 +69,19 @@ def test_tables_that_are_truncated_together_go_on(database: Database, replica: R
     assert rows(replica, "apart") == [(1, 1)]
     assert rows(replica, "parts") == []
     assert "reloading" not in states(replica, "apart") + states(replica, "parts")
+
+
+def test_a_partition_that_left_and_is_back_for_a_while_is_found(database: Database, replicate: Replicate) -> None:
+    database.execute(SHOP)
+    database.execute("CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (10) TO (20)")
+    replica = replicate(database, [table(name) for name in FOLLOWED], guard_interval_s=3600.0)
+    database.execute("ALTER TABLE parts DETACH PARTITION parts_2")
+    replica.satisfied()
+    before = len(states(replica, "parts"))
+    with database.connect() as connection, connection.transaction():
+        connection.execute("ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (10) TO (20)")
+        connection.execute("INSERT INTO parts VALUES (15, 1)")
+        connection.execute("ALTER TABLE parts DETACH PARTITION parts_2")
+    replica.satisfied()
+    assert "reloading" in states(replica, "parts")[before:]
+    assert rows(replica, "parts") == [(i, i) for i in range(10)]

@@ -148,10 +148,11 @@ def test_what_was_below_a_root_once_stays_known(catalog: Catalog) -> None:
     watch = TableWatch()
     assert look(watch, catalog).below == {ROOT: {31, 32}}
     catalog.members[33] = catalog.members.pop(32)
-    assert look(watch, catalog).below == {ROOT: {31, 32, 33}}
+    found = look(watch, catalog)
+    assert (found.below, found.left) == ({ROOT: {31, 33}}, {ROOT: {32: Lsn(77)}})
     catalog.oid, catalog.moved_to = 0, "elsewhere"
     assert look(watch, catalog).below == {}
-    assert watch._left == {TableName("public", "elsewhere"): {32: None}}
+    assert watch._left == {TableName("public", "elsewhere"): {32: Lsn(77)}}
 
 
 def test_only_the_last_that_left_a_root_are_known(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +161,7 @@ def test_only_the_last_that_left_a_root_are_known(catalog: Catalog, monkeypatch:
     for number in range(40, 46):
         catalog.members = {number: ("root_1", number, 5, True)}
         found = look(watch, catalog)
-    assert found.below == {ROOT: {43, 44, 45}}
+    assert (found.below, found.left) == ({ROOT: {45}}, {ROOT: {43: Lsn(77), 44: Lsn(77)}})
 
 
 @pytest.mark.parametrize("in_place", [False, True])
