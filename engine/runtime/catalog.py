@@ -36,6 +36,7 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
         decode_copy_text,
         lambda passage: hit(Failpoint(passage.value)),
         parts_from_rows=settings.parts_from_rows,
+        query_memory=settings.query_memory_mb << 20,
     ),
 }
 _MAPPINGS = {"postgres": "source"}

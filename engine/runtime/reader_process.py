@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from multiprocessing import forkserver
 
-from engine.apply.duckdb import query_process
+from engine.apply.duckdb import query_process as duckdb_queries
+from engine.apply.postgres import query_process as postgres_queries
 from engine.model.fault import FaultKind
 from engine.runtime import log_reader
 from engine.runtime.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
@@ -19,7 +20,7 @@ STOP_TIMEOUT_S = 3.0
 _PROCESSES = multiprocessing.get_context("forkserver")
 """Readers, and query processes, are forked from a process that has imported what they need and does nothing else. An interpreter of its
 own costs each of them a second of CPU and 100 MB of memory."""
-_PROCESSES.set_forkserver_preload([log_reader.__name__, query_process.__name__])
+_PROCESSES.set_forkserver_preload([log_reader.__name__, duckdb_queries.__name__, postgres_queries.__name__])
 
 
 def prepare() -> None:

@@ -330,6 +330,9 @@ class RequestDesk:
 
 
 _QUERY_STATUS = {
+    "query_role_missing": 409,
+    "query_role_unfit": 409,
+    "query_role_unusable": 409,
     "query_unavailable": 503,
     "query_timeout": 504,
     "table_not_live": 409,

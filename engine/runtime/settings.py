@@ -32,7 +32,7 @@ class EngineSettings(BaseSettings):
     query_memory_mb: int = Field(
         default=512,
         ge=64,
-        description="Memory in MiB of each process that runs a query on a DuckDB target; there are as many as queries, and two that wait.",
+        description="Memory in MiB of each process that runs a query; there are as many as queries, and two that wait for each target.",
     )
     queries_at_once: int = Field(
         default=8,

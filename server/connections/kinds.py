@@ -26,6 +26,11 @@ class PostgresSettings(KindSettings):
     user: Text
     sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
     sslrootcert: Text | None = Field(default=None, description="File with the certificates to trust.")
+    query_user: Text | None = Field(
+        default=None,
+        description="Of a target of one subscription: the role that its queries run as, with the secret `query_password`. Without it"
+        " Penstock makes a role for each subscription, which the user needs CREATEROLE for.",
+    )
 
 
 class DuckDbSettings(KindSettings):
@@ -79,7 +84,7 @@ KINDS: dict[str, Kind] = {
         Kind(
             "postgres",
             PostgresSettings,
-            frozenset({"password"}),
+            frozenset({"password", "query_password"}),
             source=True,
             target=True,
             keeps_transactions=True,

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.apply.duckdb import DuckDbTarget
+from engine.apply.postgres import PostgresTarget
 from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
@@ -189,7 +190,10 @@ class Pipeline:
         return sorted(self.select(f"SELECT * FROM {sql_name(schema.name)}"), key=lambda row: tuple(map(str, row)))
 
     def look(self, sql: str) -> list[Row]:
-        """What stands in a DuckDB file, also what readers do not see."""
+        """What stands in the target, also what readers do not see."""
+        if isinstance(self.target, PostgresTarget):
+            with self.target._sessions.session() as session:
+                return list(session.execute(sql.encode()).fetchall())
         assert isinstance(self.target, DuckDbTarget)
         with self.target._open().reader() as connection:
             return list(connection.execute(sql).fetchall())

@@ -15,7 +15,7 @@ from engine.model.subscription import ConnectionSpec
 from engine.model.target import PARTS_FROM_ROWS, Target
 from engine.net.copy_text import decode_copy_text
 from server.demo.embedded import EmbeddedPostgres
-from tests.fixtures.postgres import Database, drop_database
+from tests.fixtures.postgres import Database, drop_database, target_settings
 
 KINDS = ("duckdb", "postgres16", "postgres18")
 
@@ -37,7 +37,7 @@ def target_opener(
     database = Database(cluster, f"mart_{folder.name[-40:]}".lower())
     cluster.execute(f'CREATE DATABASE "{database.name}"')
     try:
-        spec = ConnectionSpec("mart", "postgres", database.settings)
+        spec = ConnectionSpec("mart", "postgres", target_settings(database))
         yield lambda: PostgresTarget(spec, decode_copy_text, parts_from_rows=few or PARTS_FROM_ROWS, copy_above=few)
     finally:
         drop_database(database)

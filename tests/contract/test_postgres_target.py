@@ -29,7 +29,7 @@ from tests.contract.target_material import (
     structure,
 )
 from tests.fixtures.answers import answered
-from tests.fixtures.postgres import Database
+from tests.fixtures.postgres import Database, target_settings
 
 pytestmark = pytest.mark.pg
 
@@ -44,7 +44,7 @@ def mart(pg: EmbeddedPostgres, database_on: Callable[[EmbeddedPostgres], Databas
 
 
 def opened(mart: Database, **settings: Any) -> PostgresTarget:
-    return PostgresTarget(ConnectionSpec("mart", "postgres", {**mart.settings, **settings}), decode_copy_text)
+    return PostgresTarget(ConnectionSpec("mart", "postgres", {**target_settings(mart), **settings}), decode_copy_text)
 
 
 @pytest.fixture
@@ -259,14 +259,14 @@ def test_a_view_upon_the_table_keeps_it_from_being_replaced_by_another_structure
     [
         ("SELECT 1", {"port": 1}, "target_unavailable"),
         ("SELECT 1", {"database": "nowhere"}, "target_unavailable"),
-        ("CREATE SCHEMA penstock", {}, "target_foreign"),
+        ("CREATE SCHEMA penstock AUTHORIZATION penstock", {}, "target_foreign"),
         ("CREATE TABLE orders (id int)", {}, "table_name_collision"),
         ("CREATE VIEW orders AS SELECT 1 AS id", {}, "table_name_collision"),
     ],
 )
 def test_preflight_says_what_is_in_the_way(mart: Database, setup: str, settings: dict[str, Any], code: str) -> None:
-    mart.execute(setup)
     target = opened(mart, **settings)
+    mart.execute(setup)
     findings = target.check([orders.name])
     target.close()
     assert [found[1] for found in findings if found[0] == "error"] == [code]
@@ -315,10 +315,10 @@ def test_a_long_query_ends_at_its_deadline(pipeline: Pipeline) -> None:
 
 @pytest.fixture
 def plain(mart: Database) -> Iterator[str]:
-    """A user with no right but to make schemas."""
+    """A user with no right but to make schemas and roles."""
     role = f"plain_{mart.name}"
     mart.execute(
-        f'CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE "{mart.name}" TO {role}; GRANT CREATE ON SCHEMA public TO {role}'
+        f'CREATE ROLE {role} LOGIN CREATEROLE; GRANT CREATE ON DATABASE "{mart.name}" TO {role}; GRANT CREATE ON SCHEMA public TO {role}'
     )
     yield role
     mart.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")

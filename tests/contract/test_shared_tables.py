@@ -258,7 +258,7 @@ def test_a_removed_table_stays_shown_or_goes_and_the_last_one_takes_the_shared_t
     us.pipeline.commit(removed=[us.table], dropped=[us.table])
     assert seen(eu, "SELECT source, id, state") == BOTH[:2]
     eu.pipeline.commit(removed=[eu.table], dropped=[eu.table])
-    with pytest.raises(Exception, match="orders"):
+    with pytest.raises(Exception, match=r"orders|schema marts"):
         seen(eu)
     eu.table = TableId("tagain")
     eu.load([(1, "again", None)])
@@ -328,8 +328,7 @@ def test_what_somebody_dropped_is_shown_no_more_from_the_next_claim_on(eu: Sourc
 
 def test_views_of_others_upon_it_live_through_all_of_it(eu: Source, us: Source, build: Build) -> None:
     build("CREATE VIEW marts.states AS SELECT source, state, count(*) AS n FROM marts.orders GROUP BY source, state")
-    look = eu.pipeline.look if isinstance(eu.pipeline.target, DuckDbTarget) else eu.pipeline.select
-    states = lambda: sorted(look("SELECT source, state FROM marts.states"), key=str)  # noqa: E731
+    states = lambda: sorted(eu.pipeline.look("SELECT source, state FROM marts.states"), key=str)  # noqa: E731
     eu.load([(8, "reloaded")])
     assert states() == [("eu", "reloaded"), ("us", "sent")]
     us.becomes({"id": "int4", "state": "text", "n": "int4"})

@@ -15,8 +15,8 @@ import pyarrow as pa
 from engine.apply.duckdb.database import Database
 from engine.apply.duckdb.errors import is_broken
 from engine.apply.duckdb.identifiers import folded, folded_name
-from engine.apply.duckdb.query_pool import Message, QueryPool, QueryProcess
 from engine.apply.duckdb.scans import Shown, Snapshot, snapshot
+from engine.apply.query_pool import Message, QueryPool, QueryProcess
 from engine.apply.query_rows import limited
 from engine.model.identity import SubscriptionName
 from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import send_handle
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -29,6 +25,7 @@ from engine.apply.duckdb.errors import is_out_of_memory
 from engine.apply.duckdb.identifiers import folded, literal, qualified, quoted
 from engine.apply.duckdb.pushed import condition_of, scan_column
 from engine.apply.duckdb.query_guard import Named, named, refusal
+from engine.apply.query_channel import EngineChannel, bound_memory, data_bytes
 from engine.apply.query_rows import pieces
 from engine.model.children import die_with_parent, die_with_peer, name_process
 from engine.model.identity import TableName
@@ -41,7 +38,7 @@ SEARCH_PATH = "main,public"
 SCAN = "__penstock_scan_"
 NOTHING = "nothing"
 """A column of every scan that holds no value of the table: what DuckDB asks for where it only counts rows."""
-_NICE = 5
+_NICE = 15
 _ROWS_AT_ONCE = 2048
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
@@ -72,10 +69,10 @@ def main(control: Connection, limits: ProcessLimits) -> None:
     name_process("penstock-query")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
-    engine = _Engine(control)
+    engine = EngineChannel(control)
     _instance(limits).close()
-    held = _data_bytes()
-    _bound_memory(held + limits.memory)
+    held = data_bytes()
+    bound_memory(held + limits.memory)
     while True:
         instance = _instance(limits)
         try:
@@ -85,19 +82,7 @@ def main(control: Connection, limits: ProcessLimits) -> None:
         with closing(instance):
             ended = _ended(engine, instance, request)
         del instance
-        engine.send({**ended, "fit": _data_bytes() < held + limits.memory * _LEFT_SHARE})
-
-
-def _data_bytes() -> int:
-    """What is mapped privately and may be written, whether or not it is used."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData:"))
-
-
-def _bound_memory(most: int) -> None:
-    """Let allocations fail with which `_data_bytes` would be more."""
-    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        engine.send({**ended, "fit": data_bytes() < held + limits.memory * _LEFT_SHARE})
 
 
 def _instance(limits: ProcessLimits) -> Any:
@@ -125,31 +110,7 @@ def _instance(limits: ProcessLimits) -> Any:
     return connection
 
 
-class _Engine:
-    """This end of the way to the engine: messages in JSON both ways, and ends of pipes that go with them."""
-
-    def __init__(self, control: Connection) -> None:
-        self._control = control
-        self._sending = threading.Lock()
-
-    def receive(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(self._control.recv_bytes())
-        return message
-
-    def send(self, message: Mapping[str, Any], handle: int | None = None) -> None:
-        """`handle`: a file descriptor; the engine gets it, and it is closed here."""
-        with self._sending:
-            self._control.send_bytes(json.dumps(message).encode())
-            if handle is not None:
-                send_handle(self._control, handle, 0)
-                os.close(handle)
-
-    def asked(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        self.send(message)
-        return self.receive()
-
-
-def _ended(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+def _ended(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> dict[str, Any]:
     """Run a statement, and say how it ended."""
     try:
         _run(engine, connection, request)
@@ -162,7 +123,7 @@ def _ended(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> dict
     return {"kind": "end", "refused": None}
 
 
-def _run(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> None:
+def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> None:
     statement, names = single_read(connection, request["sql"])
     named = {"names": sorted(names.tables), "places": sorted(names.places), "catalog": names.catalog}
     answer = engine.asked({"kind": "named", **named})
@@ -180,7 +141,7 @@ def _run(engine: _Engine, connection: Any, request: Mapping[str, Any]) -> None:
     _answer(engine, rows.to_arrow_reader(_ROWS_AT_ONCE), names_of_columns)
 
 
-def _answer(engine: _Engine, reader: Any, names: list[str]) -> None:
+def _answer(engine: EngineChannel, reader: Any, names: list[str]) -> None:
     """Send the rows. Nothing is said of an answer before its first rows are there, so that most failures come in its place."""
     fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
     schema = pa.schema(fields)
@@ -232,7 +193,7 @@ def single_read(connection: Any, sql: str) -> tuple[Any, Named]:
     return statement, named(tree)
 
 
-def _show(engine: _Engine, connection: Any, known: list[Any], tables: list[Any]) -> None:
+def _show(engine: EngineChannel, connection: Any, known: list[Any], tables: list[Any]) -> None:
     """Make the tables those that statements see, in place of the ones they saw so far."""
     catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
     for table in known:
@@ -269,7 +230,7 @@ def _place(catalog: str, table: Mapping[str, Any]) -> str:
 class _Table(pyarrow.dataset.Dataset):  # type: ignore[misc]
     """A table as DuckDB scans it: it asks for columns and with a condition, and each time the rows come from the engine."""
 
-    def __init__(self, engine: _Engine, number: int, schema: Any) -> None:
+    def __init__(self, engine: EngineChannel, number: int, schema: Any) -> None:
         self._engine = engine
         self._number = number
         self._schema = schema

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -39,8 +40,8 @@ from engine.apply.duckdb.preflight import (
     taken_finding,
 )
 from engine.apply.duckdb.query import run_query
-from engine.apply.duckdb.query_pool import QueryPool
 from engine.apply.duckdb.query_process import ProcessLimits
+from engine.apply.duckdb.query_process import main as query_process
 from engine.apply.duckdb.reader import DuckDbReader
 from engine.apply.duckdb.records import DuckDbRecords
 from engine.apply.duckdb.settings import DuckDbSettings, settings_from
@@ -48,6 +49,7 @@ from engine.apply.duckdb.shared import DuckDbViews
 from engine.apply.duckdb.structure import check_columns, create_statements, evolve_statements
 from engine.apply.duckdb.tables import DuckDbTables
 from engine.apply.evolution import evolution
+from engine.apply.query_pool import Begin, QueryPool
 from engine.apply.refused_rows import DecodeText, in_order, no_decoder
 from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
@@ -458,7 +460,7 @@ class DuckDbTarget:
         database = self._open()
         with self._opening:
             if self._queries is None:
-                self._queries = QueryPool(self._process_limits(database), Path(f"{self.path}.queries.tmp"))
+                self._queries = QueryPool(partial(self._query_process, database), Path(f"{self.path}.queries.tmp"))
             queries = self._queries
         try:
             with run_query(database, queries, sql, limits, subscription, judge) as answer:
@@ -466,11 +468,10 @@ class DuckDbTarget:
         except duckdb.Error as error:
             raise self._fault(error, database) from error
 
-    def _process_limits(self, database: Database) -> Callable[[Path], ProcessLimits]:
+    def _query_process(self, database: Database, folder: Path | None) -> Begin:
         given = self._settings
-        return lambda folder: ProcessLimits(
-            database.catalog, given.query_memory, given.threads, given.spill_limit, str(folder)
-        )
+        limits = ProcessLimits(database.catalog, given.query_memory, given.threads, given.spill_limit, str(folder))
+        return query_process, (limits,)
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:

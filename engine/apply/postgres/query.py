@@ -1,137 +1,187 @@
-"""A user's query: exactly one read, on a batch boundary of its own, bounded in time, rows and bytes."""
+"""A user's query: exactly one read, as a role of the readers, in a process of its own, on one batch boundary, bounded in time and size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import psycopg
 import pyarrow as pa
-from psycopg import pq
 
+from engine.apply.postgres.query_process import DENIED, PIECE
+from engine.apply.postgres.readers import UNUSABLE, Readers, unusable
 from engine.apply.postgres.records import PostgresRecords
-from engine.apply.query_rows import limited
+from engine.apply.query_pool import Message, QueryPool, QueryProcess
+from engine.apply.query_rows import limited, pieces
 from engine.model.identity import RelationId, SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused
-from engine.postgres.sessions import PostgresConnection
+from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused, TableRead
+from engine.postgres.sessions import PostgresConnection, Sessions
 
 DecodeText = Callable[[bytes, TableSchema], Any]
 """Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn."""
 
-MAX_SQL_CHARACTERS = 100_000
-ANSWER_BYTES = 256 * 1024 * 1024
-SEARCH_PATH = "public, pg_catalog"
-_READ_ONLY = "25006"
-_CANCELLED = "57014"
-_TYPES = """
-SELECT t.oid, b.typname, b.typtype, e.typname, e.typtype, coalesce(e.typdelim, ',')
-FROM pg_type t JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
-LEFT JOIN pg_type e ON e.oid = b.typelem AND e.typarray = b.oid
-WHERE t.oid = ANY (%s)
-"""
+GAVE_WAY = "gave way"
+"""Killed so that a batch can replace or change a table that the statement reads."""
+_DENIED_REMEDY = "Readers see the subscription's tables. GRANT SELECT on a table of an owner of your own to the role that queries run as."
+_LATE = "late"
+_GIVEN_UP = "given up"
 
 
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """What a target gives for its queries. `snapshot` begins a transaction that sees whole batches."""
+
+    sessions: Sessions
+    readers: Readers
+    pool: QueryPool
+    decode: DecodeText
+    snapshot: Callable[[PostgresConnection, SubscriptionName], Lsn]
+    generations: Callable[[], Mapping[TableName, int]]
+    role_given: bool
+
+
+@contextmanager
 def run_query(
-    connection: PostgresConnection,
-    decode: DecodeText,
-    sql: str,
-    limits: QueryLimits,
-    subscription: SubscriptionName,
-    snapshot: Callable[[PostgresConnection, SubscriptionName], Lsn],
-    judge: JudgeReads,
-) -> QueryAnswer:
-    """Run `sql` in a transaction of its own, which `snapshot` begins and is rolled back, and say at which position it saw the target.
+    parts: QueryParts, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads
+) -> Iterator[QueryAnswer]:
+    """Run `sql` and say at which position it saw the target.
 
     Raises:
-        QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`.
+        QueryRefused: `query_not_a_read`, `query_invalid`, `query_timeout`, `query_too_large`, `query_unavailable`, `query_role_missing`,
+            `query_role_unfit`, `query_role_unusable`.
     """
-    if len(sql) > MAX_SQL_CHARACTERS:
-        raise QueryRefused("query_too_large", f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
-    if "\0" in sql:
-        raise QueryRefused("query_invalid", "the statement holds a NUL character")
-    try:
-        position = snapshot(connection, subscription)
-        connection.execute("SET TRANSACTION READ ONLY")
-        connection.execute(f"SET LOCAL search_path = {SEARCH_PATH}")
-        connection.execute(f"SET LOCAL statement_timeout = {max(1, int(limits.timeout_s * 1000))}")
-        names, schema = _describe(connection, sql)
-        judge(PostgresRecords(connection).reads(_touched(connection)))
-        lines = _lines(connection, sql, limits.max_rows)
-        rows = pa.Table.from_batches([decode(lines, schema)]).rename_columns(names)
-        return limited(rows.schema, position, rows.to_batches(), limits)
-    except psycopg.Error as error:
-        raise _refused(error, limits.timeout_s) from error
-    finally:
-        with suppress(psycopg.Error):
-            connection.execute("ROLLBACK")
+    with parts.pool.process() as process:
+        limit = threading.Timer(limits.timeout_s, process.kill, [_LATE])
+        limit.daemon = True
+        limit.start()
+        try:
+            yield from _Statement(parts, process, limits, subscription).answers(sql, judge)
+        finally:
+            limit.cancel()
+            if not process.fit:
+                process.kill(_GIVEN_UP)
 
 
-def _touched(connection: PostgresConnection) -> list[TableName]:
-    """The relations that the transaction has looked at: also those that the prepared statement reads, through views too."""
-    sql = (
-        "SELECT DISTINCT n.nspname, c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation"
-        " JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v')"
-    )
-    return [TableName(*row) for row in connection.execute(sql).fetchall()]
+class _Statement:
+    """What goes on between engine and process while a statement runs."""
+
+    def __init__(
+        self, parts: QueryParts, process: QueryProcess, limits: QueryLimits, subscription: SubscriptionName
+    ) -> None:
+        self._parts = parts
+        self._process = process
+        self._limits = limits
+        self._subscription = subscription
+        self._deadline = monotonic() + limits.timeout_s
+
+    def answers(self, sql: str, judge: JudgeReads) -> Iterator[QueryAnswer]:
+        """The one answer. Goes on when its user is done with it."""
+        named, position, reads = self._prepared(sql)
+        judge(reads)
+        self._process.send({"go": True})
+        with os.fdopen(self._said("answer")[1], "rb") as file:
+            schema = _schema(named["types"])
+            empty = self._parts.decode(b"", schema).schema
+            shown = pa.schema([field.with_name(name) for field, name in zip(empty, named["names"], strict=True)])
+            yield limited(shown, position, self._batches(file, schema, shown), self._limits)
+
+    def _prepared(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
+        """The statement, ready to run. A table that was replaced meanwhile would look empty to it: then it begins again."""
+        login_again = True
+        while monotonic() < self._deadline:
+            before = self._parts.generations()
+            try:
+                found = self._begun(sql)
+            except QueryRefused as refused:
+                if refused.code == UNUSABLE and login_again:
+                    self._parts.readers.forgotten(self._subscription)
+                    login_again = False
+                elif refused.code == UNUSABLE:
+                    raise unusable(refused.detail, self._parts.role_given) from None
+                elif refused.code != "query_invalid" or self._parts.generations() == before:
+                    raise
+                continue
+            if self._parts.generations() == before:
+                return found
+            self._process.send({"go": False})
+            self._said("end")
+        raise QueryRefused("query_timeout", f"tables were replaced one after another for {self._limits.timeout_s:g} s")
+
+    def _begun(self, sql: str) -> tuple[Message, Lsn, list[TableRead]]:
+        """What the statement answers with and reads. From here on nobody replaces what it reads."""
+        with self._parts.sessions.session() as connection:
+            try:
+                position = self._parts.snapshot(connection, self._subscription)
+                relations = PostgresRecords(connection).readable(self._subscription)
+                way_in = self._parts.readers.way_in(self._subscription, relations, self._deadline - monotonic())
+                snapshot = connection.execute("SELECT pg_export_snapshot()").fetchall()[0][0]
+                request = {"conninfo": way_in, "sql": sql, "snapshot": snapshot, "max_rows": self._limits.max_rows}
+                self._process.send(request)
+                named = self._said("named")[0]
+                reads = PostgresRecords(connection).reads([TableName(*name) for name in named["relations"]])
+            finally:
+                with suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+        return named, position, reads
+
+    def _batches(self, file: Any, schema: TableSchema, shown: Any) -> Iterator[Any]:
+        # A stream that was cut ends like a whole one: what counts is what the process says.
+        for lines in filter(None, _pieces_of_lines(file)):
+            decoded = self._parts.decode(lines, schema)
+            yield from pieces(pa.RecordBatch.from_arrays(decoded.columns, schema=shown))
+        end = self._process.said()
+        if end is None or end[0]["refused"] is not None:
+            raise self._failure(end)
+        self._process.fit = end[0]["fit"]
+
+    def _said(self, kind: str) -> tuple[Message, int]:
+        said = self._process.said()
+        if said is None or said[0]["kind"] != kind:
+            raise self._failure(said)
+        return said
+
+    def _failure(self, end: tuple[Message, int] | None = None) -> QueryRefused:
+        """Why the statement ended; `end`: what the process said last, where it said anything."""
+        if self._process.killed == _LATE:
+            return QueryRefused("query_timeout", f"the query did not end within {self._limits.timeout_s:g} s")
+        if self._process.killed == GAVE_WAY:
+            return QueryRefused("query_unavailable", "a table had to be replaced or changed; ask again")
+        if self._process.killed is not None:
+            return QueryRefused("query_unavailable", "the target was being closed; ask again")
+        if end is not None:
+            self._process.fit = end[0]["fit"]
+            code, detail = end[0]["refused"]
+            return (
+                QueryRefused("query_invalid", detail, _DENIED_REMEDY) if code == DENIED else QueryRefused(code, detail)
+            )
+        detail = f"the process that ran the query ended with exit code {self._process.exit_code}"
+        return QueryRefused("query_unavailable", detail)
 
 
-def _describe(connection: PostgresConnection, sql: str) -> tuple[list[str], TableSchema]:
-    """Names and types of the answer's columns. Preparing also refuses more than one statement."""
-    conn = connection.pgconn
-    for result in (conn.prepare(b"", sql.encode()), conn.describe_prepared(b"")):
-        if result.status != pq.ExecStatus.COMMAND_OK:
-            raise psycopg.errors.lookup(_state(result))(_message(result))
-    if result.nfields == 0:
-        raise QueryRefused("query_not_a_read", "the statement returns no columns; exactly one read is allowed")
-    names = [(result.fname(i) or b"").decode() for i in range(result.nfields)]
-    oids = [result.ftype(i) for i in range(result.nfields)]
-    types = {row[0]: row for row in connection.execute(_TYPES, [oids]).fetchall()}
-    columns = tuple(Column(f"c{i}", _type(types[oid], result.fmod(i)), i + 1) for i, oid in enumerate(oids))
-    schema = TableSchema(TableName("", "query"), RelationId(0), columns, (), KeyMode.APPEND, ReplicaIdentity.NOTHING)
-    return names, schema
+def _pieces_of_lines(file: Any) -> Iterator[bytes]:
+    """What the process has sent whole."""
+    while len(head := file.read(PIECE.size)) == PIECE.size:
+        size = PIECE.unpack(head)[0]
+        if len(lines := file.read(size)) < size:
+            return
+        yield lines
 
 
-def _type(row: tuple[Any, ...], modifier: int) -> SourceType:
-    oid, name, category, element, element_category, delimiter = row
+def _schema(types: list[list[Any]]) -> TableSchema:
+    columns = tuple(Column(f"c{i}", _type(row), i + 1) for i, row in enumerate(types))
+    return TableSchema(TableName("", "query"), RelationId(0), columns, (), KeyMode.APPEND, ReplicaIdentity.NOTHING)
+
+
+def _type(row: list[Any]) -> SourceType:
+    oid, name, category, element, element_category, delimiter, modifier = row
     if element is None:
         return SourceType(name, modifier, category, oid=oid)
     inner = SourceType(element, modifier, element_category, delimiter=delimiter)
     return SourceType(name, modifier, category, inner, oid)
-
-
-def _lines(connection: PostgresConnection, sql: str, max_rows: int | None) -> bytes:
-    """Lines of the answer, at most one more than `max_rows`. `sql` is one statement, as `_describe` has seen."""
-    body = sql.rstrip().rstrip(";")
-    kept = bytearray()
-    # The line feed ends a comment that the statement may end with.
-    with connection.cursor() as cursor, cursor.copy(f"COPY ({body}\n) TO STDOUT".encode()) as copy:
-        for rows, line in enumerate(copy, 1):
-            kept += line
-            if len(kept) > ANSWER_BYTES:
-                raise QueryRefused("query_too_large", f"the answer is larger than {ANSWER_BYTES} bytes; ask for less")
-            if max_rows is not None and rows > max_rows:
-                break
-    return bytes(kept)
-
-
-def _refused(error: psycopg.Error, timeout_s: float) -> QueryRefused:
-    state = error.sqlstate
-    if state == _READ_ONLY:
-        return QueryRefused("query_not_a_read", "the statement would write; only reads are allowed")
-    if state == _CANCELLED:
-        return QueryRefused("query_timeout", f"the query did not end within {timeout_s:g} s")
-    if state is None or state[:2] in {"08", "57"}:
-        return QueryRefused("query_unavailable", "the connection to the target was lost; ask again")
-    return QueryRefused("query_invalid", error.diag.message_primary or str(error))
-
-
-def _state(result: pq.abc.PGresult) -> str:
-    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"XX000").decode()
-
-
-def _message(result: pq.abc.PGresult) -> str:
-    return (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")

@@ -448,6 +448,18 @@ class PostgresRecords:
             [target.schema, target.name],
         )
 
+    def readable(self, subscription: SubscriptionName) -> list[TableName]:
+        """What readers of the subscription may see: its tables, also left behind, and shared tables that show their rows.
+
+        Some of it may not be there yet, or not any more.
+        """
+        shared = f"{OWN_SCHEMA}.shared" if self.exist() and self._version > 3 else _NO_SHARED
+        sql = (
+            f"SELECT target_schema, target_name FROM {OWN_SCHEMA}.tables WHERE subscription = %(s)s"
+            f" UNION SELECT shared_schema, shared_name FROM {shared} AS x WHERE subscription = %(s)s AND structure IS NOT NULL"
+        )
+        return [TableName(*row) for row in self._connection.execute(sql, {"s": subscription}).fetchall()]
+
     def reads(self, relations: Collection[TableName]) -> list[TableRead]:
         """The tables among these relations, and those whose rows the shared tables among them show."""
         shared = f"{OWN_SCHEMA}.shared" if self.exist() and self._version > 3 else _NO_SHARED

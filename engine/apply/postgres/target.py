@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import StrEnum
-from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
@@ -41,13 +39,17 @@ from engine.apply.postgres.preflight import (
     taken_finding,
 )
 from engine.apply.postgres.prepared import all_prepared, wait_alone, waiting_parts
-from engine.apply.postgres.query import DecodeText, run_query
+from engine.apply.postgres.query import GAVE_WAY, DecodeText, QueryParts, run_query
+from engine.apply.postgres.query_process import ProcessLimits
+from engine.apply.postgres.query_process import main as query_process
 from engine.apply.postgres.rates import measured_rates
 from engine.apply.postgres.reader import PostgresReader
+from engine.apply.postgres.readers import Readers, role_findings
 from engine.apply.postgres.records import PostgresRecords
 from engine.apply.postgres.sequences import PostgresSequences
 from engine.apply.postgres.structure import create_statement, evolve_statements, key_statement
 from engine.apply.postgres.writer import Writer, roll_back
+from engine.apply.query_pool import QueryPool
 from engine.apply.refused_rows import in_order
 from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
@@ -73,6 +75,7 @@ from engine.model.target import (
 )
 from engine.postgres.sessions import PostgresConnection, Sessions
 
+QUERY_MEMORY = 512 << 20
 _NOT_THE_ROWS = frozenset({FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.EPOCH_LOST})
 """Faults that another way to write the same rows would meet as well."""
 
@@ -114,13 +117,21 @@ class PostgresTarget:
         *,
         parts_from_rows: int = PARTS_FROM_ROWS,
         copy_above: int | None = None,
+        query_memory: int = QUERY_MEMORY,
     ) -> None:
         """`decode` makes columns of COPY's text form, for the answers of queries; `passing` is called at each passage.
 
-        More rows than `copy_above` come to a statement through COPY; None = measured.
+        More rows than `copy_above` come to a statement through COPY; None = measured. `query_memory`: bytes of each process that runs
+        a reader's statement.
         """
+        self._spec = spec
+        self._query_memory = query_memory
         self._parts_from_rows = parts_from_rows
         self._sessions = Sessions(spec, TARGET)
+        self._readers = Readers(spec, self._sessions)
+        self._opening = threading.Lock()
+        self._queries: QueryPool | None = None
+        """What readers' statements run in. Guarded by `_opening`."""
         self._decode = decode
         self._passing = passing
         origins = Origins(self._sessions.name)
@@ -145,6 +156,7 @@ class PostgresTarget:
         try:
             with self._sessions.session() as connection:
                 findings += place_findings(connection) or origin_findings(connection)
+                findings += role_findings(connection, self._spec.settings)
                 records = PostgresRecords(connection)
                 ours = {r.target for r in records.reservations(None)} if records.exist() else set()
                 members = records.members() if ours else []
@@ -239,6 +251,7 @@ class PostgresTarget:
                 records.forget(subscription)
         self._loader.leave()
         self._writer.leave()
+        self._readers.drop(subscription)
 
     def adopt(
         self,
@@ -342,6 +355,7 @@ class PostgresTarget:
         """Write the batch in a transaction that stays open. Rows that are refused are looked for only when some were."""
         may = {commit.table for commit in batch.tables if commit.set_aside}
         in_place, careful, found = True, frozenset[TableId](), dict[TableId, SetAside]()
+        gave_way = False
 
         def work(writer: BatchWriter) -> None:
             writer.apply(batch)
@@ -355,10 +369,19 @@ class PostgresTarget:
                     in_place = False
                 elif fault.kind in _OF_ROWS and TableId(fault.subject) in may - careful:
                     careful |= {TableId(fault.subject)}
+                elif not gave_way and isinstance(fault.__cause__, psycopg.errors.LockNotAvailable):
+                    gave_way = True
+                    if not self._queries_give_way():
+                        raise
                 else:
                     raise
                 continue
             return found
+
+    def _queries_give_way(self) -> bool:
+        """End the statements of readers: one of them may hold up what a batch does to a table. False where none runs."""
+        queries = self._queries
+        return queries is not None and queries.kill_busy(GAVE_WAY)
 
     def _standing(self, batch: BatchCommit) -> dict[TableId, SetAside]:
         """What stands aside behind a batch of which nothing else is known any more."""
@@ -538,22 +561,18 @@ class PostgresTarget:
         """None: rows are not taken before their commit."""
         return None
 
-    @contextmanager
     def query(
         self, sql: str, limits: QueryLimits, subscription: SubscriptionName, judge: JudgeReads = any_reads
-    ) -> Iterator[QueryAnswer]:
-        """As the protocol says. A table that was replaced while the query began would look empty to it: it is run again then."""
-        deadline = monotonic() + limits.timeout_s
-        while (left := deadline - monotonic()) > 0:
-            before = self._generations()
-            with self._sessions.session() as connection:
-                answer = run_query(
-                    connection, self._decode, sql, replace(limits, timeout_s=left), subscription, self._snapshot, judge
-                )
-            if self._generations() == before:
-                yield answer
-                return
-        raise QueryRefused("query_timeout", f"tables were replaced one after another for {limits.timeout_s:g} s")
+    ) -> AbstractContextManager[QueryAnswer]:
+        with self._opening:
+            if self._queries is None:
+                self._queries = QueryPool(lambda _: (query_process, (ProcessLimits(self._query_memory),)))
+            pool = self._queries
+        given = bool(self._spec.settings.get("query_user"))
+        parts = QueryParts(
+            self._sessions, self._readers, pool, self._decode, self._snapshot, self._generations, role_given=given
+        )
+        return run_query(parts, sql, limits, subscription, judge)
 
     @contextmanager
     def pin(self, subscription: SubscriptionName) -> Iterator[TargetReader]:
@@ -584,6 +603,10 @@ class PostgresTarget:
 
     def close(self) -> None:
         """Close all connections. A later call connects again."""
+        with self._opening:
+            queries, self._queries = self._queries, None
+        if queries is not None:
+            queries.close()
         self._loader.close()
         with self._writer.lock:
             self._writer.close()

@@ -1541,6 +1541,11 @@ export interface components {
                  */
                 port?: number;
                 /**
+                 * Query User
+                 * @description Of a target of one subscription: the role that its queries run as, with the secret `query_password`. Without it Penstock makes a role for each subscription, which the user needs CREATEROLE for.
+                 */
+                query_user?: string | null;
+                /**
                  * Sslmode
                  * @default prefer
                  * @enum {string}

@@ -16,8 +16,6 @@ from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
-from engine.apply.duckdb import query_process
-from engine.apply.duckdb.query_process import ProcessLimits
 from engine.model.target import QueryRefused
 
 _PROCESSES = multiprocessing.get_context("forkserver")
@@ -29,13 +27,15 @@ _END_SECONDS = 5.0
 _WITH_HANDLE = frozenset({"scan", "answer"})
 
 Message = dict[str, Any]
+Begin = tuple[Callable[..., None], tuple[Any, ...]]
+"""What a process runs, with its end of the connection before these arguments."""
 
 
 class QueryProcess:
     """One process. Its user takes what it says with `said`, but requests for scans, which go to `on_scan` in a thread of their own."""
 
-    def __init__(self, limits: ProcessLimits) -> None:
-        self.folder = Path(limits.folder)
+    def __init__(self, begin: Begin, folder: Path | None) -> None:
+        self.folder = folder
         self.on_scan: Callable[[Message, int], None] = _refuse_scan
         self.killed: str | None = None
         """Why it was killed."""
@@ -43,9 +43,8 @@ class QueryProcess:
         """Whether it may run another statement: it said how its last one ended, and was left as it was before."""
         self._control, theirs = _PROCESSES.Pipe()
         with theirs:
-            self._process = _PROCESSES.Process(
-                target=query_process.main, args=(theirs, limits), name="query", daemon=True
-            )
+            main, arguments = begin
+            self._process = _PROCESSES.Process(target=main, args=(theirs, *arguments), name="query", daemon=True)
             self._process.start()
         self._said: queue.SimpleQueue[tuple[Message, int] | None] = queue.SimpleQueue()
         self._killing = threading.Lock()
@@ -77,7 +76,7 @@ class QueryProcess:
         """Kill it, and let go of everything of it."""
         self.kill("over")
         self._thread.join(_END_SECONDS)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _remove(self.folder)
 
     @property
     def exit_code(self) -> int | None:
@@ -104,16 +103,16 @@ class QueryProcess:
 class QueryPool:
     """Processes for the statements on one target. A statement has one for itself."""
 
-    def __init__(self, limits: Callable[[Path], ProcessLimits], folder: Path) -> None:
+    def __init__(self, begin: Callable[[Path | None], Begin], folder: Path | None = None) -> None:
         """`folder`: where each of them gets one of its own, for rows that do not fit into memory."""
-        self._limits = limits
+        self._begin = begin
         self._folder = folder
         self._numbers = count()
         self._changed = threading.Lock()
         self._idle: deque[QueryProcess] = deque()
         self._busy: set[QueryProcess] = set()
         self._closed = False
-        shutil.rmtree(folder, ignore_errors=True)  # of processes that were killed with their engine
+        _remove(folder)  # of processes that were killed with their engine
 
     @contextmanager
     def process(self) -> Iterator[QueryProcess]:
@@ -135,7 +134,15 @@ class QueryPool:
             process.kill(CLOSED)
         for process in idle:
             process.end()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _remove(self._folder)
+
+    def kill_busy(self, why: str) -> bool:
+        """End the statements that run; False where none does. Others may begin."""
+        with self._changed:
+            busy = list(self._busy)
+        for process in busy:
+            process.kill(why)
+        return bool(busy)
 
     def _taken(self) -> QueryProcess:
         with self._changed:
@@ -143,9 +150,10 @@ class QueryPool:
                 raise QueryRefused("query_unavailable", "the target is being closed")
             process = self._idle.popleft() if self._idle else None
         if process is None:
-            folder = self._folder / str(next(self._numbers))
-            folder.mkdir(parents=True, exist_ok=True)
-            process = QueryProcess(self._limits(folder))
+            folder = None if self._folder is None else self._folder / str(next(self._numbers))
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            process = QueryProcess(self._begin(folder), folder)
         with self._changed:
             self._busy.add(process)
         self._end_where_closed(process)
@@ -165,6 +173,11 @@ class QueryPool:
                 self._idle.append(process)
         if not kept:
             process.end()
+
+
+def _remove(folder: Path | None) -> None:
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_scan(_message: Message, handle: int) -> None:

@@ -1,0 +1,65 @@
+"""Which functions a reader's statement may not call: those that do more than compute.
+
+The first fence is the reader's role, which may read the subscription's tables and nothing else. But some functions that everybody may call
+act, or hold what others wait for: advisory locks, notifications, settings, signals to sessions, SQL in a text. PostgreSQL declares each of
+them VOLATILE; so all of those are refused but the few that are named here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.postgres.sessions import PostgresConnection
+
+HARMLESS = frozenset(
+    {
+        "clock_timestamp",
+        "gen_random_uuid",
+        "pg_indexes_size",
+        "pg_relation_size",
+        "pg_sleep",
+        "pg_sleep_for",
+        "pg_sleep_until",
+        "pg_table_size",
+        "pg_total_relation_size",
+        "random",
+        "random_normal",
+        "timeofday",
+        "uuidv4",
+        "uuidv7",
+    }
+)
+"""PostgreSQL's own volatile functions that a statement may call: they change nothing and hold nothing."""
+
+_WORD = re.compile(r"[^\W\d][\w$]*")
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_ESCAPED_NAME = re.compile(r'u&"', re.IGNORECASE)
+_BETWEEN = r'"?(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\*/)*'
+_VOLATILE = """
+SELECT DISTINCT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE p.provolatile = 'v' AND p.proname = ANY (%s) AND NOT (n.nspname = 'pg_catalog' AND p.proname = ANY (%s)) ORDER BY 1
+"""
+
+
+def refusal(connection: PostgresConnection, sql: str) -> str | None:
+    """Why the statement may not run, in words for its author; None where it may.
+
+    Texts and comments are not told from the rest: what might be a call is refused.
+    """
+    if _ESCAPED_NAME.search(sql):
+        return 'names written with U&"…" are not available in queries'
+    words = set(_WORD.findall(sql))
+    names = words | {word.lower() for word in words} | {name.replace('""', '"') for name in _QUOTED.findall(sql)}
+    volatile = connection.execute(_VOLATILE, [sorted(names), sorted(HARMLESS)]).fetchall()
+    for name in (row[0] for row in volatile):
+        if _might_call(name, sql):
+            return f"the function {name} is VOLATILE, and may do more than read; it is not available in queries"
+    return None
+
+
+def _might_call(name: str, sql: str) -> bool:
+    """`name` with parentheses behind it, or behind a dot: the other way to write a call."""
+    written = re.escape(name.replace('"', '""'))
+    call = rf"(?<![\w$]){written}(?![\w$]){_BETWEEN}\("
+    attribute = rf'\.\s*"?{written}(?![\w$])'
+    return re.search(f"{call}|{attribute}", sql, re.IGNORECASE | re.DOTALL) is not None

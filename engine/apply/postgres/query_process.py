@@ -1,0 +1,192 @@
+"""The process that runs readers' statements on a PostgreSQL target: one at a time, each in a session of its own as the reader's role.
+
+Rows pass through here line by line, so neither this process nor the engine holds an answer. It has a bound on its memory, which a row too
+large for it meets here, and the engine kills it at the statement's limit of time. It ends with the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from engine.apply.postgres.query_guard import refusal
+from engine.apply.query_channel import EngineChannel, bound_memory, data_bytes
+from engine.model.children import die_with_parent, die_with_peer, name_process
+from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryRefused
+from engine.postgres.sessions import PostgresConnection
+
+MAX_SQL_CHARACTERS = 100_000
+PIECE = struct.Struct(">I")
+"""Before each piece of lines on the pipe: its length."""
+DENIED = "query_denied"
+"""The reader's role may not do it. To users this is `query_invalid`."""
+_NICE = 15
+_LEFT_SHARE = 0.2
+"""Of the process's memory may still be held behind a statement; with more, another process takes its place."""
+_CODES = {
+    "25006": ("query_not_a_read", "the statement would write; only reads are allowed"),
+    "57014": ("query_timeout", "the query did not end in time"),
+    "55P03": ("query_unavailable", "a table of the statement is just being replaced; ask again"),
+}
+_TYPES = """
+SELECT t.oid, b.typname, b.typtype, e.typname, e.typtype, coalesce(e.typdelim, ',')
+FROM pg_type t JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN pg_type e ON e.oid = b.typelem AND e.typarray = b.oid
+WHERE t.oid = ANY (%s)
+"""
+_TOUCHED = """
+SELECT DISTINCT n.nspname, c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v')
+"""
+"""What the transaction has looked at: also what its prepared statement reads, through views too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """What a query process may take. `memory` in bytes, beyond what it has at its start."""
+
+    memory: int
+
+
+def main(control: Connection, limits: ProcessLimits) -> None:
+    """Run statements until the engine is gone, or kills this process."""
+    die_with_parent()
+    die_with_peer(control)
+    name_process("penstock-query")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
+    engine = EngineChannel(control)
+    held = data_bytes()
+    bound_memory(held + limits.memory)
+    while True:
+        try:
+            request = engine.receive()
+        except EOFError:
+            sys.exit(0)
+        ended = _ended(engine, request)
+        engine.send({**ended, "fit": data_bytes() < held + limits.memory * _LEFT_SHARE})
+
+
+def _ended(engine: EngineChannel, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a statement, and say how it ended."""
+    refused: list[str] | None = None
+    try:
+        _run(engine, request)
+    except QueryRefused as error:
+        refused = [error.code, error.detail]
+    except psycopg.Error as error:
+        refused = _refused(error)
+    except MemoryError:
+        refused = ["query_too_large", "the query needs more memory than one may have"]
+    except BrokenPipeError:
+        refused = ["query_unavailable", "nobody takes the rows any more"]
+    return {"kind": "end", "refused": refused}
+
+
+def _run(engine: EngineChannel, request: Mapping[str, Any]) -> None:
+    sql = request["sql"]
+    if len(sql) > MAX_SQL_CHARACTERS:
+        raise QueryRefused("query_too_large", f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
+    if "\0" in sql:
+        raise QueryRefused("query_invalid", "the statement holds a NUL character")
+    with _session(request["conninfo"]) as connection:
+        reason = refusal(connection, sql)
+        if reason is not None:
+            raise QueryRefused("query_not_a_read", reason)
+        connection.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute(f"SET TRANSACTION SNAPSHOT '{request['snapshot']}'".encode())
+        names, types = _described(connection, sql)
+        touched = connection.execute(_TOUCHED).fetchall()
+        if not engine.asked({"kind": "named", "names": names, "types": types, "relations": touched})["go"]:
+            return
+        _answer(engine, _lines(connection, sql, request["max_rows"]))
+
+
+def _session(conninfo: str) -> PostgresConnection:
+    try:
+        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        lines = str(error).strip().splitlines()
+        raise QueryRefused("query_role_unusable", lines[0] if lines else "no connection") from None
+
+
+def _described(connection: PostgresConnection, sql: str) -> tuple[list[str], list[list[Any]]]:
+    """Names and types of the answer's columns. Preparing also refuses more than one statement."""
+    conn = connection.pgconn
+    for result in (conn.prepare(b"", sql.encode()), conn.describe_prepared(b"")):
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.lookup(_field(result, pq.DiagnosticField.SQLSTATE) or "XX000")(
+                _field(result, pq.DiagnosticField.MESSAGE_PRIMARY)
+            )
+    if result.nfields == 0:
+        raise QueryRefused("query_not_a_read", "the statement returns no columns; exactly one read is allowed")
+    names = [(result.fname(i) or b"").decode() for i in range(result.nfields)]
+    oids = [result.ftype(i) for i in range(result.nfields)]
+    types = {row[0]: row for row in connection.execute(_TYPES, [oids]).fetchall()}
+    return names, [[*types[oid], result.fmod(i)] for i, oid in enumerate(oids)]
+
+
+def _lines(connection: PostgresConnection, sql: str, max_rows: int | None) -> Iterator[bytes]:
+    """Lines of the answer, at most one more than `max_rows`, in pieces. `sql` is one statement, as `_described` has seen."""
+    body = sql.rstrip().rstrip(";")
+    kept, rows = bytearray(), 0
+    # The line feed ends a comment that the statement may end with.
+    with connection.cursor() as cursor, cursor.copy(f"COPY ({body}\n) TO STDOUT".encode()) as copy:
+        for line in copy:
+            if len(line) > MOST_ROW_BYTES:
+                raise QueryRefused("query_too_large", f"a row of the answer is larger than {MOST_ROW_BYTES} bytes")
+            kept += line
+            rows += 1
+            if len(kept) >= BATCH_BYTES:
+                yield bytes(kept)
+                kept.clear()
+            if max_rows is not None and rows > max_rows:
+                break
+        yield bytes(kept)
+
+
+def _answer(engine: EngineChannel, pieces: Iterator[bytes]) -> None:
+    """Send the rows. Nothing is said of an answer before its first rows are there, so that most failures come in its place."""
+    piece = next(pieces)
+    ours, theirs = os.pipe()
+    engine.send({"kind": "answer"}, ours)
+    with os.fdopen(theirs, "wb", buffering=0) as sink:
+        while True:
+            _write(sink, PIECE.pack(len(piece)) + piece)
+            try:
+                piece = next(pieces)
+            except StopIteration:
+                return
+
+
+def _write(sink: Any, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sink.write(rest) :]
+
+
+def _refused(error: psycopg.Error) -> list[str]:
+    state = error.sqlstate
+    if state in _CODES:
+        return list(_CODES[state])
+    if state == "42501":
+        return [DENIED, error.diag.message_primary or str(error)]
+    if state == "53200" or (state is None and "out of memory" in str(error)):
+        return ["query_too_large", "the query needs more memory than one may have"]
+    if state is None or state[:2] in {"08", "57"}:
+        return ["query_unavailable", "the connection to the target was lost; ask again"]
+    return ["query_invalid", error.diag.message_primary or str(error)]
+
+
+def _field(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str:
+    return (result.error_field(field) or b"").decode(errors="replace")
