@@ -73,7 +73,8 @@ TYPES: tuple[tuple[str, SourceType, str], ...] = (
     ("`bit(n)`, `bit varying`", SourceType("varbit"), "0 and 1"),
     ("ranges and multiranges", SourceType("int4range", category="r"), "as printed"),
     ("composite types", SourceType("pair", category="c"), "as printed"),
-    ("`tsvector`, `tsquery`, `xml`, geometric types", SourceType("tsvector"), "as printed"),
+    ("`xml`", SourceType("xml"), "as printed; of a declaration only what is named below"),
+    ("`tsvector`, `tsquery`, geometric types", SourceType("tsvector"), "as printed"),
     ("any other type, those of extensions too", SourceType("public.hstore"), "as printed"),
 )
 
@@ -85,10 +86,20 @@ type alone, never from a value:
 2. A domain is held as its base type; an array of one dimension as a list of what its elements are held as.
 3. A type that DuckDB holds exactly is held in it.
 4. Everything else is `VARCHAR` and holds what PostgreSQL prints under the settings named below. That is exact: PostgreSQL
-   reads the same text back into the same value.
+   reads the same text back into the same value, with one exception, the declaration of an `xml` value.
 
 "As printed" means under `DateStyle ISO`, `IntervalStyle postgres`, `TimeZone UTC`, `extra_float_digits 3`,
 `bytea_output hex`, `lc_monetary C`, on every session that we read with.
+
+PostgreSQL keeps an XML declaration within an `xml` value and prints it in part, in its log and in `COPY` as well. What arrives is what is
+printed, the same by copy, insert and update, and on a PostgreSQL target too:
+
+- `encoding` is never printed; the text is in UTF-8.
+- A declaration with `version="1.0"` and no `standalone` is not printed at all, nor is one line feed right behind it.
+- With `standalone`, or another version, it is printed: `<?xml version="1.0" standalone="yes"?>`.
+
+Everything behind the declaration arrives as it was written. `x::text` on the source shows the declaration as well; who needs it keeps the
+document in a `text` column.
 
 An array column declares no number of dimensions on PostgreSQL. A value with more than one dimension, or whose index does
 not begin at 1, is not a list: it parks the table. The remedy for every parked value is `"map_as": "text"` for its column in
