@@ -6,6 +6,7 @@ What goes wrong in the middle leaves the body unfinished, so that no client take
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 
 import anyio
@@ -22,6 +23,9 @@ from server.queries.render import Writer
 
 HEAD_BYTES = 1 << 20
 """An answer up to this size is sent whole: what goes wrong in it is a problem document."""
+
+_WRITING = threading.Lock()
+"""Writing rows takes the interpreter's lock: more than one thread at it would hold up whoever waits."""
 
 log = get_logger(__name__)
 
@@ -95,10 +99,11 @@ class Rows:
         return self._writer.end(truncated=end.truncated)
 
     def _rows(self, frame: RowsFrame) -> bytes:
-        table = frame.read()
-        begin = b"" if self._begun else self._writer.begin(table.schema)
-        self._begun = True
-        return begin + self._writer.rows(table)
+        with _WRITING:
+            table = frame.read()
+            begin = b"" if self._begun else self._writer.begin(table.schema)
+            self._begun = True
+            return begin + self._writer.rows(table)
 
 
 class StreamedAnswer(Response):

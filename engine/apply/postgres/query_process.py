@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -181,11 +182,22 @@ def _refused(error: psycopg.Error) -> list[str]:
         return list(_CODES[state])
     if state == "42501":
         return [DENIED, error.diag.message_primary or str(error)]
-    if state == "53200" or (state is None and "out of memory" in str(error)):
+    if state == "53200":
         return ["query_too_large", "the query needs more memory than one may have"]
-    if state is None or state[:2] in {"08", "57"}:
+    if state is None:
+        # The driver gives a connection up as well where it has no memory for a row, and tells that in words only.
+        detail = "the connection to the target was lost, or a row is larger than a query may have"
+        return ["query_too_large" if _short_of_memory() else "query_unavailable", detail]
+    if state[:2] in {"08", "57"}:
         return ["query_unavailable", "the connection to the target was lost; ask again"]
     return ["query_invalid", error.diag.message_primary or str(error)]
+
+
+def _short_of_memory() -> bool:
+    """Whether this process has held much more than it does now: what the driver takes for a row grows by doubling."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak, now = (int(line.split()[1]) * 1024 for line in lines if line.startswith(("VmPeak:", "VmSize:")))
+    return peak - now > MOST_ROW_BYTES
 
 
 def _field(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str:
