@@ -199,6 +199,7 @@ class OpenTransactions:
         self._connect = connect
         self._stopping = threading.Event()
         self._calm = threading.Event()
+        self._still = threading.Event()
         self._ended = threading.Event()
         """The long transaction is not open."""
         self._ended.set()
@@ -234,6 +235,16 @@ class OpenTransactions:
             yield
         finally:
             self._calm.clear()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Calm, and what is open comes to its end without anything new beside it: new slots have nothing to wait for."""
+        self._still.set()
+        try:
+            with self.calm():
+                yield
+        finally:
+            self._still.clear()
 
     def _thread(self, name: str, work: Callable[..., None], *given: Any) -> threading.Thread:
         def guarded() -> None:
@@ -290,6 +301,8 @@ class OpenTransactions:
         if one.gid is not None:
             if rng.random() < 0.5:
                 one.decide()
+        elif not one.open and self._still.is_set():
+            return
         elif not one.open:
             one.begin()
             one.step()
@@ -314,6 +327,8 @@ class OpenTransactions:
         with self._connect() as connection:
             connection.execute("SET statement_timeout = '20s'")
             while not self._stopping.wait(rng.uniform(0, _POUR_AGAIN_S)):
+                if self._still.is_set():
+                    continue
                 committed = pour(connection, rng, self._stopping.wait)
                 self.counts.add("poured_committed" if committed else "poured_aborted")
 

@@ -60,7 +60,7 @@ class Remedies:
             if table["state"] == "parked":
                 self._announce("parked", table["name"], table)
                 self._rig.api.post(f"{self._rig.path}/tables/{table['id']}/reloads")
-            elif table["state"] == "reloading":
+            elif table["state"] == "reloading" and table.get("code"):
                 self._announce("reloading", table["name"], table)
         still = len(tables) == self._tables and all(table["state"] == "live" for table in tables)
         if subscription["state"] != "running" or not still or self._reloads():

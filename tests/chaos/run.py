@@ -121,7 +121,7 @@ class Run:
             Remedies(rig, len(self._tables)),
             lambda: self._killer.wait_for_progress(self._now()),
             self._pause.wait,
-            self._calm,
+            lambda: self._calm(still=True),
             lambda event, told: self._note(event, **told),
             options.only,
         )
@@ -287,11 +287,11 @@ class Run:
         self._streamed = max(self._streamed, int(row[0]) if row else 0)
 
     @contextmanager
-    def _calm(self) -> Iterator[None]:
-        """Whoever makes a snapshot or waits for all tables is not held up by us."""
+    def _calm(self, *, still: bool = False) -> Iterator[None]:
+        """Whoever makes a snapshot or waits for all tables is not held up by us; `still`: nor is a new slot by transactions that go on."""
         self._bank.no_truncates.set()
         try:
-            with self._waits.calm(), self._transactions.calm():
+            with self._waits.calm(), self._transactions.still() if still else self._transactions.calm():
                 yield
         finally:
             self._bank.no_truncates.clear()
