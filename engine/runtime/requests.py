@@ -72,7 +72,7 @@ class RequestDesk:
         self._settings = settings
         self._find = find
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
-        self._queries = QueryPlaces(settings.queries_at_once)
+        self._queries = QueryPlaces(settings.query_places)
         self._cancels: dict[str, threading.Event] = {}
         self._link: ServerLink | None = None
 

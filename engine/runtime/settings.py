@@ -34,11 +34,12 @@ class EngineSettings(BaseSettings):
         ge=64,
         description="Memory in MiB of each process that runs a query; there are as many as queries, and two that wait for each target.",
     )
-    queries_at_once: int = Field(
-        default=8,
+    queries_at_once: int | None = Field(
+        default=None,
         ge=1,
         le=256,
-        description="Queries that run at once on this engine; one above waits for a place, up to its own time limit.",
+        description="Queries that run at once on this engine: as many as the machine has processors, two at least, where nothing is given."
+        " One above waits for a place, up to its own time limit.",
     )
     piece_bytes: int = Field(
         default=128 * 1024 * 1024,
@@ -72,6 +73,11 @@ class EngineSettings(BaseSettings):
     position_write_s: float = Field(
         default=10.0, gt=0, description="How often a position without changes is written to the target at most."
     )
+
+    @property
+    def query_places(self) -> int:
+        """How many queries run at once. More than there are processors would hold up replication on the same machine."""
+        return self.queries_at_once or max(2, os.cpu_count() or 0)
 
     @property
     def queue_folder(self) -> Path:

@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 import psutil
 
+from engine.runtime.settings import EngineSettings
 from server.bench.pgbench import run as pgbench
 from server.cli.client import NoServerError, ProblemError
 from tests.chaos.memory import Memory
@@ -35,7 +36,6 @@ CALM_S = 20.0
 LIMIT_MS = 5_000
 OWN_MB = 2_500
 QUERY_MB = 512
-AT_ONCE = 8
 TABLES = ("pgbench_accounts", "pgbench_branches", "pgbench_tellers")
 _WIDE = ", ".join(f"md5(CAST(i + {n} AS text)) AS c{n}" for n in range(30))
 HOSTILE: dict[str, list[str]] = {
@@ -209,7 +209,7 @@ def _wrong(waits: dict[str, float], memory: Memory, gone: list[str], beside: Wai
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", choices=sorted(HOSTILE), default="duckdb")
-    parser.add_argument("--at-once", type=int, default=AT_ONCE)
+    parser.add_argument("--at-once", type=int, default=EngineSettings().query_places)
     given = parser.parse_args(arguments)
     found = torment(given.target, given.at_once)
     print(json.dumps(found, indent=2))

@@ -38,7 +38,7 @@ SEARCH_PATH = "main,public"
 SCAN = "__penstock_scan_"
 NOTHING = "nothing"
 """A column of every scan that holds no value of the table: what DuckDB asks for where it only counts rows."""
-_NICE = 15
+_NICE = 5
 _ROWS_AT_ONCE = 2048
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""

@@ -30,7 +30,7 @@ PIECE = struct.Struct(">I")
 """Before each piece of lines on the pipe: its length."""
 DENIED = "query_denied"
 """The reader's role may not do it. To users this is `query_invalid`."""
-_NICE = 15
+_NICE = 5
 _LEFT_SHARE = 0.2
 """Of the process's memory may still be held behind a statement; with more, another process takes its place."""
 _CODES = {

@@ -194,3 +194,12 @@ def test_after_the_end_nothing_begins() -> None:
     places.take(QueryTurn(60, lambda _: began.set(), began.set))
     assert not began.is_set()
     assert places.waiting == 0
+
+
+def test_as_many_run_at_once_as_there_are_processors_and_two_at_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for processors, places in ((None, 2), (1, 2), (16, 16)):
+        monkeypatch.setattr("os.cpu_count", lambda found=processors: found)
+        assert EngineSettings(home=tmp_path).query_places == places
+    assert EngineSettings(home=tmp_path, queries_at_once=1).query_places == 1
