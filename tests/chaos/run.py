@@ -118,7 +118,7 @@ class Run:
             failpoints,
             random.Random(f"{seed}/adversary"),
             self._waits,
-            Remedies(rig, len(self._tables)),
+            Remedies(rig, len(self._tables), self._waits.tables),
             lambda: self._killer.wait_for_progress(self._now()),
             self._pause.wait,
             lambda: self._calm(still=True),
@@ -302,15 +302,16 @@ class Run:
         def compared() -> bool:
             _, answer = self._rig.verify()
             answers.append(answer)
-            return bool(answer["state"] == "succeeded")  # a verification may fall victim to the kill before it
+            # A verification may fall victim to the kill before it; and what was changed just before may be found only now.
+            complete = len(answer["tables"]) == len(self._tables)
+            return bool(answer["state"] == "succeeded" and (complete or answer["equal"] is False))
 
-        self._rig.until(compared, 240, "a verification ended")
+        self._rig.until(compared, 240, "a verification of all tables ended")
         answer = answers[-1]
-        complete = len(answer["tables"]) == len(self._tables)
         self.cuts += 1
         self._last_cut = self._elapsed
         self._note("cut", position=answer["position"], equal=answer["equal"])
-        if not (answer["equal"] and complete):
+        if not answer["equal"]:
             self.unequal.append(answer)
             self._note("difference", answer=answer)
         assert not self.unequal, "source and copy differ at a cut"

@@ -68,13 +68,15 @@ class Counts:
     satisfied: Counter[str] = field(default_factory=Counter)
     changes: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
+    last_late: str | None = None
+    """What the last wait was told that was not satisfied."""
     direct: int = 0
     excused: int = 0
     """By position, where the receipt says that the catalog's state at that position is not known."""
 
     def document(self) -> Document:
         counted = {name: dict(sorted(getattr(self, name).items())) for name in ("satisfied", "changes", "unanswered")}
-        return {**counted, "direct": self.direct, "excused": self.excused}
+        return {**counted, "direct": self.direct, "excused": self.excused, "last_late": self.last_late}
 
 
 class WaitChecks:
@@ -201,6 +203,7 @@ class WaitChecks:
                 self._stopping.wait(0.2)
             except ProblemError as problem:
                 self.counts.unanswered[problem.code] += 1
+                self.counts.last_late = str(problem)
                 if problem.status < 500 and problem.status not in {408, 409}:
                     self.violations.append({"problem": problem.document})
                 with suppress(NoServerError, ProblemError):
