@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -540,3 +540,52 @@ def test_values_come_as_they_are_in_the_file(kinds: Pipeline) -> None:
     assert [column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in here.columns] == [
         column.cast(pa.string()) if pa.types.is_floating(column.type) else column for column in there.columns
     ]
+
+
+HUGE = {
+    "VARCHAR": "repeat('x', 1000000)",
+    "BIGINT": "1500000000::BIGINT",
+    "INTEGER": "1500000000::INTEGER",
+    "DOUBLE": "1e300",
+    "BLOB": "repeat('x', 1000000)::BLOB",
+    "T[]": "range(3000000)",
+    "ANY[]": "range(3000000)",
+    "BIGINT[]": "range(3000000)",
+    "VARCHAR[]": "[repeat('x', 1000000), repeat('y', 1000000)]",
+    "T": "repeat('x', 1000000)",
+    "ANY": "repeat('x', 1000000)",
+    "BOOLEAN": "true",
+    "DATE": "DATE '2026-01-01'",
+    "TIMESTAMP": "TIMESTAMP '2026-01-01'",
+    "INTERVAL": "INTERVAL 1 MICROSECOND",
+}
+
+
+@pytest.mark.chaos
+def test_no_function_of_this_duckdb_passes_the_limits(tmp_path: Path) -> None:
+    """Every function that a reader may call, with sizes that nobody should give it: it answers or is refused in time, and others go on."""
+    sql = (
+        "SELECT DISTINCT function_name, parameter_types FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate')"
+        " AND regexp_full_match(function_name, '[a-z_0-9]+') AND len(parameter_types) BETWEEN 1 AND 3 ORDER BY ALL"
+    )
+    calls = [
+        f"SELECT {name}({', '.join(HUGE[kind] for kind in kinds)})"
+        for name, kinds in duckdb.connect().execute(sql).fetchall()
+        if set(kinds) <= HUGE.keys()
+    ]
+    assert len(calls) > 300
+    target = DuckDbTarget(tmp_path / "x.duckdb", replace(SETTINGS, query_memory=256 << 20))
+    pipeline = Pipeline(target).claim()
+    pipeline.load(ORDERS, orders, [(1, "a")])
+    pipeline.select("SELECT 1")
+    before, late = _resident_bytes(), []
+    for call in calls:
+        began = monotonic()
+        with suppress(QueryRefused):
+            answered(target, call, 10, 2.0, SUBSCRIPTION, 64 << 20)
+        if monotonic() - began > 10:
+            late.append(call)
+    assert late == []
+    assert pipeline.select("SELECT count(*) FROM orders") == [(1,)]
+    assert _resident_bytes() - before < 300 << 20
+    target.close()
