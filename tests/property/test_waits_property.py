@@ -207,7 +207,15 @@ class Waits(RuleBasedStateMachine):
         elif engine.run is None and engine.is_to_run:
             self.begins(engine)
         else:
+            for table in TABLES:
+                if self.rows.tables[table].state == TableState.PARKED:
+                    self.rows.reload(table)
+            self.freshness.out_of_date([NAME])
             self.hears(engine)
+            if engine.run is not None:
+                for table in TABLES:
+                    engine.run.copy(table)
+                engine.commit(1, None, rows=True)
         self.deliver(delivered)
 
     @rule(
@@ -246,18 +254,40 @@ class Waits(RuleBasedStateMachine):
         more=st.integers(1, 5),
         parks=st.sampled_from([None, None, None, *TABLES]),
         rows=st.booleans(),
-        told_meanwhile=st.booleans(),
+        meanwhile=st.sampled_from(["nothing", "told", "told and delivered", "told and delivered"]),
+        awaited=st.sets(st.sampled_from(TABLES)),
         delivered=DELIVERED,
     )
     def a_batch_is_committed(
-        self, which: int, more: int, parks: TableId | None, rows: bool, told_meanwhile: bool, delivered: int
+        self,
+        which: int,
+        more: int,
+        parks: TableId | None,
+        rows: bool,
+        meanwhile: str,
+        awaited: set[TableId],
+        delivered: int,
     ) -> None:
-        """Of the newest engine, mostly; an older one that goes on may be the one that has the target."""
+        """Of the newest engine, mostly; an older one that goes on may be the one that has the target.
+
+        Other threads of its run tell the position at any time, and it may arrive at once: `meanwhile` is between the commit and each report
+        of what it did to a table. `awaited`: tables whose changes in it somebody waits for.
+        """
         able = [engine for engine in self.engines if engine.alive and engine.run is not None]
         engine = able[-1] if which > 3 else able[which % len(able)]
         assert engine.run is not None
-        engine.run.meanwhile = engine.run.tell if told_meanwhile else lambda: None
+        run = engine.run
+        if awaited:
+            self.somebody_waits_for(run.end + more, awaited)
+
+        def tell() -> None:
+            run.tell()
+            if meanwhile.endswith("delivered"):
+                self.deliver(ALL)
+
+        run.meanwhile = tell if meanwhile.startswith("told") else lambda: None
         engine.commit(more, parks, rows=rows or parks is not None)
+        run.meanwhile = lambda: None
         self.deliver(delivered)
 
     @_that_is(lambda engine: engine.run is not None)
@@ -351,7 +381,9 @@ class Waits(RuleBasedStateMachine):
         ahead=st.sampled_from([-6, -3, -1, 0, 0, 0, 1, 1, 2, 3, 6]), tables=st.sets(st.sampled_from(TABLES), min_size=1)
     )
     def somebody_waits(self, ahead: int, tables: set[TableId]) -> None:
-        position = max(1, max(table.at for table in self.target.tables.values()) + ahead)
+        self.somebody_waits_for(max(1, max(table.at for table in self.target.tables.values()) + ahead), tables)
+
+    def somebody_waits_for(self, position: int, tables: set[TableId]) -> None:
         verdicts: list[Verdict] = []
 
         def ended(verdict: Verdict) -> None:

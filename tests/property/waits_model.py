@@ -85,6 +85,9 @@ class ModelTarget:
     def tuning(self) -> dict[str, float]:
         return {}
 
+    def check_place(self) -> None:
+        """It stays in its place for as long as a run goes on."""
+
     def commit(self, batch: BatchCommit) -> dict[TableId, SetAside]:
         if batch.epoch < self.epoch:
             raise EngineFault(FaultKind.EPOCH_LOST, NAME, "another engine has taken the subscription over")
