@@ -76,7 +76,7 @@ def plan(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -
     """What `put` would do. Raises what it raises."""
     row = repository.find(session, name)
     after = proposed(session, box, name, body)
-    before = {} if row is None else _readable_secrets(KINDS[row.kind], row, box, body.secrets)
+    before = {} if row is None else _readable_secrets(row, box, body.secrets)
     secrets = sorted(
         name for name in before.keys() | after["secrets"].keys() if before.get(name) != after["secrets"].get(name)
     )
@@ -146,7 +146,7 @@ def proposed(session: ReadSession, box: SecretBox, name: str, body: ConnectionPu
     row = repository.find(session, name)
     if row is not None and row.kind != kind.name:
         raise ConnectionKindFixed(f"'{name}' is of the kind {row.kind}, not {kind.name}.")
-    before = {} if row is None else _readable_secrets(kind, row, box, body.secrets)
+    before = {} if row is None else _readable_secrets(row, box, body.secrets)
     return {
         "name": name,
         "kind": kind.name,
@@ -194,7 +194,7 @@ def _change(
     given: Mapping[str, SecretStr | None],
 ) -> None:
     kind = KINDS[row.kind]
-    before = _readable_secrets(kind, row, box, given)
+    before = _readable_secrets(row, box, given)
     secrets = _merged_secrets(kind, before, given)
     if settings == row.settings and secrets == before:
         return
@@ -212,14 +212,12 @@ def _change(
     )
 
 
-def _readable_secrets(
-    kind: Kind, row: ConnectionRow, box: SecretBox, given: Mapping[str, SecretStr | None]
-) -> dict[str, str]:
-    """The stored secrets; none where no key opens them but all of the kind are given anew, which is the way out."""
+def _readable_secrets(row: ConnectionRow, box: SecretBox, given: Mapping[str, SecretStr | None]) -> dict[str, str]:
+    """The stored secrets; none where no key opens them but each of them is given again, which is the way out."""
     try:
         return box.open(row.secrets_sealed)
     except SecretsUnreadable:
-        if kind.secrets <= set(given):
+        if set(row.secret_names) <= set(given):
             return {}
         raise
 
