@@ -189,7 +189,7 @@ class BatchWriter:
     def _advance(self, batch: BatchCommit) -> None:
         """Check the fence and move the progress record."""
         position = self.fence(batch)
-        self._records.write_position(batch.subscription, replace(position, batch=batch.batch, end=batch.end))
+        self._records.write_position(batch.subscription, position.moved(batch))
 
     def apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, Reservation]) -> bool:
         """True where `applied` remains to be set to the batch's end."""

@@ -12,6 +12,7 @@ from engine.apply.structure_text import from_text, to_text
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.partitions import WHOLE, LoadReason, Loads, PartitionLoad, generation_of
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
@@ -36,6 +37,12 @@ class Position:
     slot: str
     publications: str
     """As the source names them; empty where that was not recorded."""
+    last: LastCommit | None
+    """The last transaction of the log up to `end`; None where that was not recorded."""
+
+    def moved(self, batch: BatchCommit) -> Position:
+        """Where the subscription is behind this batch."""
+        return replace(self, batch=batch.batch, end=batch.end, last=batch.last)
 
 
 class Existing(StrEnum):
@@ -270,6 +277,7 @@ def progress_of(
         loads,
         frozenset(r.table for r in reservations if r.schema is None and not r.removed),
         position.publications,
+        position.last,
     )
 
 
@@ -302,7 +310,7 @@ def claimed(subscription: SubscriptionName, before: Position | None, wanted: Pos
     if before.system_id != wanted.system_id:
         detail = "the target holds progress of another database cluster under this subscription's name"
         raise EngineFault(FaultKind.TARGET_FOREIGN, subscription, detail)
-    return replace(wanted, batch=before.batch, end=before.end)
+    return replace(wanted, batch=before.batch, end=before.end, last=before.last)
 
 
 def rebased(subscription: SubscriptionName, before: Position | None, wanted: Position) -> Position:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId
+from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.ticket import TicketMarker
@@ -96,6 +97,10 @@ class SealedBatch:
     messages: tuple[PlacedMessage, ...] = ()
     tickets: tuple[TicketMarker, ...] = ()
     """Markers that were committed in it, in order."""
+    last: LastCommit | None = None
+    """The last transaction of the log up to `end`; None where that was not noted."""
+    times: CommitTimes | None = field(default=None, compare=False)
+    """Of its transactions."""
 
 
 @dataclass(frozen=True, slots=True)

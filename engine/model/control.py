@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+
+from engine.model.subscription import OriginFilter
 
 
 class ControlKind(IntEnum):
@@ -32,7 +35,11 @@ CONTROL_FIELDS: list[tuple[str, str]] = [
 """Fields of a control record, as a numpy structured type.
 
 `ordinal`: number of the record in the queue. `xid`: top-level transaction; 0 where the record itself does not carry it (COMMIT).
-`subxid`: for STREAM_ABORT the aborted transaction (equal to `xid` when all of it aborted). `end_lsn`: for COMMIT and
+`subxid`: for STREAM_ABORT the aborted transaction (equal to `xid` when all of it aborted), for SESSION what it reads
+(SESSION_ORIGINS), for STREAM_STOP 1 where the chunk has rows that the top-level transaction wrote itself, else 0. `end_lsn`: for COMMIT and
 STREAM_COMMIT the end LSN, else 0. `time_us`: commit time, microseconds since 1970 UTC, for COMMIT and STREAM_COMMIT, else 0.
 For RELATION and TRUNCATE inside a streamed transaction `xid` is the streaming top-level transaction, else 0.
 """
+
+SESSION_ORIGINS: Mapping[OriginFilter, int] = {OriginFilter.ANY: 1, OriginFilter.NONE: 2}
+"""What the record of a session says that it reads. 0: a version wrote it that did not say."""

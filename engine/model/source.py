@@ -12,6 +12,7 @@ from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
 from engine.model.identity import RelationId, TableId, TableName, TicketId
+from engine.model.last_commit import LastCommit
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema
@@ -131,11 +132,18 @@ class Landed:
 class LogStream(Protocol):
     """One open replication session. Used by one thread of the log reader process."""
 
+    @property
+    def verified(self) -> bool:
+        """Whether the session is known to read the log of which everything up to its start is held. Before that nothing behind the start
+        comes, and nothing is released."""
+        ...
+
     def read(self, timeout_s: float) -> RecordChunk | None:
         """The next records, at most about 8 MiB; an empty chunk when only `wal_end` moved; None when nothing came in time or before `wake`.
 
         Answers the source's keepalives by itself, whatever the caller does between calls of at most some seconds.
-        Raises EngineFault(SOURCE_UNREACHABLE) when the connection is lost, PUBLICATION_CHANGED on a notice of the server.
+        Raises EngineFault(SOURCE_UNREACHABLE) when the connection is lost, PUBLICATION_CHANGED on a notice of the server, LOG_GAP where
+        the log is another one than the one that was read up to the start.
         """
         ...
 
@@ -519,10 +527,12 @@ class Source(Protocol):
         application: str,
         wake: int | None = None,
         origin: OriginFilter = OriginFilter.ANY,
+        last: LastCommit | None = None,
     ) -> LogStream:
         """Start streaming behind `start`: the one way to open a session, and the check for a gap is in it.
 
-        `wake`: a file descriptor; a read that waits ends as soon as it has something to read.
+        `wake`: a file descriptor; a read that waits ends as soon as it has something to read. `last`: the last transaction up to `start`;
+        the session may begin with transactions that end at or before `start`.
 
         `wal_end` passes transactions that `origin` leaves out like any others. Raises EngineFault(LOG_GAP) where the slot does not hand
         out all that ends behind `start`, ORIGIN_UNSUPPORTED where the source cannot leave them out.

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.partitions import LoadReason, Loads, PartitionRows
 from engine.model.position import Lsn
 from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
@@ -58,6 +59,8 @@ class TargetProgress:
     """Tables that have a name there and nothing else yet."""
     publications: str = ""
     """As `claim` or `rebase` recorded them; empty where that was a version that did not."""
+    last: LastCommit | None = None
+    """The last transaction of the log up to `end`; None where a version wrote the record that did not note it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,10 @@ class BatchCommit:
     """New marks of tables. Others keep theirs, but a table that is parked or handed over loses it where none is given here."""
     left: tuple[TableId, ...] = ()
     """Tables whose unfinished copies later batches leave out; recorded, so that after a crash they do not go on."""
+    last: LastCommit | None = None
+    """The last transaction of the log up to `end`, recorded with it."""
+    times: CommitTimes | None = field(default=None, compare=False)
+    """Of its transactions, for a target that moves the progress record behind each of them."""
 
 
 @dataclass(frozen=True, slots=True)

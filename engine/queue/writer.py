@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from engine.model.batch import BlockRef
-from engine.model.control import ControlKind
+from engine.model.control import SESSION_ORIGINS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
+from engine.model.subscription import OriginFilter
 from engine.queue.block import END_OF_STREAM, encode_block, schema_message
 from engine.queue.files import SegmentName, fault_of, list_segments, lock_writer, sync_folder, write_all
 from engine.queue.index import CONTROL_DTYPE, NO_SEGMENT, Head, encode_head, encode_landed
@@ -31,7 +32,8 @@ class SegmentWriter:
 
     `first_ordinal`: number of the next record; above every number used before. Where a segment of that number exists already, the
     number behind it is taken. `known_relations`: relation records (without a transaction id) that hold when the session begins.
-    `begin`: everything committed up to here lies before what is appended. With `fsync` every finished segment is made durable, and
+    `begin`: everything committed up to here lies before what is appended. `origin`: what the session reads; recorded with its beginning.
+    With `fsync` every finished segment is made durable, and
     `sync` makes the open one so; without it `sync` does nothing. `keep_durable` changes that while the writer is open.
 
     Raises EngineFault(SLOT_IN_USE) where another process appends, QUEUE_DISK_FULL and QUEUE_CORRUPT from every method. After
@@ -46,11 +48,13 @@ class SegmentWriter:
         known_relations: Sequence[bytes] = (),
         *,
         begin: Lsn = ZERO,
+        origin: OriginFilter = OriginFilter.ANY,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self._folder = folder
         self._fsync = fsync
         self._segment_bytes = segment_bytes
+        self._origin = origin
         self._relations = RelationLedger(known_relations)
         self._wal_end = begin
         self._indexed_end = begin
@@ -113,6 +117,7 @@ class SegmentWriter:
         controls: Any = np.zeros(1, CONTROL_DTYPE)
         controls["kind"] = ControlKind.SESSION
         controls["ordinal"] = self._next
+        controls["subxid"] = SESSION_ORIGINS[self._origin]
         landed = Landed(None, controls, {}, self._wal_end)
         self._write_index(encode_landed(landed))
         self._indexed_end = self._wal_end

@@ -54,6 +54,7 @@ class AheadCutter:
         self._most_bytes = most_bytes
         self._desk = desk
         self._open: dict[int, _Growing] = {}
+        self._known = ZERO
 
     def look(self, controls: Controls) -> None:
         """These control records were fed."""
@@ -67,15 +68,19 @@ class AheadCutter:
                 self._desk.drop_part(xid, subxid)
             elif self._open.pop(xid, None) is not None:
                 self._desk.drop(xid)
-        for xid in controls["xid"][kinds == ControlKind.STREAM_COMMIT].tolist():
+        for xid, end in controls[["xid", "end_lsn"]][kinds == ControlKind.STREAM_COMMIT].tolist():
             if self._open.pop(xid, None) is not None:
-                self._desk.close(xid)
+                if end > self._known.value:
+                    self._desk.close(xid)
+                else:
+                    self._desk.drop(xid)
 
-    def begin_session(self) -> None:
-        """What was open is void."""
+    def begin_session(self, known: Lsn | None = None) -> None:
+        """What was open is void. `known`: transactions that end at or before this come once more, and are in no batch."""
         for xid in self._open:
             self._desk.drop(xid)
         self._open = {}
+        self._known = known or self._known
 
     def _grow(self, xid: int) -> None:
         found = self._sorter.open_chunks(xid)

@@ -10,6 +10,7 @@ from pathlib import Path
 from engine.model.batch import TableChanges, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
+from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
 from engine.model.refused import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
 from engine.model.schema import TableSchema
@@ -77,6 +78,10 @@ class CommitStage:
         self._place_ms = clock.monotonic_ms()
         """When the target was last looked at as a place."""
         self._removed: list[TableId] = []
+        self._last: LastCommit | None = None
+        """The last transaction of the log up to what is visible."""
+        self._commit_times: CommitTimes | None = None
+        """Of the transactions of the batch that is being committed."""
         self._dropping = set(spec.dropped)
         """Tables that left, or will, and whose tables on the target go with them."""
         self._staying: dict[TableId, str] = {}
@@ -101,6 +106,7 @@ class CommitStage:
         """What the target's record says of each table when the run begins."""
         members = {table.table for table in self._spec.tables}
         self._number = progress.batch
+        self._last = progress.last
         known = [*progress.tables, *progress.copies, *progress.reserved, *self._dropping]
         self._removed = [table for table in dict.fromkeys(known) if table not in members]
         if self._removed:
@@ -143,6 +149,7 @@ class CommitStage:
             commits, faults = self._commits(computed, taking)
             commits |= self._newly_parked(computed.planned.number)
             self._number = computed.planned.number
+            self._last, self._commit_times = computed.planned.batch.last, computed.planned.batch.times
             self.marks.next(computed.planned.batch)
             self._stale |= self._left_out(taking)
             self._stale -= commits.keys()
@@ -374,7 +381,7 @@ class CommitStage:
         if rest is not None:
             hit(Failpoint.EARLY_COMMIT)
         if rest is None or not early.commit(
-            BatchCommit(self._spec.name, self._spec.epoch, planned.number, planned.batch.end, rest)
+            BatchCommit(self._spec.name, self._spec.epoch, planned.number, planned.batch.end, rest, last=self._last)
         ):
             early.roll_back()
             return False
@@ -424,6 +431,8 @@ class CommitStage:
             stale=tuple(self._stale),
             marks=marks,
             left=left,
+            last=self._last,
+            times=self._commit_times,
         )
         in_order = self._target.in_order() if applying.way is not None else None
         whole = any(commit.set_aside or commit.aside for commit in commits.values())

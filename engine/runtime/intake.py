@@ -16,16 +16,17 @@ from engine.model.batch import BlockRef, SealedBatch
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.source import Landed
-from engine.model.subscription import BatchPolicy
+from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.model.ticket import read_marker
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
 from engine.runtime.ahead import PIECE_PART, AheadCutter, AheadDesk
 from engine.runtime.clock import Clock
 from engine.runtime.leaves import LeavesTold, ToldLeaves
-from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started
+from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started, Verified
 from engine.runtime.reader_process import ReaderProcess
 from engine.runtime.tickets import RunTickets
 from engine.sort.batcher import Alone, Batcher
@@ -207,12 +208,19 @@ class Intake:
         holds: Callable[[Holds], None],
         alone: Alone,
         tickets: RunTickets,
+        last: LastCommit,
+        origin: OriginFilter,
+        verified: Callable[[], None],
     ) -> None:
+        """`last` and `origin` as for the batcher. `verified` is called in the intake's thread, once, when what is held and what the
+        source has are known to be the same log: nothing is sealed before that."""
         self._tickets = tickets
+        self._tell_verified = verified
+        self._verified = False
         self._holds = holds
         self._sorter = TransactionSorter(after)
         self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)
-        self._batcher = Batcher(policy, after, alone)
+        self._batcher = Batcher(policy, after, alone, last, origin)
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room
@@ -244,9 +252,9 @@ class Intake:
         return self._batcher.captured
 
     @property
-    def resume_at(self) -> Lsn:
-        """Where a new session goes on: behind the last transaction that lies wholly in the queue."""
-        return self._sorter.last_closed_end
+    def last_commit(self) -> LastCommit:
+        """The last transaction up to `captured`."""
+        return self._batcher.last_commit
 
     def truncated_by(self, xid: int) -> frozenset[int]:
         """The tables, by number, that this (sub)transaction truncated, for those in the log up to `captured`. From any thread."""
@@ -276,11 +284,15 @@ class Intake:
         self._reader = reader
         self._held = False
 
-    def restore(self, landed: list[Landed], next_ordinal: Ordinal) -> None:
-        """Take in what an earlier process left durable in the queue. Call before the first reader is attached."""
+    def restore(self, landed: list[Landed], next_ordinal: Ordinal, unknown_end: Lsn) -> None:
+        """Take in what an earlier process left durable in the queue. Call before the first reader is attached.
+
+        `unknown_end`: up to here it was read with another filter.
+        """
         for one in landed:
             self._land(one)
         self._catalog.start_at(next_ordinal)
+        self._batcher.know_nothing_before(unknown_end)
 
     def run(self, stopped: Callable[[], bool], reader_failed: Callable[[Failed], None]) -> None:
         """Work until `stopped`. Raises EngineFault where the log cannot be understood, and what `reader_failed` raises."""
@@ -351,9 +363,14 @@ class Intake:
                 self.durable = max(self.durable, event.wal_end)
             self._holds(event)
         elif isinstance(event, Started):
-            self._sorter.begin_session()
-            self._ahead.begin_session()
+            self._sorter.begin_session(event.start)
+            self._ahead.begin_session(event.start)
+            self._tickets.begin_session(event.start)
             self._truncations.begin_session()
+        elif isinstance(event, Verified):
+            if not self._verified:
+                self._verified = True
+                self._tell_verified()
         elif self._reader_failed is not None:
             self._reader_failed(event)
 
@@ -373,19 +390,20 @@ class Intake:
         are still answered.
 
         What open transactions and deferred tables keep in the queue leaves less room, but never none: it goes only by what is read
-        behind it. The source holds back at least as much for an open transaction, and the guard bounds that.
+        behind it. The source holds back at least as much for an open transaction, and the guard bounds that. Before the first session is
+        verified nothing is sealed, so its reading is not stopped.
         """
         size = self._catalog.size_bytes
         waiting = self._waiting_bytes() if size > self._budget_bytes * WAITING_SHARE * RESUME_SHARE else 0
         room = max(self._budget_bytes - (size - waiting), self._budget_bytes * WAITING_SHARE)
-        hold = waiting > room * (RESUME_SHARE if self._held else 1.0)
+        hold = self._verified and waiting > room * (RESUME_SHARE if self._held else 1.0)
         if hold != self._held and self._reader is not None:
             self._held = hold
             self._reader.send(Hold(hold))
 
     def _seal(self) -> None:
         # Sealed as late as possible: while one batch is committed and the next prepared, transactions gather and net against each other.
-        while self._has_room():
+        while self._verified and self._has_room():
             now, crowded = self._now(), len(self._in_flight) >= AHEAD
             batch = self._batcher.seal(now, self._catalog.bytes_between, crowded=crowded)
             if batch is None:

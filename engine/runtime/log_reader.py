@@ -19,6 +19,7 @@ from engine.capture.postgres_log.source import PostgresSource
 from engine.model.children import die_with_parent, die_with_peer, name_process
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
+from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
 from engine.model.subscription import ConnectionSpec, OriginFilter
@@ -50,11 +51,20 @@ class ReaderConfig:
     order: KeepDurable
     relations: tuple[bytes, ...] = ()
     origin: OriginFilter = OriginFilter.ANY
+    last: LastCommit | None = None
+    """The last transaction up to `start`, by which the session verifies that it reads the same log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The session is open; what lands from here on belongs to it."""
+    """The session is open; what lands from here on belongs to it, and counts where it ends behind `start`."""
+
+    start: Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The session reads the log of which everything up to its start is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ class Failed:
     detail: str
 
 
-ReaderEvent = Started | Landed | Moved | Durable | Holds | Failed
+ReaderEvent = Started | Verified | Landed | Moved | Durable | Holds | Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,7 @@ class _Reader:
         self._confirmed = ZERO
         self._noted = 0.0
         self._durable = config.order.on
+        self._verified = False
         self._making_durable: tuple[KeepDurable, Backlog] | None = None
 
     def run(self) -> None:
@@ -133,7 +144,9 @@ class _Reader:
         self._prepare_queue()
         source = PostgresSource(config.source)
         hit(Failpoint.READER_BEFORE_OPEN)
-        stream = source.open_stream(config.slot, config.start, config.application, self._engine.fileno(), config.origin)
+        stream = source.open_stream(
+            config.slot, config.start, config.application, self._engine.fileno(), config.origin, config.last
+        )
         hit(Failpoint.READER_OPENED)
         writer = SegmentWriter(
             config.queue,
@@ -141,11 +154,12 @@ class _Reader:
             fsync=self._durable,
             known_relations=config.relations,
             begin=config.start,
+            origin=config.origin,
         )
         try:
             if self._durable:
                 mark_durable(config.queue)
-            self._engine.send(Started())
+            self._engine.send(Started(config.start))
             self._engine.send(Holds(config.order, config.start))
             while self._goes_on(stream, writer):
                 self._turn(stream, writer)
@@ -165,11 +179,13 @@ class _Reader:
 
     def _turn(self, stream: LogStream, writer: SegmentWriter) -> None:
         self._make_durable(writer)
+        self._tell_verified(stream)
         if self._held:
             self._engine.poll(0.0 if self._making_durable else HELD_TIMEOUT_S)
             stream.confirm(self._confirmed)
             return
         chunk = stream.read(0.0 if self._making_durable else READ_TIMEOUT_S)
+        self._tell_verified(stream)
         if chunk is None:
             return
         if chunk.count == 0:
@@ -184,6 +200,11 @@ class _Reader:
         self._engine.send(landed)
         if self._durable:
             self._engine.send(Durable(chunk.wal_end))
+
+    def _tell_verified(self, stream: LogStream) -> None:
+        if stream.verified and not self._verified:
+            self._verified = True
+            self._engine.send(Verified())
 
     def _note_position(self, chunk: RecordChunk, writer: SegmentWriter) -> None:
         """Make a position without records durable, now and then, before the source may be told of it."""

@@ -47,6 +47,7 @@ from engine.runtime.queue_switch import Marks, QueueSwitch
 from engine.runtime.reader_process import ReaderProcess
 from engine.runtime.reloads import PartitionChoice
 from engine.runtime.reporting import BatchTimes
+from engine.runtime.session_start import free_slot, last_at_start, restore
 from engine.runtime.slot_care import Orders, UnderWay
 from engine.runtime.slot_mark import SlotMark
 from engine.runtime.table_book import TableEntry
@@ -58,7 +59,6 @@ log = structlog.get_logger(__name__)
 
 ORDINAL_GAP = 1 << 20
 """Left out when a reader died: ordinals that it may have written without telling are never used again."""
-SLOT_GRACE_MS = 5000.0
 READER_RESTARTS = 5
 """Log readers in a row that may die without a batch in between, before the run ends."""
 
@@ -83,13 +83,14 @@ class ReplicationRun:
         """Read and told in one piece, so that what is told never goes back."""
         self._told_ms = parts.clock.monotonic_ms()
         self._reader_deaths = 0
+        self._verified = False
+        """What is held and what the source has are known to be the same log: before that no position counts."""
         folder = parts.settings.queue_folder / parts.spec.slot
         slot = parts.source.slot_status(parts.spec.slot)
         self._mark = SlotMark(parts.settings.queue_folder, parts.spec.slot)
         if not parts.start.fresh:
             self._mark.check(slot)
         self._mark.note(slot, new_slot=parts.start.fresh)
-        self._told_source = ZERO  # What a log reader of this run was ordered to confirm, whether or not it did.
         self._released = slot.confirmed or ZERO
         """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
         there would get transactions without their beginnings."""
@@ -133,6 +134,9 @@ class ReplicationRun:
             self._queue_holds,
             self._is_alone,
             self.tickets,
+            last_at_start(parts),
+            parts.spec.origin,
+            self._log_verified,
         )
         self._switch = QueueSwitch(
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=parts.care.orders.persist
@@ -250,10 +254,9 @@ class ReplicationRun:
             self._thread("early", lambda: self.early.run(self._stop)),
             self._thread("guard", lambda: self._guard.run(self._stop)),
         ]
-        self.tell()
         try:
-            self._intake.restore(self._opened.landed, self._opened.next_ordinal)
-            self._free_slot()
+            restore(self._intake, self._opened, self._parts.start.progress, self._spec.origin)
+            free_slot(self._parts, self._stop)
             # A reader of an earlier process may have confirmed something while the queue was looked at.
             slot = self._parts.source.slot_status(self._spec.slot)
             self._opened.check_slot(slot)
@@ -272,6 +275,11 @@ class ReplicationRun:
             self._shut_down(stages)
         if self._fault is not None:
             raise self._fault
+
+    def _log_verified(self) -> None:
+        """In the intake's thread."""
+        self._verified = True
+        self.tell()
 
     def close(self) -> None:
         """Give the queue up, for the next run. Call it behind `execute`, or in its place."""
@@ -554,6 +562,8 @@ class ReplicationRun:
 
     def _tell(self, since_us: int | None, times: BatchTimes | None = None) -> None:
         """`since_us`: when the oldest transaction was committed that is told as lag, None where there is none."""
+        if not self._verified:
+            return
         with self._telling:
             self._told_ms = self._parts.clock.monotonic_ms()
             self._parts.reporter.progress(
@@ -587,7 +597,6 @@ class ReplicationRun:
                 hit(Failpoint.QUEUE_SWITCH_TOLD)
             if position >= self._released:
                 hit(Failpoint.CONFIRM_BEFORE)
-                self._told_source = max(self._told_source, position)
                 self._reader.send(Confirm(position))
 
     def _is_alone(self, xid: int, size: int) -> bool:
@@ -635,19 +644,10 @@ class ReplicationRun:
                 order=self._switch.order,
                 relations=relations,
                 origin=spec.origin,
+                last=self._intake.last_commit,
             )
             self._reader = ReaderProcess(config, self._intake.from_reader)
             self._intake.attach(self._reader)
-
-    def _free_slot(self) -> None:
-        """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
-        deadline = self._parts.clock.monotonic_ms() + SLOT_GRACE_MS
-        while self._parts.source.slot_status(self._spec.slot).active_pid is not None:
-            if self._stop.wait(0.1):
-                return
-            if self._parts.clock.monotonic_ms() >= deadline:
-                self._parts.source.terminate_reader(self._spec.slot, f"penstock-{self._spec.name}-")
-                return
 
     def _keep_within_budget(self) -> None:
         """Tables whose kept changes fill the queue are parked; a reload copies them anew without what was kept."""
@@ -675,9 +675,7 @@ class ReplicationRun:
         self._parts.reporter.event("warning", failed.kind.value, failed.subject, failed.detail)
         self._parts.source.terminate_reader(self._spec.slot, f"penstock-{self._spec.name}-")
         hit(Failpoint.READER_FREED)
-        # What was confirmed behind the last transaction read holds none.
-        start = max(self._intake.resume_at, self._told_source)
-        self._start_reader(Ordinal(self._catalog.next_ordinal + ORDINAL_GAP), start, ())
+        self._start_reader(Ordinal(self._catalog.next_ordinal + ORDINAL_GAP), self._intake.captured, ())
 
     def _shut_down(self, stages: list[threading.Thread]) -> None:
         self._stop.set()

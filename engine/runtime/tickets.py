@@ -15,7 +15,7 @@ from engine.model.batch import SealedBatch
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TicketId
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
 from engine.model.ticket import TicketMarker, TicketState, TicketWritten, read_marker
 from engine.runtime.clock import Clock
@@ -193,6 +193,7 @@ class RunTickets:
         self._told = after
         """Tickets in batches up to here were told of."""
         self._since_us = clock.wall_us()
+        self._known = ZERO
         self._transactions = 0
         self._commands = 0
 
@@ -221,11 +222,17 @@ class RunTickets:
         remedy = _NO_WRITES if fault.kind is FaultKind.SOURCE_PRIVILEGE else policy(fault.kind).remedy
         self._book.lose(ticket, (fault.kind.value, detail, remedy))
 
+    def begin_session(self, known: Lsn) -> None:
+        """The log reader has a new session. What lies before `known` comes once more, if it does."""
+        self._known = known
+
     def landed(self, landed: Landed) -> None:
         """Count what reached the run, and time the markers among it."""
         kinds = landed.controls["kind"]
         if landed.relations:
             for ordinal, marker in _markers(landed):
+                if marker.position < self._known:
+                    continue
                 before = landed.controls["ordinal"] < ordinal
                 self._captured(marker, *_counts(landed, kinds[before], ordinal))
         end = 0 if landed.block is None else landed.block.first + landed.block.count

@@ -6,14 +6,17 @@ import heapq
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from engine.model.batch import SealedBatch
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
-from engine.model.position import Lsn
-from engine.model.subscription import BatchPolicy
-from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges, part_announcements
+from engine.model.last_commit import CommitTimes, LastCommit
+from engine.model.position import ZERO, Lsn
+from engine.model.subscription import BatchPolicy, OriginFilter
+from engine.sort.closed import Closed, PlainRun, StreamedTransaction, join_ranges, part_announcements, times_of
 
 BytesOf = Callable[[Ordinal, Ordinal], int]
 """How many bytes the raw records `[start, stop)` have. It must not shrink when the range grows."""
@@ -36,8 +39,16 @@ class Batcher:
     Time is handed in, in milliseconds of any clock that never goes back.
     """
 
-    def __init__(self, policy: BatchPolicy, after: Lsn, alone: Alone = lambda _xid, _bytes: False) -> None:
-        """`alone`: it is sealed at once then; asked whenever it may be sealed."""
+    def __init__(
+        self,
+        policy: BatchPolicy,
+        after: Lsn,
+        alone: Alone = lambda _xid, _bytes: False,
+        last: LastCommit | None = None,
+        origin: OriginFilter = OriginFilter.ANY,
+    ) -> None:
+        """`alone`: it is sealed at once then; asked whenever it may be sealed. `last`: the last transaction up to `after`; `origin`: what
+        is handed in is read with this."""
         self._policy = policy
         self._alone = alone
         self._pending: deque[_Pending] = deque()
@@ -48,6 +59,10 @@ class Batcher:
         self._sealed_commit = after.value
         """End of the last transaction that was sealed."""
         self._added_end = after.value
+        self._before = last or LastCommit.unknown(after)
+        self._sealed_last = self._added_last = self._before
+        self._origin = origin
+        self._unknown_end = ZERO
         self._wal_end = after.value
         self._wal_moved_ms: int | None = None
         self._demands: list[int] = []
@@ -65,6 +80,15 @@ class Batcher:
     def captured(self) -> Lsn:
         """Every transaction that committed up to here has been handed in."""
         return Lsn(max(self._wal_end, self._added_end))
+
+    @property
+    def last_commit(self) -> LastCommit:
+        """The last transaction that has been handed in."""
+        return self._known(self._added_last, self.captured)
+
+    def know_nothing_before(self, position: Lsn) -> None:
+        """What was read up to here was read with another filter: which transactions have changes without it is not known."""
+        self._unknown_end = position
 
     @property
     def pending_transactions(self) -> int:
@@ -85,6 +109,7 @@ class Batcher:
         for one in closed:
             if one.first_end <= max(self._added_end, self._sealed_end):
                 raise EngineFault(FaultKind.INTERNAL, "batch", "a transaction came behind a position that was sealed")
+            self._added_last = one.last_commit(self._added_end, self._origin) or self._added_last
             self._added_end = one.last_end
             self._count += one.count
             self._pending.append(_Pending(one, now_ms))
@@ -241,7 +266,9 @@ class Batcher:
     def _finish(self, taken: list[Closed], *, demanded: bool) -> SealedBatch:
         after = self._sealed_end
         end = max(after, taken[-1].last_end) if taken else after
-        self._sealed_commit = taken[-1].last_end if taken else self._sealed_commit
+        for one in taken:
+            self._sealed_last = one.last_commit(self._sealed_commit, self._origin) or self._sealed_last
+            self._sealed_commit = one.last_end
         cuts = self._reached_cuts()
         if cuts:
             # Nothing is left before the cut, so the batch holds everything up to it: it ends at the cut itself.
@@ -264,7 +291,19 @@ class Batcher:
             cuts=tuple(Lsn(cut) for cut in cuts),
             messages=messages,
             tickets=tickets,
+            last=self._known(self._sealed_last, Lsn(end)),
+            times=self._times(taken),
         )
+
+    def _known(self, last: LastCommit, position: Lsn) -> LastCommit:
+        """`last`, the last one up to `position`, as far as it is known."""
+        if last.end > self._unknown_end:
+            return last
+        return LastCommit.unknown(min(self._unknown_end, position), self._before.origin)
+
+    def _times(self, taken: Iterable[Closed]) -> CommitTimes:
+        times = times_of(taken)
+        return replace(times, times_us=np.where(times.ends > np.uint64(self._unknown_end.value), times.times_us, 0))
 
     def _reached_cuts(self) -> list[int]:
         """Cuts that lie at the border which was just reached: captured, and with nothing before them left to seal."""

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from engine.model.batch import LogRange, MessageSeen, PlacedMessage, RelationSeen, TicketSeen
 from engine.model.identity import Ordinal
+from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
+from engine.model.subscription import OriginFilter
 from engine.model.ticket import TicketMarker
 
 Ints = npt.NDArray[np.int64]
@@ -20,6 +22,8 @@ Announcement = RelationSeen | MessageSeen | TicketSeen
 """What tells of a structure: the log's own record, or a message of the source's DDL capture. And markers of tickets."""
 Controls = npt.NDArray[Any]
 """Control records: a structured array with the fields of engine.model.control.CONTROL_FIELDS."""
+_EMPTY = 2
+"""Records of a transaction without changes, which some versions of the source send: BEGIN and COMMIT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,15 @@ class PlainRun:
         before = [LogRange(Ordinal(at), Ordinal(at + 1), Lsn(self.first_end)) for at in self.loose]
         return [*before, LogRange(Ordinal(int(self.starts[0])), Ordinal(int(self.stops[-1])), end)]
 
+    def last_commit(self, after: int, origin: OriginFilter) -> LastCommit | None:
+        """Its last transaction with changes, None where it has none. `after`: end of the transaction before the first one."""
+        changing = np.flatnonzero(self.stops - self.starts > _EMPTY)
+        if not len(changing):
+            return None
+        at = int(changing[-1])
+        before = int(self.ends[at - 1]) if at else after
+        return LastCommit(Lsn(before), Lsn(int(self.ends[at])), int(self.times[at]), origin)
+
     def through(self, end: int) -> int:
         """How many of its transactions end at or before `end`."""
         return int(np.searchsorted(self.ends, np.uint64(end), side="right"))
@@ -106,6 +119,8 @@ class StreamedTransaction:
     chunks: tuple[tuple[int, int], ...]
     aborted: frozenset[int] = frozenset()
     announcements: tuple[Announcement, ...] = ()
+    own: bool = False
+    """It wrote rows itself, not only its subtransactions."""
 
     count = 1
 
@@ -142,6 +157,12 @@ class StreamedTransaction:
         del ordinal
         return self.end
 
+    def last_commit(self, after: int, origin: OriginFilter) -> LastCommit | None:
+        """As PlainRun.last_commit."""
+        if not self.chunks:
+            return None
+        return LastCommit(Lsn(after), Lsn(self.end), self.time_us, origin, certain=self.own or not self.aborted)
+
     def through(self, end: int) -> int:
         """1 where it ends at or before `end`, else 0."""
         return int(self.end <= end)
@@ -166,6 +187,19 @@ def part_announcements(
             else:
                 messages.append(PlacedMessage(len(relations), seen, Lsn(closed.end_at(seen.ordinal))))
     return tuple(relations), tuple(messages), tuple(tickets)
+
+
+def times_of(taken: Iterable[Closed]) -> CommitTimes:
+    """When these transactions were committed."""
+    parts = [
+        (one.ends, one.times)
+        if isinstance(one, PlainRun)
+        else (np.array([one.end], np.uint64), np.array([one.time_us], np.int64))
+        for one in taken
+    ]
+    if not parts:
+        return CommitTimes(np.empty(0, np.uint64), np.empty(0, np.int64))
+    return CommitTimes(np.concatenate([ends for ends, _ in parts]), np.concatenate([times for _, times in parts]))
 
 
 def join_ranges(parts: list[LogRange]) -> tuple[LogRange, ...]:

@@ -74,6 +74,8 @@ class _OpenStream:
     """A streamed transaction that is not decided yet. `borders` holds start and stop of each chunk in turn."""
 
     first: int
+    own: bool = False
+    """The transaction wrote rows itself, not only its subtransactions."""
     borders: array[int] = field(default_factory=lambda: array("q"))
     aborted: set[int] = field(default_factory=set)
     announcements: list[tuple[int, Announcement]] = field(default_factory=list)
@@ -106,11 +108,16 @@ class TransactionSorter:
 
     @property
     def last_closed_end(self) -> Lsn:
-        """End of the last transaction that was closed, or `after`."""
+        """What ends at or before it is known already: end of the last transaction that was closed, or `after`."""
         return Lsn(self._last_end)
 
-    def begin_session(self) -> None:
-        """A new connection: everything uncommitted of the one before is void; the source sends those transactions again."""
+    def begin_session(self, after: Lsn | None = None) -> None:
+        """A new connection: everything uncommitted of the one before is void; the source sends those transactions again.
+
+        `after`: it reads on behind this, and what it brings from before that is known already.
+        """
+        if after is not None:
+            self._last_end = max(self._last_end, after.value)
         self.statistics.voided += len(self._streams) + (self._open_start is not None)
         self._streams.clear()
         self._payloads.clear()
@@ -264,14 +271,15 @@ class TransactionSorter:
             self._streams.setdefault(xid, _OpenStream(ordinal))
             self._in_stream = (xid, ordinal)
         elif self._in_stream is not None:
-            self._end_chunk(*self._in_stream, ordinal)
+            self._end_chunk(*self._in_stream, ordinal, own=bool(record["subxid"]))
         elif kind == ControlKind.STREAM_ABORT:
             self._abort(xid, int(record["subxid"]))
         else:
             self._commit_stream(xid, int(record["end_lsn"]), int(record["time_us"]))
 
-    def _end_chunk(self, xid: int, start: int, stop: int) -> None:
+    def _end_chunk(self, xid: int, start: int, stop: int, *, own: bool) -> None:
         self._in_stream = None
+        self._streams[xid].own |= own
         if stop > start + 1:
             self._streams[xid].borders.extend((start + 1, stop))
 
@@ -296,7 +304,7 @@ class TransactionSorter:
         self.statistics.streamed += 1
         aborted = frozenset(stream.aborted)
         found = tuple(_settled(writer, seen, aborted) for writer, seen in stream.announcements)
-        self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, found))
+        self._close(StreamedTransaction(xid, end, time_us, chunks, aborted, found, stream.own))
 
     def _in_order(self, end: int) -> None:
         """Commits of one session come in the order of their ends."""

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, TableId
+from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
+from engine.model.subscription import OriginFilter
 from engine.model.target import BatchCommit, InOrder, TableCommit
 from tests.contract.target_material import Pipeline, Row, inserts, keys
 
@@ -90,12 +93,21 @@ def write_in_order(
         for table, schema in schemas.items()
     ]
     end = pipeline.end + 10 * len(transactions) + 5
-    batch = BatchCommit(pipeline.subscription, pipeline.epoch, BatchId(pipeline.batch + 1), Lsn(end), tuple(commits))
+    ends = [pipeline.end + 10 * (t + 1) for t in range(len(transactions))]
+    last = LastCommit(Lsn(end - 15), Lsn(end - 5), time_of(end - 5), OriginFilter.NONE)
+    times = CommitTimes(np.array(ends, np.uint64), np.array([time_of(end) for end in ends], np.int64))
+    number = BatchId(pipeline.batch + 1)
+    batch = BatchCommit(pipeline.subscription, pipeline.epoch, number, Lsn(end), tuple(commits), last=last, times=times)
     in_order = pipeline.target.in_order()
     assert in_order is not None
     redone = in_order.commit_in_order(batch, way)
     pipeline.batch, pipeline.end = pipeline.batch + 1, end
     return redone
+
+
+def time_of(end: int) -> int:
+    """When the transaction that ends there was committed."""
+    return 1_700_000_000_000_000 + end
 
 
 def _key_of(schema: TableSchema, row: Row) -> Row:

@@ -11,6 +11,7 @@ from engine.apply.duckdb import DuckDbTarget
 from engine.apply.postgres import PostgresTarget
 from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import BatchCommit, TableCommit, Target
@@ -160,6 +161,7 @@ class Pipeline:
         dropped: Sequence[TableId] = (),
         stale: Sequence[TableId] = (),
         marks: Mapping[TableId, str | None] | None = None,
+        last: LastCommit | None = None,
     ) -> Lsn:
         """The next batch; the counters move only when it succeeded."""
         end = Lsn(self.end + 100)
@@ -174,6 +176,7 @@ class Pipeline:
             dropped=tuple(dropped),
             stale=tuple(stale),
             marks=marks or {},
+            last=last,
         )
         self.write(batch)
         self.batch, self.end = number, end.value

@@ -302,13 +302,14 @@ def test_records_of_the_layout_before_are_read_and_brought_to_this_one(tmp_path:
         connection.execute("ALTER TABLE penstock.copies DROP COLUMN standing")
         connection.execute("DROP TABLE penstock.refused_rows")
         connection.execute("ALTER TABLE penstock.progress DROP COLUMN publications")
+        connection.execute("ALTER TABLE penstock.progress DROP COLUMN last_commit")
     target = DuckDbTarget(path)
     pipeline = Pipeline(target, epoch=2)
     progress = target.progress(SUBSCRIPTION)
     assert progress is not None
-    assert progress.end == Lsn(1000)
+    assert (progress.end, progress.last) == (Lsn(1000), None)
     pipeline.claim()
-    assert pipeline.look("SELECT version FROM penstock.layout") == [(6,)]
+    assert pipeline.look("SELECT version FROM penstock.layout") == [(7,)]
     assert target.refused_rows(SUBSCRIPTION, T) == []
     target.close()
 
@@ -321,8 +322,7 @@ def test_a_crash_before_the_rows_of_progress_were_made_one_is_read_rightly(tmp_p
     target.close()
     with duckdb.connect(str(path)) as connection:
         connection.execute(
-            "INSERT INTO penstock.progress SELECT subscription, epoch, batch + 1, '0/999', system_id, timeline, slot, publications"
-            " FROM penstock.progress"
+            "INSERT INTO penstock.progress SELECT * REPLACE (batch + 1 AS batch, '0/999' AS position) FROM penstock.progress"
         )
     target = DuckDbTarget(path)
     again = Pipeline(target, epoch=2)

@@ -491,9 +491,12 @@ def test_what_a_user_may_not_do(pg: EmbeddedPostgres, mart: Database) -> None:
 def test_records_of_the_layout_before_are_brought_to_this_one(filled: Pipeline, mart: Database) -> None:
     mart.execute("ALTER TABLE penstock.tables DROP COLUMN existing; ALTER TABLE penstock.copies DROP COLUMN standing")
     mart.execute("UPDATE penstock.layout SET version = 1; DROP TABLE penstock.refused_rows")
-    mart.execute("ALTER TABLE penstock.progress DROP COLUMN publications")
-    assert ORDERS in filled.target.progress(SUBSCRIPTION).tables  # type: ignore[union-attr]
+    mart.execute("ALTER TABLE penstock.progress DROP COLUMN publications, DROP COLUMN last_commit")
+    progress = filled.target.progress(SUBSCRIPTION)
+    assert progress is not None
+    assert ORDERS in progress.tables
+    assert progress.last is None
     filled.claim()
     assert mart.execute("SELECT version, (SELECT count(existing) FROM penstock.tables) FROM penstock.layout") == [
-        (5, 0)
+        (6, 0)
     ]

@@ -13,13 +13,23 @@ import pytest
 from engine.apply.postgres import PostgresTarget
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
-from engine.model.subscription import ConnectionSpec, LanePolicy
+from engine.model.subscription import ConnectionSpec, LanePolicy, OriginFilter
 from engine.model.target import BatchCommit, InOrder, TableCommit
 from engine.net.copy_text import decode_copy_text
 from server.demo.embedded import EmbeddedPostgres
-from tests.contract.in_order_material import DELETE, INSERT, TRUNCATE, UPDATE, Change, staged, write_in_order
+from tests.contract.in_order_material import (
+    DELETE,
+    INSERT,
+    TRUNCATE,
+    UPDATE,
+    Change,
+    staged,
+    time_of,
+    write_in_order,
+)
 from tests.contract.target_material import SLOT, SUBSCRIPTION, SYSTEM, Pipeline, structure
 from tests.fixtures.postgres import Database
 
@@ -206,7 +216,9 @@ def test_a_row_that_is_missing_is_the_tables_fault_and_what_came_before_stays(pi
     assert pipeline.rows(SCHEMAS[NOTES]) == [("one",), ("two",)]
     progress = pipeline.target.progress(SUBSCRIPTION)
     assert progress is not None
-    assert progress.end.value == pipeline.end + 20
+    end = pipeline.end + 20
+    assert progress.end.value == end
+    assert progress.last == LastCommit(Lsn(end - 10), Lsn(end), time_of(end), OriginFilter.NONE)
 
 
 def test_a_value_that_is_refused_is_the_tables_fault_and_the_others_go_on_without_it(

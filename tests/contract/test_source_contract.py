@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import Severity, Source
-from engine.model.subscription import TableSpec
+from engine.model.subscription import OriginFilter, TableSpec
 from engine.sort.closed import StreamedTransaction
 from tests.contract.source_material import (
     APPLICATION,
@@ -69,8 +71,8 @@ def followed(origin: Origin, tables: list[TableSpec]) -> Iterator[Tail]:
         tail.stream.close()
 
 
-def opened(origin: Origin, start: Lsn) -> Tail:
-    return Tail(origin.source.open_stream(origin.slot, start, APPLICATION), origin.scanner, start)
+def opened(origin: Origin, start: Lsn, last: LastCommit | None = None) -> Tail:
+    return Tail(origin.source.open_stream(origin.slot, start, APPLICATION, last=last), origin.scanner, start)
 
 
 def ids(origin: Origin, tail: Tail, until: Lsn | None = None) -> list[int]:
@@ -406,6 +408,47 @@ def test_a_session_confirms_nothing_by_itself_wherever_it_begins(origin: Origin,
     once_more = opened(origin, tail.start)
     assert ids(origin, once_more.past(origin.source.now())) == [1, 2]
     once_more.stream.close()
+
+
+def test_a_session_shows_by_the_last_transaction_that_it_reads_the_log_that_is_held(origin: Origin, tail: Tail) -> None:
+    """It is not verified before that has come, confirms nothing before, and ends where it is another one, or is not the last."""
+    run(origin, "INSERT INTO notes VALUES (1, 'x')")
+    tail.past(origin.source.now())
+    first = last_of(tail)
+    run(origin, "INSERT INTO notes VALUES (2, 'x')")
+    tail.past(origin.source.now())
+    last, held = last_of(tail), tail.wal_end
+    assert first.end < last.end <= held
+    tail.stream.close()
+    origin.source.terminate_reader(origin.slot, APPLICATION)
+    others = [replace(last, time_us=last.time_us + 1), replace(last, end=Lsn(last.end.value + 1)), first]
+    for other in (*others, LastCommit.unknown(first.end)):
+        wrong = opened(origin, held, other)
+        wrong.stream.confirm(held)
+        assert not wrong.stream.verified
+        assert fault_of(partial(wrong.past, Lsn(held.value + 1))) is FaultKind.LOG_GAP
+        wrong.stream.close()
+        origin.source.terminate_reader(origin.slot, APPLICATION)
+        assert (origin.source.slot_status(origin.slot).confirmed or Lsn(0)) <= tail.start
+    again = opened(origin, held, last)
+    again.stream.confirm(held)
+    again.until(lambda: again.stream.verified)
+    run(origin, "INSERT INTO notes VALUES (3, 'x')")
+    assert ids(origin, again.past(origin.source.now())) == [3]
+    again.until(lambda: (origin.source.slot_status(origin.slot).confirmed or Lsn(0)) >= held)
+    again.stream.close()
+    origin.source.terminate_reader(origin.slot, APPLICATION)
+    confirmed = opened(origin, held, replace(last, time_us=1))
+    assert ids(origin, confirmed.past(origin.source.now())) == [3], "what was confirmed does not come any more"
+    confirmed.stream.close()
+
+
+def last_of(tail: Tail) -> LastCommit:
+    """The last transaction with changes that came."""
+    found = LastCommit.unknown(tail.start)
+    for one in tail.closed:
+        found = one.last_commit(found.end.value, OriginFilter.ANY) or found
+    return found
 
 
 def test_what_was_not_confirmed_comes_again(origin: Origin, tail: Tail) -> None:

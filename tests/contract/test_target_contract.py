@@ -13,8 +13,10 @@ import pytest
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, SourceType
+from engine.model.subscription import OriginFilter
 from engine.model.target import BatchCommit, QueryRefused, TableCommit, Target
 from tests.contract.target_material import (
     SLOT,
@@ -113,6 +115,27 @@ def test_a_batch_without_tables_moves_only_the_position(pipeline: Pipeline) -> N
     progress = pipeline.target.progress(SUBSCRIPTION)
     assert progress is not None
     assert (progress.batch, progress.end) == (1, end)
+
+
+def test_the_last_transaction_is_recorded_with_the_position(pipeline: Pipeline) -> None:
+    def recorded() -> LastCommit | None:
+        progress = pipeline.target.progress(SUBSCRIPTION)
+        assert progress is not None
+        return progress.last
+
+    assert recorded() == LastCommit.unknown(Lsn(1000))
+    for last in (
+        LastCommit(Lsn(1000), Lsn(1090), 1_700_000_000_000_001),
+        LastCommit(Lsn(1100), Lsn(1150), 1_700_000_000_000_002, OriginFilter.NONE, certain=False),
+        None,
+        LastCommit(Lsn(1150), Lsn(1160), 1_700_000_000_000_003),
+    ):
+        pipeline.commit(last=last)
+        assert recorded() == last
+        pipeline.claim()
+        assert recorded() == last
+    pipeline.target.rebase(SUBSCRIPTION, pipeline.epoch, SYSTEM, 1, SLOT, Lsn(5000))
+    assert recorded() == LastCommit.unknown(Lsn(5000))
 
 
 def test_a_batch_behind_the_position_is_refused(pipeline: Pipeline) -> None:

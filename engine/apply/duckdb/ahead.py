@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -138,7 +138,7 @@ class AheadTransaction:
         for table in batch.tables:
             self._insert(table)
         records = DuckDbRecords(self._connection, self.database.catalog)
-        records.add_position(batch.subscription, replace(position, batch=batch.batch, end=batch.end))
+        records.add_position(batch.subscription, position.moved(batch))
 
     def _place(self, table: TableCommit) -> Place:
         standing = self._tables.get(table.table) or self._look(table.table, self._connection)

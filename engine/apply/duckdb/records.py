@@ -23,17 +23,18 @@ from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
 from engine.model.target import TableRead, TableRecord
 
-LAYOUT = 6
+LAYOUT = 7
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (2, 3, 4, 5, 6)
+READABLE = (2, 3, 4, 5, 6, 7)
 """Up to 2 a subscription has one row in `progress`. From 3 on it may have more: the last by epoch and batch counts. Up to 3 no copy
 can go on; up to 4 there are no shared tables, no row can stand aside, and nobody counts loads; up to 5 the publications
-are not recorded."""
+are not recorded; up to 6 the last transaction is not."""
 
 _SHARED = (
     "CREATE TABLE IF NOT EXISTS {own}.shared (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL, target_schema VARCHAR NOT NULL,"
@@ -53,7 +54,7 @@ _DDL = (
     "CREATE TABLE {own}.layout (version INTEGER NOT NULL)",
     "CREATE TABLE {own}.progress (subscription VARCHAR NOT NULL, epoch BIGINT NOT NULL, batch BIGINT NOT NULL,"
     " position VARCHAR NOT NULL, system_id VARCHAR NOT NULL, timeline BIGINT NOT NULL, slot VARCHAR NOT NULL,"
-    " publications VARCHAR DEFAULT '')",
+    " publications VARCHAR DEFAULT '', last_commit VARCHAR DEFAULT '')",
     "CREATE TABLE {own}.tables (subscription VARCHAR NOT NULL, table_id VARCHAR NOT NULL,"
     " target_schema VARCHAR NOT NULL, target_name VARCHAR NOT NULL, structure VARCHAR, ready BOOLEAN NOT NULL,"
     " applied VARCHAR NOT NULL, parked VARCHAR, removed BOOLEAN NOT NULL, mark VARCHAR)",
@@ -64,6 +65,8 @@ _DDL = (
     _REFUSED_DDL,
     _LOADS,
 )
+_PROGRESS = ("epoch", "batch", "position", "system_id", "timeline", "slot", "publications", "last_commit")
+"""Columns of `progress` in the order of `_values`, which has the subscription behind them."""
 
 
 class DuckDbRecords:
@@ -108,6 +111,9 @@ class DuckDbRecords:
                 self._connection.execute(f"ALTER TABLE {self._own}.copies ADD COLUMN IF NOT EXISTS standing VARCHAR")
                 self._connection.execute(
                     f"ALTER TABLE {self._own}.progress ADD COLUMN IF NOT EXISTS publications VARCHAR DEFAULT ''"
+                )
+                self._connection.execute(
+                    f"ALTER TABLE {self._own}.progress ADD COLUMN IF NOT EXISTS last_commit VARCHAR DEFAULT ''"
                 )
                 self._connection.execute(_SHARED.format(own=self._own))
                 self._connection.execute(_REFUSED_DDL.format(own=self._own))
@@ -158,14 +164,26 @@ class DuckDbRecords:
         ]
 
     def position(self, subscription: SubscriptionName) -> Position | None:
-        publications = "''" if self._version is not None and self._version < 6 else "publications"
-        columns = f"epoch, batch, position, system_id, timeline, slot, {publications}"
+        version = LAYOUT if self._version is None else self._version
+        publications = "''" if version < 6 else "publications"
+        last = "''" if version < 7 else "last_commit"
+        columns = f"epoch, batch, position, system_id, timeline, slot, {publications}, {last}"
         sql = f"SELECT {columns} FROM {self._own}.progress WHERE subscription = ?"
         rows = self._connection.execute(sql, [subscription]).fetchall()
         if not rows:
             return None
         row = max(rows, key=lambda row: (row[0], row[1]))
-        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), *row[3:])
+        epoch, batch, end, system_id, timeline, slot, publications, last = row
+        return Position(
+            Epoch(epoch),
+            BatchId(batch),
+            Lsn.parse(end),
+            system_id,
+            timeline,
+            slot,
+            publications,
+            LastCommit.parse(last),
+        )
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
         """Insert or replace the subscription's row."""
@@ -174,7 +192,7 @@ class DuckDbRecords:
             self.add_position(subscription, position)
 
     def _update_position(self, subscription: SubscriptionName, position: Position) -> int:
-        assignments = "epoch = ?, batch = ?, position = ?, system_id = ?, timeline = ?, slot = ?, publications = ?"
+        assignments = ", ".join(f"{column} = ?" for column in _PROGRESS)
         sql = f"UPDATE {self._own}.progress SET {assignments} WHERE subscription = ?"
         return int(self._connection.execute(sql, _values(subscription, position)).fetchall()[0][0])
 
@@ -183,10 +201,10 @@ class DuckDbRecords:
 
         The next `write_position` leaves one of them.
         """
-        columns = "epoch, batch, position, system_id, timeline, slot, publications, subscription"
+        columns = ", ".join((*_PROGRESS, "subscription"))
+        places = ", ".join("?" for _ in (*_PROGRESS, "subscription"))
         self._connection.execute(
-            f"INSERT INTO {self._own}.progress ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            _values(subscription, position),
+            f"INSERT INTO {self._own}.progress ({columns}) VALUES ({places})", _values(subscription, position)
         )
 
     def forget(self, subscription: SubscriptionName) -> None:
@@ -445,6 +463,7 @@ def _values(subscription: SubscriptionName, position: Position) -> list[object]:
         position.timeline,
         position.slot,
         position.publications,
+        "" if position.last is None else str(position.last),
         subscription,
     ]
 

@@ -54,6 +54,7 @@ from engine.apply.refused_rows import DecodeText, in_order, no_decoder
 from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
@@ -155,7 +156,7 @@ class DuckDbTarget:
         publications: str = "",
     ) -> None:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: claimed(subscription, before, wanted))
@@ -181,7 +182,7 @@ class DuckDbTarget:
         Its tables keep their rows for readers and count as not ready until each has been handed over again.
         Raises EngineFault(EPOCH_LOST) where the claim is another engine's.
         """
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
         with self._writing() as (connection, database):
             records = DuckDbRecords(connection, database.catalog)
             self._begin_again(database, records, subscription, lambda before: rebased(subscription, before, wanted))

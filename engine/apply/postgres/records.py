@@ -23,17 +23,18 @@ from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
 from engine.model.target import TableRead, TableRecord
 from engine.postgres.sessions import PostgresConnection
 
-LAYOUT = 5
+LAYOUT = 6
 """Version of the tables below; raised when they change, or what their rows mean."""
-READABLE = (1, 2, 3, 4, 5)
+READABLE = (1, 2, 3, 4, 5, 6)
 """Up to 1 every table is our own; up to 2 no copy can go on; up to 3 there are no shared tables, no row can stand
-aside, and nobody counts loads; up to 4 the publications are not recorded."""
+aside, and nobody counts loads; up to 4 the publications are not recorded; up to 5 the last transaction is not."""
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock', 0))"
 _SHARED = (
@@ -55,7 +56,7 @@ _DDL = (
     f"CREATE TABLE {OWN_SCHEMA}.layout (version integer NOT NULL)",
     f"CREATE TABLE {OWN_SCHEMA}.progress (subscription text PRIMARY KEY, epoch bigint NOT NULL, batch bigint NOT NULL,"
     " position text NOT NULL, system_id text NOT NULL, timeline bigint NOT NULL, slot text NOT NULL,"
-    " publications text NOT NULL DEFAULT '') WITH (fillfactor = 10)",
+    " publications text NOT NULL DEFAULT '', last_commit text NOT NULL DEFAULT '') WITH (fillfactor = 10)",
     f"CREATE TABLE {OWN_SCHEMA}.tables (subscription text, table_id text, target_schema text NOT NULL,"
     " target_name text NOT NULL, structure text, ready boolean NOT NULL, applied text NOT NULL, parked text,"
     " removed boolean NOT NULL, mark text, generation bigint NOT NULL, existing text,"
@@ -115,6 +116,9 @@ class PostgresRecords:
                 self._connection.execute(
                     f"ALTER TABLE {OWN_SCHEMA}.progress ADD COLUMN IF NOT EXISTS publications text NOT NULL DEFAULT ''"
                 )
+                self._connection.execute(
+                    f"ALTER TABLE {OWN_SCHEMA}.progress ADD COLUMN IF NOT EXISTS last_commit text NOT NULL DEFAULT ''"
+                )
                 self._connection.execute(_SHARED)
                 self._connection.execute(_REFUSED_DDL)
                 self._connection.execute(_LOADS)
@@ -127,21 +131,32 @@ class PostgresRecords:
 
     def position(self, subscription: SubscriptionName) -> Position | None:
         publications = "publications" if self._version > 4 else "''"
+        last = "last_commit" if self._version > 5 else "''"
         row = self._connection.execute(
-            f"SELECT epoch, batch, position, system_id, timeline, slot, {publications} FROM {OWN_SCHEMA}.progress"
+            f"SELECT epoch, batch, position, system_id, timeline, slot, {publications}, {last} FROM {OWN_SCHEMA}.progress"
             f" WHERE subscription = %s{self._lock}",
             [subscription],
         ).fetchone()
         if row is None:
             return None
-        return Position(Epoch(row[0]), BatchId(row[1]), Lsn.parse(row[2]), *row[3:])
+        epoch, batch, end, system_id, timeline, slot, publications, last = row
+        return Position(
+            Epoch(epoch),
+            BatchId(batch),
+            Lsn.parse(end),
+            system_id,
+            timeline,
+            slot,
+            publications,
+            LastCommit.parse(last),
+        )
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
         self._connection.execute(
-            f"INSERT INTO {OWN_SCHEMA}.progress AS p VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (subscription) DO UPDATE"
+            f"INSERT INTO {OWN_SCHEMA}.progress AS p VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (subscription) DO UPDATE"
             " SET epoch = excluded.epoch, batch = excluded.batch, position = excluded.position,"
             " system_id = excluded.system_id, timeline = excluded.timeline, slot = excluded.slot,"
-            " publications = excluded.publications",
+            " publications = excluded.publications, last_commit = excluded.last_commit",
             [
                 subscription,
                 position.epoch,
@@ -151,6 +166,7 @@ class PostgresRecords:
                 position.timeline,
                 position.slot,
                 position.publications,
+                "" if position.last is None else str(position.last),
             ],
         )
 

@@ -54,11 +54,12 @@ from engine.apply.refused_rows import in_order
 from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
-from engine.model.subscription import ConnectionSpec
+from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.model.target import (
     PARTS_FROM_ROWS,
     AheadRows,
@@ -195,7 +196,7 @@ class PostgresTarget:
         publications: str = "",
     ) -> None:
         """As the protocol says. Drops the subscription's unfinished copies, whoever began them, but for those that can go on."""
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
         with self._writer.transaction() as connection:
             after = self._begin_again(connection, subscription, lambda before: claimed(subscription, before, wanted))
             copies = PostgresRecords(connection).copies(subscription)
@@ -216,7 +217,7 @@ class PostgresTarget:
         start: Lsn,
         publications: str = "",
     ) -> None:
-        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications)
+        wanted = Position(epoch, BatchId(0), start, system_id, timeline, slot, publications, LastCommit.unknown(start))
         with self._writer.transaction() as connection:
             self._begin_again(connection, subscription, lambda before: rebased(subscription, before, wanted))
             self._writer.batch_writer().drop_copies(PostgresRecords(connection).copies(subscription))
@@ -516,7 +517,9 @@ class PostgresTarget:
             tables = self._stretches(batch, alone=way.lanes == 1)
             redone = self._lanes.redone
             if tables:
-                self._lanes.write(batch, stream_of(tables), way, after, lambda: self._recorded(batch))
+                origin = OriginFilter.ANY if batch.last is None else batch.last.origin
+                stream = stream_of(tables, batch.times, origin)
+                self._lanes.write(batch, stream, way, after, lambda: self._recorded(batch))
             self._writer.apply(lambda writer: writer.end_in_order(batch))
             self._writer.make_durable(batch)
             return self._lanes.redone - redone

@@ -109,10 +109,12 @@ class _Controls(NamedTuple):
 @_kernel
 def _fill_controls(data: Array, offsets: Array, kind_of: Array, shortest: Array, stream: int, out: _Controls) -> int:
     """Write the control records; returns the transaction whose stream is open at the end, or -1 - record."""
-    at = 0
+    at, own = 0, 0
     for i in range(offsets.size - 1):
         p = offsets[i]
         kind = kind_of[data[p]]
+        if stream != 0 and own == 0 and data[p] in (_T_INSERT, _T_UPDATE, _T_DELETE, _T_TRUNCATE):
+            own = int(offsets[i + 1] - p >= 5 and _be32(data, p + 1) == stream)
         if kind == 0:
             continue
         if offsets[i + 1] - p < shortest[data[p]]:
@@ -125,10 +127,11 @@ def _fill_controls(data: Array, offsets: Array, kind_of: Array, shortest: Array,
             out.end_lsn[at] = _be64(data, p + 10)
             out.time_us[at] = _be64(data, p + 18) + _UNIX_SHIFT_US
         elif kind == _STREAM_START:
-            stream = _be32(data, p + 1)
+            stream, own = _be32(data, p + 1), 0
             out.xid[at] = stream
         elif kind == _STREAM_STOP:
             stream = 0
+            out.subxid[at] = own
         elif kind == _STREAM_COMMIT:
             out.xid[at] = _be32(data, p + 1)
             out.end_lsn[at] = _be64(data, p + 14)

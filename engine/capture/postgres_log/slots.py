@@ -14,7 +14,7 @@ from psycopg import pq, sql
 
 from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.position import Lsn
+from engine.model.position import ZERO, Lsn
 from engine.model.source import ExportedSnapshot, SlotStatus
 from engine.postgres.sessions import PostgresConnection, describe_state
 
@@ -112,8 +112,9 @@ def status(connector: Connector, slot: str) -> SlotStatus:
     )
 
 
-def check_position(connector: Connector, slot: str, start: Lsn) -> None:
-    """Look whether a session that reads this slot from `start` on gets every transaction that ends behind it.
+def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:
+    """Look whether a session that reads this slot from `start` on gets every transaction that ends behind it. Returns up to where the
+    slot is confirmed: what ends there or before does not come.
 
     Call it while a session of ours holds the slot: what is confirmed then moves by that session only, so nothing can come between the
     look and the reading. A slot made again is found by its position too: it begins at the end of the log of that moment.
@@ -128,9 +129,11 @@ def check_position(connector: Connector, slot: str, start: Lsn) -> None:
     if two_phase:
         detail = "the replication slot was changed to tell of prepared transactions: rows of those prepared before do not come"
         raise EngineFault(FaultKind.LOG_GAP, slot, detail)
-    if confirmed is not None and Lsn.parse(confirmed) > start:
+    position = Lsn.parse(confirmed) if confirmed is not None else ZERO
+    if position > start:
         detail = f"the slot was confirmed up to {confirmed}, read was only up to {start}: changes between are gone"
         raise EngineFault(FaultKind.LOG_GAP, slot, detail)
+    return position
 
 
 def oldest_open(connector: Connector) -> tuple[str, float] | None:

@@ -38,6 +38,7 @@ from engine.capture.postgres_log.types import load_types
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
 from engine.model.identity import RelationId, TableId, TableName, TicketId
+from engine.model.last_commit import LastCommit
 from engine.model.partitions import Partition
 from engine.model.position import Lsn
 from engine.model.schema import Column, TableSchema, still_computed
@@ -307,8 +308,9 @@ class PostgresSource:
         application: str,
         wake: int | None = None,
         origin: OriginFilter = OriginFilter.ANY,
+        last: LastCommit | None = None,
     ) -> PostgresLogStream:
-        return open_stream(self._connector, slot, start, application, publications.names(slot), wake, origin)
+        return open_stream(self._connector, slot, start, application, publications.names(slot), wake, origin, last)
 
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
         """Raises COPY_LOST where the snapshot is gone, TABLE_STRUCTURE_CHANGED where the table was rewritten or truncated after it."""

@@ -12,12 +12,14 @@ import psycopg
 from engine.capture.postgres_log import slots
 from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
+from engine.capture.postgres_log.history import HistoryCheck, SessionCommits
 from engine.capture.postgres_log.keep_alive import KeepAlive, period_s
 from engine.capture.postgres_log.own_messages import own_records
 from engine.capture.postgres_log.scan import find_controls
 from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
+from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.model.subscription import OriginFilter
@@ -114,29 +116,33 @@ def open_stream(
     publications: tuple[str, ...],
     wake: int | None = None,
     origin: OriginFilter = OriginFilter.ANY,
+    last: LastCommit | None = None,
 ) -> PostgresLogStream:
     """Start streaming behind `start`. The source goes on in silence where `start` is too old, so the slot is looked at once it is held.
+
+    `last`: the last transaction up to `start`, with which the session begins (see `history`).
 
     Raises EngineFault(SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP where the slot is gone, invalid, or beyond `start`, LOG_NOT_DECODED,
     SOURCE_*).
     """
+    history = HistoryCheck(slot, last or LastCommit.unknown(start), start)
     connection = connector.open(application, replication=True)
     try:
         connection.execute(_HOLD_LESS)
         period = period_s(connection)
         transport = open_transport(connection)
-        transport.start(start_command(slot, start, publications, connection.info.server_version, origin))
+        transport.start(start_command(slot, history.begin, publications, connection.info.server_version, origin))
     except psycopg.Error as error:
         connection.close()
         raise SOURCE.fault(error, slot, _START_KINDS) from error
     except BaseException:
         connection.close()
         raise
-    stream = PostgresLogStream(transport, slot, start, wake)
+    stream = PostgresLogStream(transport, slot, start, wake, history)
     try:
         stream.keep_alive(period)
         stream.await_start()
-        slots.check_position(connector, slot, start)
+        history.confirmed(slots.check_position(connector, slot, start))
     except BaseException:
         stream.close()
         raise
@@ -146,7 +152,9 @@ def open_stream(
 class PostgresLogStream:
     """LogStream over one replication session; used by one thread, beside which another one keeps the session alive."""
 
-    def __init__(self, transport: Transport, slot: str, start: Lsn, wake: int | None) -> None:
+    def __init__(
+        self, transport: Transport, slot: str, start: Lsn, wake: int | None, history: HistoryCheck | None = None
+    ) -> None:
         self._transport = transport
         self._wake = wake
         self._slot = slot
@@ -168,6 +176,13 @@ class PostgresLogStream:
         self._leftover = False
         self._silent_since = time.monotonic()
         self._asked = False
+        self._history = history
+        self._commits = SessionCommits()
+
+    @property
+    def verified(self) -> bool:
+        """See LogStream.verified."""
+        return self._history is None or self._history.done
 
     def await_start(self) -> None:
         """Wait until the source has agreed to stream. Raises EngineFault where it refuses."""
@@ -264,7 +279,7 @@ class PostgresLogStream:
         self._wal_end = max(self._wal_end, frames.wal_end)
         if frames.answer_asked:
             self._status()
-        if len(frames.offsets) == 1 and self._wal_end == self._reported_end:
+        if len(frames.offsets) == 1 and self._wal_end == self._reported_end and self.verified:
             return None
         self._reported_end = self._wal_end
         return self._chunk(frames)
@@ -274,6 +289,8 @@ class PostgresLogStream:
         if len(offsets) > 1:
             self._check_types(data[offsets[:-1]])
         controls, self._in_stream_xid = find_controls(data, offsets, self._in_stream_xid)
+        if self._history is not None and not self._history.done:
+            self._history.take(self._commits.of(data, offsets, controls), Lsn(frames.wal_end))
         at = controls["ordinal"][controls["kind"] == ControlKind.RELATION]
         payloads = {int(i): data[offsets[i] : offsets[i + 1]].tobytes() for i in at}
         messages = controls[controls["kind"] == ControlKind.MESSAGE]
@@ -334,8 +351,10 @@ class PostgresLogStream:
 
     def _status(self, *, ask: bool = False) -> None:
         with self._telling:
-            # The time is the source's own, as it sent it last: it only shows in pg_stat_replication.
-            position = self._confirmed
+            # The time is the source's own, as it sent it last: it only shows in pg_stat_replication. A log that may be another one is
+            # told nothing, and asked how far it is.
+            position = self._confirmed if self.verified else 0
+            ask = ask or not self.verified
             self._transport.send(_STATUS.pack(b"r", position, position, position, self._server_time, ask))
             self._told = position
             self._told_at = time.monotonic()

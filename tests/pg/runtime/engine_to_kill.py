@@ -1,8 +1,8 @@
 """An engine process of a test's own: replicates the subscription pickled in the file given until it is killed.
 
-Each line on stdin names a queue mode, which the subscription then has, or `reload`, a table's id and one of its partitions; an empty one
-ends it. Prints tables with their states, each event's code, `reload` with a reload's state, and `chunk` with the query of each chunk that a
-copy has read.
+Each line on stdin names a queue mode, which the subscription then has, or `reload`, a table's id and one of its partitions, or `reach`
+and a position; an empty one ends it. Prints tables with their states, each event's code, `reload` with a reload's state, `chunk` with
+the query of each chunk that a copy has read, and `reached` once the target has what was asked for.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.copy.chunk_task import CopyTask
-from engine.link.messages import EventReport, ReloadReport, Report, TableStateReport
+from engine.link.messages import EventReport, Progress, ReloadReport, Report, TableStateReport
 from engine.model.identity import TableId
+from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
 from engine.runtime.catalog import open_source, open_target
 from engine.runtime.clock import SystemClock
@@ -40,8 +41,14 @@ class _Telling(LocalRunner):
         return found
 
 
+_asked: list[Lsn] = []
+
+
 def _tell(report: Report) -> None:
-    if isinstance(report, EventReport):
+    if isinstance(report, Progress):
+        while _asked and _asked[0] <= report.applied:
+            print("reached", _asked.pop(0), flush=True)
+    elif isinstance(report, EventReport):
         print(report.code, report.detail, flush=True)
     elif isinstance(report, TableStateReport):
         print(report.name, report.state, flush=True)
@@ -61,6 +68,10 @@ def main(given: Path) -> None:
     for line in sys.stdin:
         if not line.strip():
             break
+        if line.startswith("reach "):
+            _asked.append(Lsn.parse(line.split()[1]))
+            pipeline.demand(_asked[-1])
+            continue
         if line.startswith("reload "):
             _, table, partition = line.split()
             pipeline.reload("asked", [TableId(table)], PartitionChoice((partition,)))

@@ -51,6 +51,15 @@ def test_controls_of_plain_transactions() -> None:
     assert after == 0
 
 
+def test_the_end_of_a_chunk_tells_whether_the_transaction_wrote_rows_itself() -> None:
+    own, other = pgoutput.insert(1, ["1"], xid=900), pgoutput.insert(1, ["1"], xid=901)
+    start, stop = pgoutput.stream_start(900), pgoutput.stream_stop()
+    found, _ = controls(
+        [start, other, stop, start, other, own, other, stop, start, pgoutput.message("p", b"", 900), stop]
+    )
+    assert [one[3] for one in found if one[0] == ControlKind.STREAM_STOP] == [0, 1, 0]
+
+
 def test_controls_of_streams_carry_their_transaction() -> None:
     records = [
         pgoutput.stream_start(900),
@@ -67,7 +76,7 @@ def test_controls_of_streams_carry_their_transaction() -> None:
         (ControlKind.STREAM_START, 0, 900, 0, 0, 0),
         (ControlKind.RELATION, 1, 900, 0, 0, 0),
         (ControlKind.TRUNCATE, 3, 900, 0, 0, 0),
-        (ControlKind.STREAM_STOP, 4, 0, 0, 0, 0),
+        (ControlKind.STREAM_STOP, 4, 0, 1, 0, 0),
         (ControlKind.STREAM_ABORT, 5, 900, 901, 0, 0),
         (ControlKind.RELATION, 6, 0, 0, 0, 0),
         (ControlKind.STREAM_COMMIT, 7, 900, 0, 0x640, _TIME),

@@ -13,14 +13,15 @@ import pytest
 from engine.model.batch import BlockRef
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.identity import Ordinal
+from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
-from engine.model.subscription import BatchPolicy
+from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.queue import QueueCatalog
 from engine.runtime.ahead import AheadDesk
 from engine.runtime.clock import SystemClock
 from engine.runtime.intake import Done, Intake, Sealed
-from engine.runtime.log_reader import Hold
+from engine.runtime.log_reader import Hold, Verified
 from engine.runtime.reader_process import ReaderProcess
 from engine.runtime.tickets import RunTickets, TicketBook
 
@@ -30,7 +31,7 @@ BUDGET = 1000
 class Bench:
     """An intake whose reader is played, and whose batches stay under way until they are told to be done."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, verified: bool = True) -> None:
         self.holds: list[bool] = []
         self.sealed: list[Sealed] = []
         policy = BatchPolicy(max_transactions=1)
@@ -52,14 +53,28 @@ class Bench:
             lambda _: None,
             lambda _xid, _bytes: False,
             RunTickets(TicketBook(cast("Any", None)), SystemClock(), cast("Any", None), lambda _: None, ZERO),
+            LastCommit.unknown(ZERO),
+            OriginFilter.ANY,
+            self._verified,
         )
         self._intake.attach(cast("ReaderProcess", self))
+        self.verified = 0
+        if verified:
+            self.verify()
         self._end = 0
 
     def send(self, command: object) -> None:
         """As the log reader."""
         if isinstance(command, Hold):
             self.holds.append(command.on)
+
+    def verify(self) -> None:
+        """The reader's session was found to read the log that is held."""
+        self._intake.from_reader(cast("ReaderProcess", self), Verified())
+        self._turn()
+
+    def _verified(self) -> None:
+        self.verified += 1
 
     def open(self, xid: int, size: int) -> None:
         """A chunk of a transaction that stays open."""
@@ -127,3 +142,17 @@ def test_beside_open_transactions_there_is_a_share_for_what_waits_and_no_more(be
     assert bench.holds == [True]
     bench.apply()
     assert bench.holds == [True, False]
+
+
+def test_nothing_is_sealed_before_the_session_is_verified_and_its_reading_goes_on(tmp_path: Path) -> None:
+    """Else a full queue would keep the reader from what verifies it, for ever."""
+    bench = Bench(tmp_path, verified=False)
+    bench.commit(2 * BUDGET)
+    bench.commit(BUDGET)
+    assert (bench.holds, bench.sealed, bench.verified) == ([], [], 0)
+    bench.verify()
+    assert (len(bench.sealed), bench.verified) == (2, 1)
+    bench.commit(10)
+    assert bench.holds == [True]
+    bench.verify()
+    assert bench.verified == 1

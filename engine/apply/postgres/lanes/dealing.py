@@ -44,7 +44,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Parameters 1 to 6 of the procedure. `kind`: statements and marks, a statement of many rows as its kind's number behind all
+    """Parameters 1 to 6 of the procedure, and 12. `kind`: statements and marks, a statement of many rows as its kind's number behind all
     kinds'; `counts`: how many rows each of those has."""
 
     kind: Array
@@ -53,6 +53,7 @@ class Call:
     behind: TextArray
     first: int
     counts: Int4Array
+    lasts: TextArray
 
     def marks(self, numbers: Array) -> Int4Array:
         """`numbers[kind]` is what the procedure calls it."""
@@ -78,7 +79,7 @@ def calls(stream: Stream, cut: Cut, lane: int, after: Lsn) -> Iterator[Call]:
         return
     units, begins = np.unique(dealt.unit, return_index=True)
     ends = np.append(begins[1:], len(dealt.change))
-    before, behind = _borders(stream, cut, units, after)
+    before, behind, lasts = _borders(stream, cut, units, after)
     for first, stop in _stretches(stream, dealt.change, ends):
         mine = slice(int(begins[first]), int(ends[stop - 1]))
         part = _Dealt(*(getattr(dealt, name)[mine] for name in ("change", "unit", "late", "run", "many")))
@@ -90,6 +91,7 @@ def calls(stream: Stream, cut: Cut, lane: int, after: Lsn) -> Iterator[Call]:
             text_array(behind.slice(first, stop - first)),
             int(units[first]),
             int4_array(counts),
+            text_array(lasts.slice(first, stop - first)),
         )
 
 
@@ -224,12 +226,15 @@ def _marks(stream: Stream, part: _Dealt, cut: Cut) -> tuple[Array, Array]:
     return np.insert(kind, places, np.tile([TURN, END], len(ends))), counts
 
 
-def _borders(stream: Stream, cut: Cut, units: Array, after: Lsn) -> tuple[Any, Any]:
-    """Positions before and behind each unit, as texts."""
+def _borders(stream: Stream, cut: Cut, units: Array, after: Lsn) -> tuple[Any, Any, Any]:
+    """Positions before and behind each unit, as texts, and what of its last transaction comes behind them in LastCommit's text."""
     lasts = np.minimum(cut.first + (units + 1) * cut.group, cut.stop) - 1
     firsts = cut.first + units * cut.group
     before = np.where(units == 0, np.uint64(after.value), stream.ends[np.maximum(firsts - 1, 0)])
-    return _positions(before), _positions(stream.ends[lasts])
+    times = pa.array(stream.times_us[lasts]).cast(pa.large_string())
+    filters = pa.scalar(stream.origin.value, pa.large_string())
+    endings = pc.binary_join_element_wise(times, filters, pa.scalar(" ", pa.large_string()))
+    return _positions(before), _positions(stream.ends[lasts]), endings
 
 
 def _positions(values: Array) -> Any:

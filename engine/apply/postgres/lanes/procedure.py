@@ -140,8 +140,9 @@ def procedure(kinds: Sequence[Kind], *, marked: bool = False) -> Procedure:
 
     Parameters by number, so that no column's name means one of them: 1 changes and marks, 2 values, 3 and 4 position before and
     behind each unit, 5 the first unit's number, 6 rows of each statement that takes many, 7 to 9 subscription, epoch and batch of
-    the progress record, 10 the class of the advisory locks that put lanes in order, 11 lanes. A lane holds the lock of its unit
-    from before the unit begins until it is committed. `marked`: for a session with a replication origin.
+    the progress record, 10 the class of the advisory locks that put lanes in order, 11 lanes, 12 how `last_commit` ends behind each
+    unit. A lane holds the lock of its unit from before the unit begins until it is committed. `marked`: for a session with a
+    replication origin.
     """
     lines = [
         "",
@@ -156,7 +157,8 @@ def procedure(kinds: Sequence[Kind], *, marked: bool = False) -> Procedure:
     _choose(1, len(kinds), lambda number: kinds[number - 1].statement(), lines, places)
     lines += [
         f"ELSIF __penstock_kind = {END} THEN",
-        f"UPDATE {OWN_SCHEMA}.progress AS r SET position = $4[__penstock_unit], batch = $9"
+        f"UPDATE {OWN_SCHEMA}.progress AS r SET position = $4[__penstock_unit], batch = $9,"
+        " last_commit = pg_catalog.concat_ws(' ', $3[__penstock_unit], $4[__penstock_unit], $12[__penstock_unit])"
         " WHERE r.subscription = $7 AND r.epoch = $8 AND r.position = $3[__penstock_unit];",
         f"IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = '{OUT_OF_TURN}'; END IF;",
         "IF $11 > 1 THEN PERFORM pg_catalog.pg_advisory_lock($10, $5 + __penstock_unit * $11); END IF;",
@@ -174,7 +176,7 @@ def procedure(kinds: Sequence[Kind], *, marked: bool = False) -> Procedure:
     tag = "$penstock$"
     while tag in body:
         tag = f"$penstock{len(tag)}$"
-    types = "int4[], text[], text[], text[], int4, int4[], text, int8, int8, int4, int4"
+    types = "int4[], text[], text[], text[], int4, int4[], text, int8, int8, int4, int4, text[]"
     sql = f"CREATE OR REPLACE PROCEDURE {NAME}({types}) LANGUAGE plpgsql AS {tag}{body}{tag}"
     return Procedure(sql, tuple(kinds), places)
 

@@ -87,7 +87,7 @@ class LaneSession:
         cursor = psycopg.RawCursor(self._connection)
         for call in _made_ahead(calls):
             cursor.execute(
-                f"CALL {NAME}($1, $2, $3, $4, $5::int4, $6, $7::text, $8::int8, $9::int8, $10::int4, $11::int4)".encode(),
+                f"CALL {NAME}($1, $2, $3, $4, $5::int4, $6, $7::text, $8::int8, $9::int8, $10::int4, $11::int4, $12)".encode(),
                 [
                     call.marks(self._numbers),
                     call.values,
@@ -100,6 +100,7 @@ class LaneSession:
                     writing.batch,
                     writing.lock_class,
                     lanes,
+                    call.lasts,
                 ],
                 prepare=False,
             )

@@ -16,8 +16,10 @@ from engine.apply.postgres.changes import Place
 from engine.apply.postgres.lanes.procedure import TRUNCATE, Kind
 from engine.apply.text import as_text
 from engine.model.batch import TableChanges
+from engine.model.last_commit import CommitTimes
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
+from engine.model.subscription import OriginFilter
 
 Array = npt.NDArray[Any]
 
@@ -36,7 +38,8 @@ class TableStretch:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Arrays have one entry per change, but `ends`, which has one per transaction: its end LSN.
+    """Arrays have one entry per change, but `ends` and `times_us`, which have one per transaction: its end LSN and, as in LastCommit
+    like `origin`, when it was committed.
 
     `kind`: its number in `kinds`, from 1 on. `of`: number of its transaction. `h`, `g`: hash of table and key after and before.
     `key`: a number for the row, of all tables: the same exactly where table and key are; -1 where no other change is of that row.
@@ -57,6 +60,8 @@ class Stream:
     pool: Any
     sizes: Array
     ends: Array
+    times_us: Array
+    origin: OriginFilter = OriginFilter.ANY
 
     @property
     def transactions(self) -> int:
@@ -82,8 +87,13 @@ class Stream:
         return (first + 1, True) if barriers[at] == first else (int(barriers[at]), False)
 
 
-def stream_of(tables: Sequence[TableStretch]) -> Stream:
-    """Put the changes of several tables into one order. Raises EngineFault(INTERNAL) where staged columns have another form."""
+def stream_of(
+    tables: Sequence[TableStretch], times: CommitTimes | None = None, origin: OriginFilter = OriginFilter.ANY
+) -> Stream:
+    """Put the changes of several tables into one order. `times` are of their transactions, as far as they are known.
+
+    Raises EngineFault(INTERNAL) where staged columns have another form.
+    """
     tables = [table for table in tables if any(change.in_order is not None for change in table.changes)]
     parts = [_Part.of(table, number) for number, table in enumerate(tables)]
     order = np.lexsort((_all(parts, "n"), _all(parts, "piece")))
@@ -124,7 +134,16 @@ def stream_of(tables: Sequence[TableStretch]) -> Stream:
         pool,
         np.asarray(pc.fill_null(pc.binary_length(pool), 0)),
         end[begins],
+        _times(end[begins], times),
+        origin,
     )
+
+
+def _times(ends: Array, times: CommitTimes | None) -> Array:
+    if times is None or not len(times.ends):
+        return np.zeros(len(ends), np.int64)
+    at = np.minimum(np.searchsorted(times.ends, ends), len(times.ends) - 1)
+    return np.where(times.ends[at] == ends, times.times_us[at], 0)
 
 
 @dataclass(frozen=True, slots=True)

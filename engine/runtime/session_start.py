@@ -1,0 +1,66 @@
+"""What a log reader's session begins with: a slot that is free, and the last transaction that is held."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from engine.model.control import SESSION_ORIGINS, ControlKind
+from engine.model.last_commit import LastCommit
+from engine.model.position import ZERO, Lsn
+from engine.model.source import Landed
+from engine.model.subscription import OriginFilter
+from engine.model.target import TargetProgress
+from engine.runtime.intake import Intake
+from engine.runtime.parts import RunParts
+from engine.runtime.queue_start import QueueStart
+
+SLOT_GRACE_MS = 5000.0
+
+
+def last_at_start(parts: RunParts) -> LastCommit:
+    """The last transaction up to the target's position. Where it should be known and is not, that is told."""
+    progress, origin = parts.start.progress, parts.spec.origin
+    last = progress.last
+    if last is None:
+        reason = "the target's record is of an earlier version, which did not note the last transaction"
+        last = LastCommit.unknown(progress.end, origin)
+    elif last.origin is not origin and (last.known or last.end != progress.end):
+        reason = f"what was read so far was read with capture.origin {last.origin}"
+        last = LastCommit.unknown(progress.end, last.origin)
+    else:
+        return last
+    detail = f"{reason}: whether the source's log is the one that was read up to {progress.end} is not verified at this start"
+    parts.reporter.event("info", "log_not_verified", parts.spec.slot, detail)
+    return last
+
+
+def restore(intake: Intake, opened: QueueStart, progress: TargetProgress, origin: OriginFilter) -> None:
+    """Take in what an earlier process left in the queue."""
+    before = None if progress.last is None else progress.last.origin
+    unknown_end = read_otherwise(opened.landed, before, origin, opened.resume)
+    intake.restore(opened.landed, opened.next_ordinal, unknown_end)
+
+
+def read_otherwise(landed: Iterable[Landed], before: OriginFilter | None, origin: OriginFilter, end: Lsn) -> Lsn:
+    """Up to where what an earlier process left in the queue, and what came before it, was read with another filter than `origin`.
+
+    `before`: the filter of what lies before the first session that the queue tells of; None where that is not known. `end`: of the queue.
+    """
+    found, same = ZERO, before is origin
+    for one in landed:
+        for code in one.controls["subxid"][one.controls["kind"] == ControlKind.SESSION].tolist():
+            found = found if same else one.wal_end
+            same = code == SESSION_ORIGINS[origin]
+    return found if same else end
+
+
+def free_slot(parts: RunParts, stop: threading.Event) -> None:
+    """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
+    deadline = parts.clock.monotonic_ms() + SLOT_GRACE_MS
+    while parts.source.slot_status(parts.spec.slot).active_pid is not None:
+        if stop.wait(0.1):
+            return
+        if parts.clock.monotonic_ms() >= deadline:
+            parts.source.terminate_reader(parts.spec.slot, f"penstock-{parts.spec.name}-")
+            return
