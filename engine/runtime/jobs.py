@@ -22,7 +22,7 @@ from engine.runtime.intake import Sealed
 from engine.runtime.pieces import Piece, Sizes, Staged, compute
 from engine.runtime.planner import PlannedBatch, Planner
 from engine.runtime.tuning import JobTuner, Way
-from engine.runtime.worker import net_here, net_task
+from engine.runtime.worker import net_here, net_task, net_to_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,9 @@ class JobStage:
             applying = AS_BATCH
             changes = self._run(planned, way, (), in_order=False, attempt=NETTED_ATTEMPT)
         missed = self._run_missed(planned)
+        in_pieces = log_bytes > self._piece_bytes
         ended = self._clock.monotonic_ms()
-        if blocks and planned.records and not ahead.staged and log_bytes <= self._piece_bytes:
+        if blocks and planned.records and not ahead.staged and not in_pieces:
             self._tuner.learn(way, planned.records, ended - began)
         hit(Failpoint.BATCH_AFTER_JOB)
         return Computed(
@@ -117,7 +118,7 @@ class JobStage:
             sealed.sealed_us,
             ended,
             (
-                *(self._files(planned) if way.path == "spark" or missed else ()),
+                *(self._files(planned) if way.path == "spark" or missed or ahead.staged or in_pieces else ()),
                 *(file for staged in ahead.staged for file in files_of(staged)),
             ),
             {**self._tuning(way), **applying.tuning},
@@ -161,7 +162,9 @@ class JobStage:
 
     def _work(self, planned: PlannedBatch, descriptors: list[TaskDescriptor], way: Way) -> list[TaskResult]:
         if way.path == "driver":
-            return [net_here(descriptor) for descriptor in descriptors]
+            # The rows of one piece may stay in memory until they are committed; those of all of a large batch may not.
+            work = net_here if len(descriptors) == 1 else net_to_files
+            return [work(descriptor) for descriptor in descriptors]
         group = f"{self._spec.name}-{self._spec.epoch}-{planned.number}"
         return self._runner.run(net_task, descriptors, group)
 

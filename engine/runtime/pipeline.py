@@ -92,9 +92,9 @@ class Pipeline:
         self._undecoded = ZERO, 0
         """Up to where the source could decode its log when it last failed to, and how often it failed there."""
         self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
+        """Asked for while a run was starting; they begin with it."""
         self._not_copied: frozenset[TableId] = frozenset()
         """Tables whose reload was cancelled between two runs."""
-        """Asked for while a run was starting; they begin with it."""
         self._reloads = ReloadBook(reporter)
         self.tickets = TicketBook(reporter)
         settings = parts.settings

@@ -36,13 +36,17 @@ def net_here(descriptor: TaskDescriptor) -> TaskResult:
     return run_task(descriptor, read_blocks, _scanner)
 
 
+def net_to_files(descriptor: TaskDescriptor) -> TaskResult:
+    """The same; rows go to Arrow files in the descriptor's staging folder."""
+    return spill_result(net_here(descriptor), descriptor.staging, staging_prefix(descriptor))
+
+
 def net_task(descriptor: TaskDescriptor) -> TaskResult:
-    """The same in a Spark worker: rows go to Arrow files in the descriptor's staging folder."""
+    """The same in a Spark worker."""
     settle()
     arm_from_environment()
     hit(Failpoint.TASK_RUNNING)
-    result = net_here(descriptor)
-    return spill_result(result, descriptor.staging, staging_prefix(descriptor))
+    return net_to_files(descriptor)
 
 
 def sweep(staging: Path) -> None:

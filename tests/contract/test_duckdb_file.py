@@ -252,3 +252,20 @@ def test_a_forgotten_subscription_leaves_its_tables_and_may_come_back(tmp_path: 
     with pytest.raises(QueryRefused):
         answered(target, "SELECT 1", 1, 5.0, "other")  # type: ignore[arg-type]
     target.close()
+
+
+def test_a_comparison_takes_less_memory_than_the_rows(tmp_path: Path) -> None:
+    """Each side is 96 MB, and is read a few rows at a time."""
+    target = DuckDbTarget(tmp_path / "mart.duckdb", DuckDbSettings(memory_limit="150MB", spill_limit="0MB", threads=1))
+    pipeline = Pipeline(target).claim()
+    wide = structure(TableName("public", "wide"), {"id": "int4", "v": "text"}, ["id"])
+    rows = [(i, f"{i:04}" * 1_000_000) for i in range(24)]
+    pipeline.load(T, wide, rows[:1])
+    for row in rows[1:]:
+        pipeline.change(T, wide, changes(T, insert=inserts(wide, [row])))
+    progress = target.progress(SUBSCRIPTION)
+    assert progress is not None
+    with target.pin(SUBSCRIPTION) as reader:
+        source = (batch for row in rows for batch in inserts(wide, [row]).to_batches())
+        assert reader.compare(progress.tables[T], source, 5) == (24, 24, [])
+    target.close()

@@ -886,6 +886,32 @@ def test_comparison_without_a_key_counts_copies(pipeline: Pipeline) -> None:
     assert all(d["key"][0] == "a" for d in differences)
 
 
+@pytest.mark.parametrize("size", [20_000, 400_000])
+@pytest.mark.parametrize("mode", [KeyMode.KEYED, KeyMode.BAG])
+def test_comparison_of_large_values_finds_what_differs_far_behind(pipeline: Pipeline, mode: KeyMode, size: int) -> None:
+    """The larger rows are more than are to be read at once."""
+    key = ["id"] if mode is KeyMode.KEYED else []
+    pages = structure(TableName("public", "pages"), {"id": "int4", "v": "text", "b": "bytea"}, key, mode)
+    held = [(i, f"{i}" * size, bytes([i]) * size) for i in range(1, 6)] + [(6, "short", None), (7, None, b"")]
+    pipeline.load(ORDERS, pages, held)
+    record = pipeline.target.progress(SUBSCRIPTION).tables[ORDERS]  # type: ignore[union-attr]
+    other = [(i, v, b) for i, v, b in held if i != 5]
+    other[1] = (2, held[1][1][:-1] + "x", held[1][2])
+    other[2] = (3, held[2][1], held[2][2][:-1] + b"x")
+    other[3] = (4, None, held[3][2])
+    with pipeline.target.pin(SUBSCRIPTION) as reader:
+        assert reader.compare(record, inserts(pages, held).to_batches(max_chunksize=2), 20) == (7, 7, [])
+        rows, there, found = reader.compare(record, inserts(pages, other).to_batches(), 20)
+    assert (rows, there) == (6, 7)
+    kinds = sorted((d["key"][0], d["kind"]) for d in found)
+    if mode is KeyMode.KEYED:
+        assert kinds == [("2", "different"), ("3", "different"), ("4", "different"), ("5", "extra")]
+    else:
+        pairs = [(i, kind) for i in "234" for kind in ("extra", "missing")]
+        assert kinds == sorted([*pairs, ("5", "extra")])
+        assert all(len(text or "") <= 200 for d in found for text in d["key"])
+
+
 @pytest.mark.parametrize(
     "sql",
     [

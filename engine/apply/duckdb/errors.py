@@ -15,6 +15,8 @@ FULL_BELOW_BYTES = 1024 * 1024
 """Less free space than this at the time of a failed write explains it."""
 _NO_SPACE = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _MEMORY_WORDS = "Out of Memory Error:"
+_UNPINNED = "failed to pin block"
+"""A commit or checkpoint that lacks memory fails with another class of exception."""
 
 
 def fault_of(error: BaseException, path: Path, subject: str | None = None) -> EngineFault:
@@ -27,7 +29,13 @@ def fault_of(error: BaseException, path: Path, subject: str | None = None) -> En
     if is_disk_full(error, path):
         return EngineFault(FaultKind.TARGET_DISK_FULL, str(path), "no space left where the target's file lies")
     if isinstance(error, duckdb.OutOfMemoryException):
-        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "memory_limit is too small for this batch")
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), "memory_limit is too small for this; raise it")
+    if isinstance(error, duckdb.FatalException | duckdb.TransactionException) and _UNPINNED in str(error):
+        detail = (
+            "memory_limit is too small: DuckDB needs the large values of each 122,880 rows in memory at once to write them;"
+            " raise it"
+        )
+        return EngineFault(FaultKind.TARGET_UNAVAILABLE, str(path), detail)
     if subject is not None and isinstance(error, duckdb.DataError | duckdb.ConstraintException):
         return EngineFault(FaultKind.VALUE_OUT_OF_DOMAIN, subject, f"a value does not fit ({type(error).__name__})")
     if isinstance(error, duckdb.IOException | duckdb.FatalException | duckdb.InternalException):

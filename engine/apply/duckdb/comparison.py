@@ -1,0 +1,122 @@
+"""SQL that compares a table with the source's rows. A large value counts by its length and SHA-256: neither side is ever held whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.apply.duckdb.changes import Place, identical
+from engine.apply.duckdb.identifiers import quoted
+from engine.apply.duckdb.types import duckdb_type, equal_means_identical
+from engine.model.schema import KeyMode
+from engine.model.target import TableRecord
+from engine.model.values import Kind, value_type
+
+SOURCE = "temp.__penstock_source"
+"""The source's rows in their form for the comparison."""
+TARGET = "temp.__penstock_target"
+"""The target's, where they are brought into that form piece by piece."""
+LARGE_BYTES = 16 * 1024
+"""Longer values of a column outside the key are compared by their digest."""
+_KEY_LENGTH = 200
+"""Characters that are shown of each column where a row has no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides of a comparison. `target`: what stands behind FROM for the rows of the target.
+
+    Each column `ci` has its value, or NULL where that is large, and one of text or bytes, outside the key, beside it `di` with its
+    digest where it is large.
+    """
+
+    record: TableRecord
+    target: str
+    formed: bool = False
+    """The target's rows are in their form already."""
+
+    @property
+    def _key(self) -> list[int]:
+        return Place(self.record.table, self.target, self.record.schema).key
+
+    @property
+    def _digested(self) -> list[int]:
+        columns = enumerate(self.record.schema.columns)
+        kept = set(self._key) if self.record.schema.mode is KeyMode.KEYED else set()
+        return [i for i, c in columns if i not in kept and value_type(c).kind in {Kind.TEXT, Kind.BYTES}]
+
+    def create_sql(self, name: str) -> str:
+        """An empty table for the rows of a side."""
+        columns = [f"c{i} {duckdb_type(value_type(c))}" for i, c in enumerate(self.record.schema.columns)]
+        columns += [f"d{i} VARCHAR" for i in self._digested]
+        return f"CREATE TEMP TABLE {name.removeprefix('temp.')} ({', '.join(columns)})"
+
+    def form(self, values: list[str]) -> str:
+        """What stands behind SELECT for a row, given an expression for each column."""
+        digested = set(self._digested)
+        listed = []
+        for i, value in enumerate(values):
+            small = f"CASE WHEN {self._is_large(i, value)} THEN NULL ELSE {value} END" if i in digested else value
+            listed.append(f"{small} AS c{i}")
+        listed += [
+            f"CASE WHEN {self._is_large(i, values[i])} THEN concat({self._size(i, values[i])}, ' ', sha256({values[i]})) END AS d{i}"
+            for i in self._digested
+        ]
+        return ", ".join(listed)
+
+    def target_sql(self) -> str:
+        """The target's rows in their form."""
+        if self.formed:
+            return f"SELECT * FROM {TARGET}"
+        return f"SELECT {self.form([quoted(c.name) for c in self.record.schema.columns])} FROM {self.target}"
+
+    def keyed_sql(self, limit: int) -> str:
+        """Rows (kind, key as text …), ordered by key."""
+        on_key = " AND ".join(f"s.c{i} = t.c{i}" for i in self._key)
+        same = [f"({identical(f's.c{i}', f't.c{i}', value_type(c))})" for i, c in enumerate(self.record.schema.columns)]
+        same += [f"s.d{i} IS NOT DISTINCT FROM t.d{i}" for i in self._digested]
+        keys = [f"COALESCE(s.c{i}, t.c{i})" for i in self._key]
+        return (
+            "SELECT CASE WHEN t.here IS NULL THEN 'missing' WHEN s.here IS NULL THEN 'extra' ELSE 'different' END,"
+            f" {', '.join(f'CAST({key} AS VARCHAR)' for key in keys)}"
+            f" FROM (SELECT *, true AS here FROM {SOURCE}) AS s"
+            f" FULL JOIN (SELECT *, true AS here FROM ({self.target_sql()})) AS t ON {on_key}"
+            f" WHERE t.here IS NULL OR s.here IS NULL OR NOT ({' AND '.join(same)})"
+            f" ORDER BY {', '.join(keys)} LIMIT {limit}"
+        )
+
+    def duplicates_sql(self, limit: int) -> str:
+        """Rows ('extra', key as text …) of keys that the target holds more than once."""
+        keys = ", ".join(f"c{i}" for i in self._key)
+        texts = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in self._key)
+        return (
+            f"SELECT 'extra', {texts} FROM (SELECT {keys} FROM ({self.target_sql()})"
+            f" GROUP BY {keys} HAVING count(*) > 1) ORDER BY {keys} LIMIT {limit}"
+        )
+
+    def bag_sql(self, limit: int) -> str:
+        """Rows (copies the source has more, start of every column's text …)."""
+        columns, digested = self.record.schema.columns, self._digested
+        images = [
+            f"c{i}" if equal_means_identical(value_type(c)) else f"CAST(c{i} AS VARCHAR)" for i, c in enumerate(columns)
+        ]
+        grouped = ", ".join(
+            [*(f"{image} AS g{i}" for i, image in enumerate(images)), *(f"d{i} AS h{i}" for i in digested)]
+        )
+        names = ", ".join([*(f"g{i}" for i in range(len(images))), *(f"h{i}" for i in digested)])
+        shown = [
+            f"COALESCE(CAST(g{i} AS VARCHAR), h{i})" if i in digested else f"CAST(g{i} AS VARCHAR)"
+            for i in range(len(images))
+        ]
+        texts = ", ".join(f"left({text}, {_KEY_LENGTH})" for text in shown)
+        return (
+            f"SELECT sum(side), {texts} FROM (SELECT 1 AS side, {grouped} FROM {SOURCE}"
+            f" UNION ALL SELECT -1, {grouped} FROM ({self.target_sql()}))"
+            f" GROUP BY {names} HAVING sum(side) <> 0 ORDER BY {names} LIMIT {limit}"
+        )
+
+    def _size(self, column: int, value: str) -> str:
+        is_text = value_type(self.record.schema.columns[column]).kind is Kind.TEXT
+        return f"strlen({value})" if is_text else f"octet_length({value})"
+
+    def _is_large(self, column: int, value: str) -> str:
+        return f"{self._size(column, value)} > {LARGE_BYTES}"
