@@ -346,6 +346,8 @@ def test_views_of_others_upon_it_live_through_all_of_it(eu: Source, us: Source, 
 @pytest.mark.parametrize("opened", ["postgres16"], indirect=True)
 def test_what_its_users_said_of_it_stays(eu: Source, us: Source, build: Build) -> None:
     build("CREATE ROLE penstock_reader; CREATE ROLE penstock_owner")
+    build("GRANT penstock_reader, penstock_owner TO CURRENT_USER WITH INHERIT TRUE, SET TRUE")
+    build("GRANT ALL ON SCHEMA marts TO penstock_owner")
     try:
         build(
             "GRANT SELECT ON marts.orders TO PUBLIC; GRANT SELECT (id) ON marts.orders TO penstock_reader WITH GRANT OPTION"

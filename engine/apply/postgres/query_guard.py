@@ -37,7 +37,8 @@ _ESCAPED_NAME = re.compile(r'u&"', re.IGNORECASE)
 _BETWEEN = r'"?(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\*/)*'
 _VOLATILE = """
 SELECT DISTINCT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE p.provolatile = 'v' AND p.proname = ANY (%s) AND NOT (n.nspname = 'pg_catalog' AND p.proname = ANY (%s)) ORDER BY 1
+WHERE p.provolatile = 'v' AND p.proname = ANY (%s) AND NOT pg_is_other_temp_schema(n.oid)
+    AND NOT (n.nspname = 'pg_catalog' AND p.proname = ANY (%s)) ORDER BY 1
 """
 
 
