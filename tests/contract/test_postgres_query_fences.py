@@ -179,6 +179,19 @@ def test_no_operator_of_this_postgres_calls_a_volatile_function(mart: Database) 
     assert mart.execute(f"{operators} UNION ALL {casts}") == []
 
 
+def test_a_call_that_looks_like_a_column_is_a_call(pipeline: Pipeline, mart: Database) -> None:
+    mart.execute("CREATE FUNCTION public.touched(public.orders) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    mart.execute("CREATE FUNCTION public.others() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+    for sql in (
+        "SELECT touched(o) FROM orders o",
+        "SELECT o.touched FROM orders o",
+        'SELECT o . /* */ "touched" FROM orders o',
+    ):
+        assert refused(pipeline, sql).code == "query_not_a_read", sql
+    assert pipeline.select("SELECT orders.id AS touched FROM orders WHERE id = 1") == [(1,)]
+    assert Pipeline(pipeline.target, OTHER).select("SELECT id FROM theirs.others") == [(8,)]
+
+
 READS = [
     "SELECT random() < 2, clock_timestamp() IS NOT NULL",
     "SELECT note AS nextval FROM public.orders",

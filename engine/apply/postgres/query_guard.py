@@ -36,10 +36,12 @@ _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _ESCAPED_NAME = re.compile(r'u&"', re.IGNORECASE)
 _BETWEEN = r'"?(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\*/)*'
 _VOLATILE = """
-SELECT DISTINCT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-WHERE p.provolatile = 'v' AND p.proname = ANY (%s) AND NOT pg_is_other_temp_schema(n.oid)
-    AND NOT (n.nspname = 'pg_catalog' AND p.proname = ANY (%s)) ORDER BY 1
+SELECT p.proname, bool_or(coalesce(t.typtype IN ('c', 'p'), false))
+FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace LEFT JOIN pg_type t ON t.oid = p.proargtypes[0]
+WHERE p.provolatile = 'v' AND p.proname = ANY (%s) AND NOT (n.nspname = 'pg_catalog' AND p.proname = ANY (%s))
+    AND NOT starts_with(n.nspname, 'pg_temp_') GROUP BY 1 ORDER BY 1
 """
+"""Volatile functions of these names, and whether one can be called as if it were a column of a row: `row.name`."""
 
 
 def refusal(connection: PostgresConnection, sql: str) -> str | None:
@@ -52,15 +54,15 @@ def refusal(connection: PostgresConnection, sql: str) -> str | None:
     words = set(_WORD.findall(sql))
     names = words | {word.lower() for word in words} | {name.replace('""', '"') for name in _QUOTED.findall(sql)}
     volatile = connection.execute(_VOLATILE, [sorted(names), sorted(HARMLESS)]).fetchall()
-    for name in (row[0] for row in volatile):
-        if _might_call(name, sql):
+    for name, of_a_row in volatile:
+        if _might_call(name, sql, of_a_row=of_a_row):
             return f"the function {name} is VOLATILE, and may do more than read; it is not available in queries"
     return None
 
 
-def _might_call(name: str, sql: str) -> bool:
-    """`name` with parentheses behind it, or behind a dot: the other way to write a call."""
+def _might_call(name: str, sql: str, *, of_a_row: bool) -> bool:
+    """`name` with parentheses behind it; or behind a dot, which calls a function `of_a_row` too."""
     written = re.escape(name.replace('"', '""'))
     call = rf"(?<![\w$]){written}(?![\w$]){_BETWEEN}\("
-    attribute = rf'\.\s*"?{written}(?![\w$])'
-    return re.search(f"{call}|{attribute}", sql, re.IGNORECASE | re.DOTALL) is not None
+    attribute = rf'\.{_BETWEEN}"?{written}(?![\w$])'
+    return re.search(f"{call}|{attribute}" if of_a_row else call, sql, re.IGNORECASE | re.DOTALL) is not None
