@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from engine.apply.duckdb import DuckDbTarget
 from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.messages import Preflight, TableDropped
 from engine.model.identity import TableId
@@ -101,12 +100,12 @@ def test_a_target_table_that_a_view_shows_stays_and_the_others_go_on(shop: Datab
     assert report.remedy is not None
     shop.execute("DELETE FROM orders; UPDATE lines SET note = 'y'")
     replica.assert_equal()
-    look = replica.look if isinstance(replica.pipeline.target, DuckDbTarget) else replica.query
-    assert look("SELECT count(*) FROM public.seen") == [(100,)]
+    assert replica.look("SELECT count(*) FROM public.seen") == [(100,)]
 
 
 def in_the_way(replica: Replica, of: TableSpec) -> list[str]:
-    """Codes of what an engine finds against a table when it is to be tried again: of the source, then of the target."""
+    """Codes of what an engine finds against a table when it is to be tried again: of the source, then of the target. Nothing of the
+    target's user."""
     desk = RequestDesk(EngineSettings(home=replica.folder), lambda _: None)
     name = TableNamePart(schema=of.source.schema, name=of.source.name)
     part = TablePart(table=of.table, source=name, target=name)
@@ -116,7 +115,7 @@ def in_the_way(replica: Replica, of: TableSpec) -> list[str]:
         command = Preflight(request_id="r", connection=connection, role=role, tables=(part,))
         found += [one.code for one in desk._preflight(connection.to_spec(), command) if one.severity == "error"]
     desk.close()
-    return found
+    return [code for code in found if code != "target_superuser"]
 
 
 def test_a_parked_table_is_tried_again_when_its_cause_is_mended(shop: Database, replicate: Replicate) -> None:
