@@ -325,11 +325,24 @@ class Waits(RuleBasedStateMachine):
 
     @rule(
         what=st.sampled_from(["run", "run", "pause", "stop", "pause table", "resume table", "reload", "reload"]),
+        then=st.sampled_from(["", "", "", "run", "pause"]),
         table=st.sampled_from(TABLES),
         heard=st.booleans(),
         delivered=DELIVERED,
     )
-    def a_user_declares_something(self, what: str, table: TableId, heard: bool, delivered: int) -> None:
+    def a_user_declares_something_and_waits(
+        self, what: str, then: str, table: TableId, heard: bool, delivered: int
+    ) -> None:
+        """`then`: and something else, before the engine's reports of the one have arrived. The wait is for what is not there yet."""
+        self.declare(what, table)
+        if heard and self.engine is not None and self.engine.stream is not None:
+            self.hears(self.engine)
+        if then:
+            self.declare(then, table)
+        self.deliver(delivered)
+        self.somebody_waits_for(self.target.tables[table].at + 1, {table})
+
+    def declare(self, what: str, table: TableId) -> None:
         if what == "reload":
             self.rows.reload(table)
         elif what.endswith("table"):
@@ -338,9 +351,6 @@ class Waits(RuleBasedStateMachine):
             desired = {"run": DesiredState.RUNNING, "pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED}
             self.rows.desire(desired[what])
         self.freshness.out_of_date([NAME])
-        if heard and self.engine is not None and self.engine.stream is not None:
-            self.hears(self.engine)
-            self.deliver(delivered)
 
     # The channel
 
