@@ -330,6 +330,9 @@ def refuse_batch(position: Position | None, batch: BatchCommit) -> Position:
     if batch.end < position.end:
         detail = f"a batch that ends at {batch.end} after one that ended at {position.end}"
         raise EngineFault(FaultKind.INTERNAL, batch.subscription, detail)
+    if batch.last is not None and batch.last.end > batch.end:
+        detail = f"a batch that ends at {batch.end} names a later transaction, which ends at {batch.last.end}"
+        raise EngineFault(FaultKind.INTERNAL, batch.subscription, detail)
     return position
 
 

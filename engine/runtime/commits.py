@@ -51,6 +51,18 @@ class Applied:
     written: Lsn
 
 
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """What a target transaction moves the progress record to."""
+
+    number: BatchId
+    end: Lsn
+    last: LastCommit | None
+    """The last transaction up to `end`."""
+    times: CommitTimes | None = None
+    """Of the transactions that are written."""
+
+
 class CommitStage:
     """Commits batches one after another. Used by one thread; `applied` may be read, and marks noted, from any."""
 
@@ -80,8 +92,6 @@ class CommitStage:
         self._removed: list[TableId] = []
         self._last: LastCommit | None = None
         """The last transaction of the log up to what is visible."""
-        self._commit_times: CommitTimes | None = None
-        """Of the transactions of the batch that is being committed."""
         self._dropping = set(spec.dropped)
         """Tables that left, or will, and whose tables on the target go with them."""
         self._staying: dict[TableId, str] = {}
@@ -110,7 +120,7 @@ class CommitStage:
         known = [*progress.tables, *progress.copies, *progress.reserved, *self._dropping]
         self._removed = [table for table in dict.fromkeys(known) if table not in members]
         if self._removed:
-            self._put(progress.batch, progress.end, {})
+            self._put(_Goal(progress.batch, progress.end, progress.last), {})
         self.copies.take_up(progress)
         self._complete = {t for t, record in progress.tables.items() if record.ready}
         self._aside = {t: record.set_aside for t, record in progress.tables.items() if record.set_aside}
@@ -122,7 +132,7 @@ class CommitStage:
         """Write what is visible but not yet in the progress record. Call when no batch is being committed any more."""
         parked = self._newly_parked()
         if self._number is not None and (self.applied.visible > self.applied.written or parked or self.marks.pending):
-            self._put(self._number, self.applied.visible, parked)
+            self._put(_Goal(self._number, self.applied.visible, self._last), parked)
             self.applied = Applied(self.applied.visible, self.applied.visible)
 
     def at_rest(self) -> None:
@@ -148,8 +158,6 @@ class CommitStage:
             taking = self._taking_part(computed.planned)
             commits, faults = self._commits(computed, taking)
             commits |= self._newly_parked(computed.planned.number)
-            self._number = computed.planned.number
-            self._last, self._commit_times = computed.planned.batch.last, computed.planned.batch.times
             self.marks.next(computed.planned.batch)
             self._stale |= self._left_out(taking)
             self._stale -= commits.keys()
@@ -171,6 +179,7 @@ class CommitStage:
         self._announce(computed, faults, end)
         # Behind that: whoever reads the position reports it, and must not do so before the tables that the batch parked.
         self.applied = Applied(end, end if written else self.applied.written)
+        self._number, self._last = computed.planned.number, computed.planned.batch.last
         if computed.planned.batch.transactions:
             self._reporter.batch(computed.planned, list(computed.changes), computed.log_bytes, times)
         for path in computed.files:
@@ -347,8 +356,9 @@ class CommitStage:
         refused: dict[TableId, tuple[str, str]] = {}
         while True:
             try:
-                number, end = computed.planned.number, computed.planned.batch.end
-                parts = self._put(number, end, commits, computed.applying, self.copies.left)
+                batch = computed.planned.batch
+                goal = _Goal(computed.planned.number, batch.end, batch.last, batch.times)
+                parts = self._put(goal, commits, computed.applying, self.copies.left)
             except EngineFault as fault:
                 table = TableId(fault.subject)
                 if policy(fault.kind).action is not Action.PARK_TABLE or table not in commits or table in refused:
@@ -381,7 +391,9 @@ class CommitStage:
         if rest is not None:
             hit(Failpoint.EARLY_COMMIT)
         if rest is None or not early.commit(
-            BatchCommit(self._spec.name, self._spec.epoch, planned.number, planned.batch.end, rest, last=self._last)
+            BatchCommit(
+                self._spec.name, self._spec.epoch, planned.number, planned.batch.end, rest, last=planned.batch.last
+            )
         ):
             early.roll_back()
             return False
@@ -390,8 +402,7 @@ class CommitStage:
 
     def _put(
         self,
-        number: BatchId,
-        end: Lsn,
+        goal: _Goal,
         commits: dict[TableId, TableCommit],
         applying: Applying = AS_BATCH,
         left: tuple[TableId, ...] = (),
@@ -402,7 +413,7 @@ class CommitStage:
         """
         while True:
             try:
-                return self._put_once(number, end, commits, applying, left)
+                return self._put_once(goal, commits, applying, left)
             except EngineFault as fault:
                 if fault.kind is not FaultKind.TABLE_NOT_DROPPED or TableId(fault.subject) not in self._dropping:
                     raise
@@ -411,28 +422,27 @@ class CommitStage:
 
     def _put_once(
         self,
-        number: BatchId,
-        end: Lsn,
+        goal: _Goal,
         commits: dict[TableId, TableCommit],
         applying: Applying,
         left: tuple[TableId, ...],
     ) -> int:
         parts = 1
         removed = tuple(self._removed)
-        marks = self.marks.due(commits, end)
+        marks = self.marks.due(commits, goal.end)
         batch = BatchCommit(
             subscription=self._spec.name,
             epoch=self._spec.epoch,
-            batch=number,
-            end=end,
+            batch=goal.number,
+            end=goal.end,
             tables=tuple(commits.values()),
             removed=removed,
             dropped=tuple(table for table in dict.fromkeys(removed) if table in self._dropping),
             stale=tuple(self._stale),
             marks=marks,
             left=left,
-            last=self._last,
-            times=self._commit_times,
+            last=goal.last,
+            times=goal.times,
         )
         in_order = self._target.in_order() if applying.way is not None else None
         whole = any(commit.set_aside or commit.aside for commit in commits.values())

@@ -177,9 +177,9 @@ def test_a_table_that_is_about_to_follow_is_waited_for(rig: Rig) -> None:
     )
     late = client.post(_QUERIES, json=_fresh("latest", timeout_ms=100))
     assert (late.status_code, late.json()["code"]) == (504, "freshness_timeout")
+    asked = engine.count(Query)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.post, _QUERIES, json=_fresh("latest"))
-        asked = engine.count(Query)
         until(lambda: engine.count(Query) > asked)
         engine.refusal_of_queries = None
         engine.table(assign, lines, "live")

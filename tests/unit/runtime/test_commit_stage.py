@@ -12,6 +12,7 @@ from engine.link.messages import Report, TableDropped
 from engine.model.batch import SealedBatch, TableChanges, TableFault, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
+from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.refused import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
@@ -49,6 +50,7 @@ class RefusingTarget:
         self.during: Callable[[], None] = lambda: None
         """Called while a batch is written."""
         self.gone = False
+        self.away = False
 
     def check_place(self) -> None:
         if self.gone:
@@ -58,6 +60,8 @@ class RefusingTarget:
         return {"copy_setup_ms": 1.5}
 
     def commit(self, batch: BatchCommit) -> dict[TableId, SetAside]:
+        if self.away:
+            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, "mart", "the connection was closed")
         self.during()
         for dropped in set(batch.dropped) & self.needed:
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, dropped, "a view shows it")
@@ -79,6 +83,12 @@ def _nothing_to_ask(table: TableId, columns: Sequence[Column], inputs: Mapping[i
 
 def _with_names(mark: str, below: Mapping[RelationId, TableName]) -> str:
     return ",".join([mark, *(name.name for name in below.values())])
+
+
+def sealed(number: int) -> SealedBatch:
+    """Batch `number`, whose last transaction ends where it does."""
+    after, end = Lsn(number * 100), Lsn(number * 100 + 100)
+    return SealedBatch(after, end, 0, (), (), 0, 0, last=LastCommit(after, end, number))
 
 
 class Bench:
@@ -132,7 +142,7 @@ class Bench:
 
         `meanwhile` is called between its planning and its commit.
         """
-        batch = SealedBatch(Lsn(number * 100), Lsn(number * 100 + 100), 0, (), (), 0, 0)
+        batch = sealed(number)
         copied = {entry.table: entry.after for entry in self.book.all() if entry.table in handover}
         parts = tuple(TablePart(table, (s,), copied.get(table, batch.after)) for table, s in SCHEMAS.items())
         planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), handover)
@@ -146,7 +156,7 @@ class Bench:
         self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
 
     def commit_nothing(self, number: int) -> None:
-        batch = SealedBatch(Lsn(number * 100), Lsn(number * 100 + 100), 0, (), (), 0, 0)
+        batch = sealed(number)
         parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items())
         planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), frozenset())
         self.stage.commit(Computed(planned, (), 0, "driver", 0.0, 0, 0.0), must_write=False)
@@ -381,6 +391,19 @@ def test_a_mark_noted_last_is_written_when_the_run_ends() -> None:
     bench.stage.settle()
     bench.stage.settle()
     assert bench.marks() == [{}, {OTHER: "a"}]
+
+
+def test_what_is_written_after_a_failed_batch_names_the_last_transaction_before_it() -> None:
+    """The target is back when the run ends. A later transaction on record than the position would be missed by every session."""
+    bench = Bench()
+    bench.commit(1)
+    bench.commit_nothing(2)
+    bench.target.away = True
+    with pytest.raises(EngineFault):
+        bench.commit(3)
+    bench.target.away = False
+    bench.stage.settle()
+    assert [(b.batch, b.end, b.last) for b in bench.target.batches[1:]] == [(BatchId(2), Lsn(300), sealed(2).last)]
 
 
 NAMED = {OTHER: {RelationId(77): TableName("public", "leaf")}}
