@@ -257,18 +257,26 @@ def table_left_out(view: TableView | None) -> Unreachable:
     """A table that the wait covers does not follow the source."""
     if view is None:
         return Unreachable("A table of this wait was removed.", "Wait again for tables that the subscription has.")
-    why = why_left_out(view)
-    remedy = view.remedy
-    if remedy is None:
-        paused = "Set the table's desired_state to 'running', or leave the table out of the wait."
-        remedy = _REMEDIES.get(view.state, paused)
-    return Unreachable(f"Table {view.schema}.{view.name} is {view.state.value}{f': {why}' if why else ''}.", remedy)
+    remedy = view.remedy or f"{how_to_follow(view)}, or leave the table out of the wait."
+    return Unreachable(what_is_left_out(view), remedy)
 
 
 _REMEDIES = {
-    TableState.PARKED: "Reload the table, or leave it out of the wait.",
-    TableState.REMOVED: "Add the table to the subscription again, or leave it out of the wait.",
+    TableState.PARKED: "Reload the table",
+    TableState.REMOVED: "Add the table to the subscription again",
 }
+
+
+def what_is_left_out(view: TableView) -> str:
+    """A sentence: the table, its state, and why it does not follow."""
+    why = why_left_out(view)
+    return f"Table {view.schema}.{view.name} is {view.state.value}{f': {why}' if why else ''}."
+
+
+def how_to_follow(view: TableView) -> str:
+    """What makes the table follow its source, as a sentence without its full stop."""
+    paused = "Set the table's desired_state to 'running'"
+    return (view.remedy or _REMEDIES.get(view.state, paused)).rstrip(".")
 
 
 def why_left_out(view: TableView) -> str | None:

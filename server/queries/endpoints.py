@@ -15,7 +15,7 @@ from server.engines.hub import QueryResult
 from server.engines.requests import HubGateway
 from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
 from server.freshness.endpoints import service_of, waits_of
-from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
+from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import Receipt
 from server.freshness.waiting import parse_position
 from server.metrics.meters import Meters
@@ -67,6 +67,7 @@ class Format(StrEnum):
             InvalidRequest,
             NotSupportedYet,
             EngineUnavailable,
+            FreshnessUnavailable,
             FreshnessTimeout,
             EngineTimeout,
             AnswerCut,

@@ -20,7 +20,7 @@ from server.freshness.kept import Waits
 from server.freshness.picture import Picture
 from server.freshness.schemas import Receipt
 from server.freshness.waiting import Ask, covering
-from server.freshness.waits import table_left_out
+from server.freshness.waits import how_to_follow, what_is_left_out
 
 _PAUSE_S = 0.05
 _INCLUDE = "send on_unavailable 'include' for the rows that are there"
@@ -92,10 +92,8 @@ def _unreachable(picture: Picture, blamed: Collection[str], problem: ReportedPro
     left_out = next((view for view in views if view.left_out), None)
     if left_out is None:
         return FreshnessUnreachable(problem.detail, problem.remedy, extra={"tables": listed})
-    why = table_left_out(left_out)
-    remedy = why.remedy or ""
-    remedy = remedy.replace(", or leave the table out of the wait", "").replace(", or leave it out of the wait", "")
-    return FreshnessUnreachable(why.detail, f"{remedy.rstrip('.')}; or {_INCLUDE}.", extra={"tables": listed})
+    remedy = f"{how_to_follow(left_out)}; or {_INCLUDE}."
+    return FreshnessUnreachable(what_is_left_out(left_out), remedy, extra={"tables": listed})
 
 
 def _known(picture: Picture, tables: Collection[str]) -> frozenset[str]:

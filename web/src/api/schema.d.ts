@@ -7100,7 +7100,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `engine_unavailable`: No engine is connected */
+            /** @description `engine_unavailable`: No engine is connected; `freshness_unavailable`: Nothing is applied at present */
             503: {
                 headers: {
                     [name: string]: unknown;
