@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
-from engine.apply.duckdb.query_guard import TABLE_FUNCTIONS
-from engine.apply.duckdb.scans import Snapshot
+from engine.apply.duckdb.query_guard import TABLE_FUNCTIONS, Named
+from engine.apply.duckdb.scans import Snapshot, snapshot
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.target import QueryLimits, QueryRefused
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
@@ -63,6 +63,34 @@ def state(pipeline: Pipeline, folder: Path) -> tuple[Any, ...]:
         tables = connection.execute(sql).fetchall()
     files = sorted(p.name for p in folder.iterdir() if not p.name.endswith((".wal", ".tmp")))
     return pipeline.rows(orders), tables, pipeline.target.progress(SUBSCRIPTION), files
+
+
+@pytest.mark.parametrize(
+    ("places", "expressions", "catalog", "shown"),
+    [
+        ([("public", "orders")], [], False, ["public.orders"]),
+        ([("mart", "orders")], [], False, ["archive.orders", "public.orders"]),
+        ([("", "orders")], [], False, ["archive.orders", "public.orders"]),
+        ([("public", "orders"), ("", "x")], ["x"], False, ["public.orders"]),
+        ([("nowhere", "orders")], [], False, ["archive.lines", "archive.orders", "public.orders"]),
+        ([("", "x")], [], False, ["archive.lines", "archive.orders", "public.orders"]),
+        ([], [], True, ["archive.lines", "archive.orders", "public.orders"]),
+        ([], [], False, []),
+    ],
+)
+def test_a_statement_is_shown_the_tables_that_it_names(
+    tmp_path: Path, places: list[tuple[str, str]], expressions: list[str], shown: list[str], *, catalog: bool
+) -> None:
+    """A subscription may have a thousand tables. All of them where it looks at the catalog, or names what is not there."""
+    target = DuckDbTarget(tmp_path / "mart.duckdb", SETTINGS)
+    pipeline = Pipeline(target).claim()
+    for number, name in enumerate(["public.orders", "archive.orders", "archive.lines"]):
+        pipeline.load(TableId(f"t{number}"), replace(orders, name=TableName(*name.split("."))), [(1, "a")])
+    named = Named(frozenset(places), frozenset(expressions), catalog)
+    with snapshot(target._open(), 1) as found:
+        names = [relation.name for relation in found.shown(SUBSCRIPTION, named)]
+    assert sorted(f"{name.schema}.{name.name}" for name in names) == shown
+    target.close()
 
 
 ATTACKS = [

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from engine.apply.duckdb.database import Database
 from engine.apply.duckdb.errors import is_broken
-from engine.apply.duckdb.identifiers import folded, folded_name
+from engine.apply.duckdb.query_guard import Named
 from engine.apply.duckdb.scans import Shown, Snapshot, snapshot
 from engine.apply.query_pool import Message, QueryPool, QueryProcess
 from engine.apply.query_rows import limited
@@ -77,9 +77,13 @@ class _Statement:
         """The one answer. Goes on when its user is done with it."""
         self._process.on_scan = self._scan
         self._process.send({"sql": sql, "max_rows": self._limits.max_rows})
-        named = self._said("named")[0]
+        named = _names(self._said("named")[0])
         self._plan(named)
-        judge(self._snapshot.reads([relation for relation in self._shown if self._is_named(relation, named)]))
+        judge(
+            self._snapshot.reads(
+                [relation for relation in self._shown if self._snapshot.is_named(relation.name, named)]
+            )
+        )
         position = self._snapshot.position(self._subscription)
         self._process.send({"go": True})
         with os.fdopen(self._said("answer")[1], "rb", buffering=_READ_BYTES) as file:
@@ -93,7 +97,7 @@ class _Statement:
             if answer.truncated:
                 deque(batches, maxlen=0)  # one row at most
 
-    def _plan(self, named: Message) -> None:
+    def _plan(self, named: Named) -> None:
         """Show the process what it may read, and pin a transaction for each of the scans that it makes of it."""
         scans = 1
         self._pin(scans, named)
@@ -107,15 +111,10 @@ class _Statement:
             if self._shown == before:
                 return
 
-    def _pin(self, scans: int, named: Message) -> None:
+    def _pin(self, scans: int, named: Named) -> None:
         self._pins.close()
         self._snapshot = self._pins.enter_context(snapshot(self._database, scans))
-        self._shown = self._snapshot.shown(self._subscription, named["names"], everything=named["catalog"])
-
-    def _is_named(self, relation: Shown, named: Message) -> bool:
-        schema, name = folded_name(relation.name)
-        before = {"", schema, folded(self._database.catalog)}
-        return any(place[1] == name and place[0] in before for place in named["places"])
+        self._shown = self._snapshot.shown(self._subscription, named)
 
     def _scan(self, message: Message, sink: int) -> None:
         self._snapshot.scan(self._shown[message["table"]], message, sink)
@@ -152,6 +151,11 @@ class _Statement:
             return QueryRefused("query_unavailable", f"the process that ran the query ended with exit code {code}")
         detail = f"the query needs more memory than one may have: signal {-code} ended the process that ran it"
         return QueryRefused("query_too_large", detail)
+
+
+def _names(message: Message) -> Named:
+    places = frozenset((schema, name) for schema, name in message["places"])
+    return Named(places, frozenset(message["expressions"]), message["catalog"])
 
 
 def _told(relation: Shown) -> Message:

@@ -51,6 +51,25 @@ TABLE_FUNCTIONS = frozenset(
     }
 )
 """All others are refused: an unknown one of a later DuckDB stays closed until someone has looked at it."""
+_WITHOUT_CATALOG = frozenset(
+    {
+        "duckdb_keywords",
+        "duckdb_types",
+        "generate_series",
+        "icu_calendar_names",
+        "json_each",
+        "json_tree",
+        "pg_timezone_names",
+        "pragma_collations",
+        "pragma_version",
+        "range",
+        "repeat",
+        "repeat_row",
+        "test_all_types",
+        "unnest",
+    }
+)
+"""Those that show nothing of the tables."""
 
 REFUSED_FUNCTIONS = frozenset(
     {"currval", "getenv", "nextval", "setseed", "setval", "sleep_ms", "write_log", "current_setting", "getvariable"}
@@ -80,25 +99,37 @@ def refusal(tree: Any) -> str | None:
 class Named:
     """What a statement names."""
 
-    tables: frozenset[str]
-    """Folded names of relations, without schemas; common table expressions among them."""
     places: frozenset[tuple[str, str]]
-    """The same names, each behind the folded name of the schema, or of the database, that is given with it; else the empty one."""
+    """Folded names of relations, each behind the folded name of the schema, or of the database, that is given with it; else the empty
+    one."""
+    expressions: frozenset[str]
+    """Folded names of common table expressions."""
     catalog: bool
     """Whether it may look at what there is, so that every table has to be shown."""
 
 
 def named(tree: Any) -> Named:
     """What the query names that `refusal` has let pass."""
-    places, catalog = set(), False
+    places: set[tuple[str, str]] = set()
+    expressions: set[str] = set()
+    catalog = False
     for node in _nodes(tree):
         kind = str(node.get("type", ""))
         if kind == "BASE_TABLE":
             schema, name = (folded(str(node.get(part, ""))) for part in ("schema_name", "table_name"))
             places.add((schema, name))
             catalog = catalog or schema in _CATALOG_SCHEMAS
-        catalog = catalog or kind in {"TABLE_FUNCTION", "SHOW_REF"}
-    return Named(frozenset(name for _, name in places), frozenset(places), catalog)
+        catalog = catalog or kind == "SHOW_REF"
+        catalog = catalog or (kind == "TABLE_FUNCTION" and _function_name(node.get("function")) not in _WITHOUT_CATALOG)
+        expressions.update(_expressions(node.get("cte_map")))
+    return Named(frozenset(places), frozenset(expressions), catalog)
+
+
+def _expressions(node: Any) -> Iterator[str]:
+    """Names in a statement's map of common table expressions."""
+    entries = node.get("map") if isinstance(node, dict) else None
+    for entry in entries if isinstance(entries, list) else []:
+        yield folded(str(entry.get("key", "")))
 
 
 def _function_name(node: Any) -> str:

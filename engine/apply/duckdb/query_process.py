@@ -125,7 +125,7 @@ def _ended(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -
 
 def _run(engine: EngineChannel, connection: Any, request: Mapping[str, Any]) -> None:
     statement, names = single_read(connection, request["sql"])
-    named = {"names": sorted(names.tables), "places": sorted(names.places), "catalog": names.catalog}
+    named = {"places": sorted(names.places), "expressions": sorted(names.expressions), "catalog": names.catalog}
     answer = engine.asked({"kind": "named", **named})
     known: list[Any] = []
     while "tables" in answer:

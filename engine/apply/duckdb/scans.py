@@ -20,6 +20,7 @@ import pyarrow as pa
 from engine.apply.duckdb.database import Database
 from engine.apply.duckdb.identifiers import folded, folded_name, qualified, quoted
 from engine.apply.duckdb.pushed import condition_sql, scan_column
+from engine.apply.duckdb.query_guard import Named
 from engine.apply.duckdb.query_process import NOTHING
 from engine.apply.duckdb.records import DuckDbRecords
 from engine.model.identity import SubscriptionName, TableName
@@ -70,13 +71,14 @@ class Snapshot:
         names = [relation.name for relation in relations]
         return DuckDbRecords(self._connections[0], self._catalog).reads(names) if names else []
 
-    def shown(self, subscription: SubscriptionName, named: Sequence[str], *, everything: bool) -> list[Shown]:
-        """What readers of the subscription see and a statement names, by folded names; or all of it, where some name is none of it."""
+    def shown(self, subscription: SubscriptionName, named: Named) -> list[Shown]:
+        """What readers of the subscription see and a statement names; or all of it, where some name is none of it."""
         connection = self._connections[0]
         readable = DuckDbRecords(connection, self._catalog).readable(subscription)
-        known = {folded(name.name) for name in readable}
-        everything = everything or bool(set(named) - known)
-        wanted = readable if everything else [name for name in readable if folded(name.name) in named]
+        wanted = [name for name in readable if self.is_named(name, named)]
+        known = {folded(name.name) for name in wanted} | named.expressions
+        everything = named.catalog or any(name not in known for _, name in named.places)
+        wanted = readable if everything else wanted
         remarks = self._remarks() if everything else {}
         found = []
         for name in wanted:
@@ -88,6 +90,11 @@ class Snapshot:
             columns = tuple(zip(relation.columns, types, strict=True))
             found.append(Shown(name, columns, tuple(remarks.get(folded_name(name), ()))))
         return found
+
+    def is_named(self, relation: TableName, named: Named) -> bool:
+        """Whether a statement names the relation, or may do so by its name alone."""
+        schema, name = folded_name(relation)
+        return any((before, name) in named.places for before in ("", schema, folded(self._catalog)))
 
     def _remarks(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
         sql = (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import duckdb
 import pytest
 
-from engine.apply.duckdb.query_guard import REFUSED_FUNCTIONS, TABLE_FUNCTIONS, refusal
+from engine.apply.duckdb.query_guard import REFUSED_FUNCTIONS, TABLE_FUNCTIONS, Named, named, refusal
 
 
 @pytest.mark.parametrize("name", sorted(TABLE_FUNCTIONS))
@@ -27,3 +29,30 @@ def test_the_guard_reads_trees_of_any_depth() -> None:
     for _ in range(50_000):
         tree = {"type": "SELECT_NODE", "from": tree}
     assert refusal(tree) is not None
+
+
+@pytest.mark.parametrize(
+    ("sql", "places", "expressions", "catalog"),
+    [
+        ("FROM a JOIN s.B ON true", {("", "a"), ("s", "b")}, set(), False),
+        ("FROM d.s.t, d.t", {("s", "t"), ("d", "t")}, set(), False),
+        (
+            "WITH x AS (WITH y AS (FROM t) FROM y) SELECT (SELECT 1 FROM x)",
+            {("", "t"), ("", "x"), ("", "y")},
+            {"x", "y"},
+            False,
+        ),
+        ("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) FROM r", {("", "r")}, {"r"}, False),
+        ("FROM range(3), unnest([1])", set(), set(), False),
+        ("FROM duckdb_tables()", set(), set(), True),
+        ("FROM summary(t)", set(), set(), True),
+        ("FROM information_schema.tables", {("information_schema", "tables")}, set(), True),
+        ("FROM (DESCRIBE t)", {("", "t")}, set(), True),
+    ],
+)
+def test_what_a_statement_names(
+    sql: str, places: set[tuple[str, str]], expressions: set[str], *, catalog: bool
+) -> None:
+    text = duckdb.connect().execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0]
+    found = named(json.loads(text))
+    assert found == Named(frozenset(places), frozenset(expressions), catalog)
