@@ -331,6 +331,9 @@ class Cancel(Message):
 
     kind: Literal["cancel"] = "cancel"
     request_id: str
+    subscription: str | None = None
+    table: str | None = None
+    """Of a reload: the table that it copied as a whole. The engine may go on with the copy without knowing the reload."""
 
 
 Command = Annotated[

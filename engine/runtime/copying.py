@@ -115,7 +115,7 @@ class CopyDesk:
         self.reloads.begin(request, tables)
         self._defer(TableEvent.RELOAD, tables)
         if self.reloads.is_cancelled(request):  # Before the tables were moved, so that none of them was seen to wait.
-            self._park_cancelled(tables)
+            self.park_cancelled(tables)
         for table in tables:
             if self._parts.book.get(table) is None:
                 detail = "the table is not part of the subscription"
@@ -127,15 +127,16 @@ class CopyDesk:
         self.partitions.ask(request, table, choice)
         self.begin_missing()
 
-    def cancel_reload(self, request: str) -> None:
+    def cancel_reload(self, request: str, table: TableId | None = None) -> None:
         """End a reload. One of partitions leaves the table as it is. Whole tables park: what came to them since it began is not kept."""
-        table = self.partitions.cancel(request)
-        if table is not None:
-            self.cancel(table)
+        of_partitions = self.partitions.cancel(request)
+        if of_partitions is not None:
+            self.cancel(of_partitions)
         else:
-            self._park_cancelled(self.reloads.cancelled(request))
+            self.park_cancelled(self.reloads.cancelled(request, table))
 
-    def _park_cancelled(self, tables: Iterable[TableId]) -> None:
+    def park_cancelled(self, tables: Iterable[TableId]) -> None:
+        """Those of the tables that are being copied, or wait for it, are not copied."""
         book, code = self._parts.book, FaultKind.TABLE_COPY_CANCELLED.value
         for table in tables:
             while (entry := book.get(table)) is not None and (entry.state in _BEING_COPIED or entry.renewing):

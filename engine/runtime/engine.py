@@ -107,7 +107,8 @@ class Engine:
             with self._lock:
                 pipelines = list(self._pipelines.values())
             for each in pipelines:
-                each.cancel_reload(command.request_id)
+                table = command.table if command.subscription == each.spec.name else None
+                each.cancel_reload(command.request_id, None if table is None else TableId(table))
         elif isinstance(command, Demand):
             pipeline = self._find(command.subscription)
             if pipeline is not None:

@@ -34,7 +34,7 @@ from engine.runtime.clock import Clock
 from engine.runtime.dropped_slot import DroppedSlot
 from engine.runtime.fault_policy import Action, policy
 from engine.runtime.parts import RunParts
-from engine.runtime.reloads import CANCELLED, PartitionChoice, ReloadBook
+from engine.runtime.reloads import PartitionChoice, ReloadBook
 from engine.runtime.reporting import Evidence, Reporter
 from engine.runtime.resting import RestingGuard, drop_slot
 from engine.runtime.run import ReplicationRun
@@ -94,7 +94,7 @@ class Pipeline:
         self._table_reloads: list[tuple[str, list[TableId], PartitionChoice | None]] = []
         """Asked for while a run was starting; they begin with it."""
         self._not_copied: frozenset[TableId] = frozenset()
-        """Tables whose reload was cancelled between two runs."""
+        """Tables whose reload was cancelled while no run was there; the next one does not copy them."""
         self._reloads = ReloadBook(reporter)
         self.tickets = TicketBook(reporter)
         settings = parts.settings
@@ -198,15 +198,16 @@ class Pipeline:
     def _begin_reload(run: ReplicationRun, request: str, tables: list[TableId], only: PartitionChoice | None) -> None:
         threading.Thread(target=run.reload, args=(request, tables, only), daemon=True).start()
 
-    def cancel_reload(self, request: str) -> None:
-        """This reload is not wanted any more and ends; others go on."""
+    def cancel_reload(self, request: str, table: TableId | None = None) -> None:
+        """This reload is not wanted any more and ends; others go on. `table`: it was being copied for this reload, maybe by an earlier
+        engine."""
         with self._changed:
             self._table_reloads = [asked for asked in self._table_reloads if asked[0] != request]
             run = self._run
             if run is None:
-                self._not_copied |= self._reloads.cancelled(request)
+                self._not_copied |= self._reloads.cancelled(request, table)
         if run is not None:
-            run.cancel_reload(request)
+            run.cancel_reload(request, table)
 
     def demand(self, position: Lsn) -> None:
         """Somebody waits for this position."""
@@ -445,6 +446,8 @@ class Pipeline:
             if self._closed or self._desired is not DesiredState.RUNNING or overtaken:
                 run.stop()  # What was declared meanwhile needs another start.
             table_reloads, self._table_reloads = self._table_reloads, []
+            not_copied, self._not_copied = self._not_copied, frozenset()
+            run.copies.park_cancelled(not_copied)
             self._take_up_reloads(run, requests)
         for asked in table_reloads:
             self._begin_reload(run, *asked)
@@ -503,9 +506,6 @@ class Pipeline:
         for spec in subscription.tables:
             entry = entry_at_start(spec, point)
             self._book.put(entry)
-            if entry.state is TableState.RELOADING and spec.table in self._not_copied:
-                self._book.park(spec.table, FaultKind.TABLE_COPY_CANCELLED.value, CANCELLED)
-                continue
             now = described.get(spec.source)
             record = point.progress.tables.get(spec.table)
             if record is not None and record.ready and record.parked is None:
@@ -519,7 +519,6 @@ class Pipeline:
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
-        self._not_copied = frozenset()
         followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
         source.remember(known_marks([entry.spec for entry in followed], point.progress))
 

@@ -73,6 +73,7 @@ class ReloadBook:
         self._reporter = reporter
         self._lock = threading.Lock()
         self._open: dict[str, _Reload] = {}
+        self._begun: set[str] = set()
         self._cancelled: set[str] = set()
         self.wanted: dict[TableId, WantedPartitions] = {}
         """What the desk of the run under way has to do, and goes on with in the next one."""
@@ -83,6 +84,7 @@ class ReloadBook:
             self._reporter.reload(request, "succeeded", rows=0, percent=100.0)
             return
         with self._lock:
+            self._begun.add(request)
             self._open.setdefault(request, _Reload(set(tables)))
         self._reporter.reload(request, "running")
 
@@ -113,14 +115,20 @@ class ReloadBook:
         """The partitions that open reloads of the table name."""
         return [part for _, reload in self._of(table) for part in reload.partitions or ()]
 
-    def cancelled(self, request: str) -> frozenset[TableId]:
-        """It is not wanted any more. Returns the tables that a reload of whole tables still waited for."""
+    def cancelled(self, request: str, table: TableId | None = None) -> frozenset[TableId]:
+        """It is not wanted any more. Returns the tables that a reload of whole tables still waited for.
+
+        `table` is returned for a request that an earlier engine had begun, unless another reload of it was asked for since.
+        """
         with self._lock:
             reload = self._open.pop(request, None)
+            earlier = request not in self._begun | self._cancelled
             self._cancelled.add(request)
+            if table is not None and earlier and all(table not in other.waiting for other in self._open.values()):
+                return frozenset({table})
         partial = [wanted.table for wanted in list(self.wanted.values()) if wanted.request == request]
-        for table in partial:
-            self.wanted.pop(table, None)
+        for one in partial:
+            self.wanted.pop(one, None)
         return frozenset() if reload is None or partial else frozenset(reload.waiting)
 
     def progressed(self, progress: CopyProgress) -> None:

@@ -376,9 +376,9 @@ class ReplicationRun:
             else:
                 self.copies.reload(request, tables)
 
-    def cancel_reload(self, request: str) -> None:
-        """This reload is not wanted any more; others go on."""
-        self.copies.cancel_reload(request)
+    def cancel_reload(self, request: str, table: TableId | None = None) -> None:
+        """As Pipeline.cancel_reload."""
+        self.copies.cancel_reload(request, table)
 
     def respec(self) -> None:
         """Tables were added to the book: publish and copy them. Those known already keep what they have."""

@@ -22,6 +22,7 @@ from engine.link.messages import (
 )
 from engine.link.ticket_parts import Ticket
 from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
 from server.approvals.service import waits
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
@@ -30,7 +31,7 @@ from server.db.models.table import TableRow
 from server.db.models.ticket import TicketRow
 from server.db.models.verification import VerificationRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED
+from server.engines.work import UNENDED, WorkState
 from server.errors import Problem
 from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_assignment, build_table
@@ -72,10 +73,30 @@ def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> li
     )
     return [
         assign,
+        *_cancelled(session, row),
         *(_ticket(name, t) for t in tickets.unended(session, row)),
         *(_reload(name, r) for r in reloads),
         *(_verify(name, v) for v in verifications),
     ]
+
+
+def _cancelled(session: ReadSession, row: SubscriptionRow) -> list[Command]:
+    """Reloads of whole tables that were cancelled, and nothing was heard of the table since: an engine may not know of it, and would go
+    on with the copy."""
+    found = session.exec(
+        select(ReloadRow)
+        .join(TableRow, col(TableRow.id) == col(ReloadRow.table_id))
+        .where(
+            ReloadRow.subscription_id == row.id,
+            ReloadRow.state == WorkState.CANCELLED,
+            col(ReloadRow.asked).is_(None),
+            col(TableRow.state) != TableState.REMOVED,
+            col(TableRow.state_at) <= col(ReloadRow.ended_at),
+        )
+        .order_by(col(ReloadRow.ended_at))
+    )
+    last = {reload.table_id: reload.id for reload in found}
+    return [Cancel(request_id=request, subscription=row.name, table=table) for table, request in last.items()]
 
 
 def outbox_commands(session: WriteSession, box: SecretBox, rows: Iterable[OutboxRow]) -> list[tuple[str, Command]]:

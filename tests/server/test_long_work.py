@@ -213,6 +213,40 @@ def test_a_table_is_reloaded_with_progress(rig: Rig) -> None:
     assert len(client.get(_RELOADS).json()["items"]) == 2
 
 
+@pytest.mark.parametrize("heard", ["nothing", "progress", "state"])
+def test_a_reload_that_is_cancelled_while_no_engine_is_there_names_its_table_to_the_next(rig: Rig, heard: str) -> None:
+    """It goes on with the copies that it finds, and does not know for whom they were begun."""
+    client, engine, assign = rig
+    table = assign.tables[0].table
+    answer = client.post(f"/subscriptions/orders/tables/{table}/reloads")
+    where, request = answer.headers["Location"].removeprefix("/api/v1"), engine.seen(Reload).request_id
+    if heard != "nothing":
+        report = ReloadReport(subscription="orders", epoch=assign.epoch, request_id=request, state="running", rows=10)
+        engine.link.report(report)
+        assert engine.link.flush(DEADLINE_S)
+    if heard == "state":
+        engine.table(assign, table, "reloading")
+        assert engine.link.flush(DEADLINE_S)
+    engine.close()
+    assert client.delete(where).status_code == 204
+    second = FakeEngine(str(client.base_url).removesuffix("/api/v1/"))
+    try:
+        assert second.seen(Cancel) == Cancel(request_id=request, subscription="orders", table=table)
+        assert second.count(Reload) == 0
+        second.table(second.seen(Assign), table, "parked")
+        assert second.link.flush(DEADLINE_S)
+    finally:
+        second.close()
+    third = FakeEngine(str(client.base_url).removesuffix("/api/v1/"))
+    try:
+        third.seen(Assign)
+        client.post(_VERIFICATIONS)
+        third.seen(Verify)
+        assert third.count(Cancel) == 0
+    finally:
+        third.close()
+
+
 def test_a_reload_is_the_remedy_of_a_failed_subscription(rig: Rig) -> None:
     client, engine, assign = rig
     engine.state(assign, "failed", code="log_gap", reason="The slot is gone.", remedy="Reload.")

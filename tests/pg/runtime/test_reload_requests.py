@@ -15,6 +15,7 @@ from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableEvent
 from engine.runtime.copying import CopyDesk
+from engine.runtime.pipeline import Pipeline
 from engine.runtime.run import ReplicationRun
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
@@ -220,6 +221,53 @@ def test_a_cancelled_reload_replaces_no_rows(
     copies.go.set()
     refused_and_reloaded(shop, replica)
     assert told(replica, "r1").count("succeeded") == 0
+
+
+@pytest.mark.parametrize("when", ["at once", "while it starts", "once it copies"])
+def test_a_reload_that_is_cancelled_while_no_engine_is_there_replaces_no_rows(
+    shop: Database, replicate: Replicate, copies: HeldCopies, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """The engine that comes next goes on with the copy, and knows nothing of the reload."""
+    orders = table("orders")
+    replica = replicate(shop, [orders, table("lines")])
+    hold(copies)
+    replica.pipeline.reload("r1", [orders.table])
+    assert copies.began.wait(20)
+    shop.execute("UPDATE orders SET note = 'newer'")
+    replica.catch_up()
+    copies.began.clear()
+    if when == "while it starts":
+        real = Pipeline._fill_book
+
+        def cancelled_then(pipeline: Pipeline, *rest: Any) -> None:
+            real(pipeline, *rest)
+            pipeline.cancel_reload("r1", orders.table)
+
+        monkeypatch.setattr(Pipeline, "_fill_book", cancelled_then)
+    replica.restart()
+    if when != "while it starts":
+        assert when == "at once" or copies.began.wait(20)
+        replica.pipeline.cancel_reload("r1", orders.table)
+    shop.execute("UPDATE orders SET note = 'new'")
+    copies.go.set()
+    refused_and_reloaded(shop, replica)
+
+
+def test_a_cancel_that_comes_late_ends_no_other_reload(
+    shop: Database, replicate: Replicate, copies: HeldCopies
+) -> None:
+    orders = table("orders")
+    replica = replicate(shop, [orders, table("lines")])
+    hold(copies)
+    replica.pipeline.reload("r2", [orders.table])
+    assert copies.began.wait(20)
+    for request in ("r1", "r1"):
+        replica.pipeline.cancel_reload(request, orders.table)
+    copies.go.set()
+    assert wait_ended(replica, "r2").state == "succeeded"
+    replica.pipeline.cancel_reload("r2", orders.table)
+    replica.wait_live()
+    replica.assert_equal()
 
 
 def test_a_reload_is_cancelled_whose_copy_is_just_done(
