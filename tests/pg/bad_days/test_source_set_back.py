@@ -24,7 +24,7 @@ from tests.pg.runtime.killed_engines import Load, engine, wait_for
 pytestmark = pytest.mark.pg
 
 MODES = pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
-VERSIONS = pytest.mark.parametrize("version", [16, 18])
+VERSIONS = pytest.mark.parametrize("version", [pytest.param(16, marks=pytest.mark.chaos), 18])
 
 
 @pytest.fixture
