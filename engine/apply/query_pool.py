@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import queue
 import shutil
@@ -16,10 +15,9 @@ from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
+from engine.model import forks
 from engine.model.target import QueryRefused
 
-_PROCESSES = multiprocessing.get_context("forkserver")
-"""A fork of a process with threads may find any lock taken; these are forked from one that has none."""
 CLOSED = "closed"
 _KEPT = 2
 """Processes that wait for the next statement."""
@@ -35,17 +33,20 @@ class QueryProcess:
     """One process. Its user takes what it says with `said`, but requests for scans, which go to `on_scan` in a thread of their own."""
 
     def __init__(self, begin: Begin, folder: Path | None) -> None:
+        """Raises QueryRefused(query_unavailable) where it cannot be started."""
         self.folder = folder
         self.on_scan: Callable[[Message, int], None] = _refuse_scan
         self.killed: str | None = None
         """Why it was killed."""
         self.fit = False
         """Whether it may run another statement: it said how its last one ended, and was left as it was before."""
-        self._control, theirs = _PROCESSES.Pipe()
-        with theirs:
-            main, arguments = begin
-            self._process = _PROCESSES.Process(target=main, args=(theirs, *arguments), name="query", daemon=True)
-            self._process.start()
+        main, arguments = begin
+        try:
+            self._child = forks.start("query process", main, arguments)
+        except forks.NotStartedError as error:
+            _remove(folder)
+            raise QueryRefused("query_unavailable", f"not started: {error}; ask again") from error
+        self._control = self._child.connection
         self._said: queue.SimpleQueue[tuple[Message, int] | None] = queue.SimpleQueue()
         self._killing = threading.Lock()
         self._thread = threading.Thread(target=self._listen, name="query-process", daemon=True)
@@ -53,7 +54,7 @@ class QueryProcess:
 
     @property
     def pid(self) -> int:
-        return self._process.pid or 0
+        return self._child.pid
 
     def send(self, message: Mapping[str, Any]) -> None:
         """To a process that is gone: nothing; `said` tells."""
@@ -69,8 +70,7 @@ class QueryProcess:
         with self._killing:
             if self.killed is None:
                 self.killed = why
-                with suppress(ProcessLookupError):
-                    self._process.kill()
+                self._child.kill()
 
     def end(self) -> None:
         """Kill it, and let go of everything of it."""
@@ -79,9 +79,21 @@ class QueryProcess:
         _remove(self.folder)
 
     @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return self._child.wait(0.0)
+
+    @property
     def exit_code(self) -> int | None:
-        self._process.join(_END_SECONDS)
-        return self._process.exitcode
+        """As of subprocess, once it has ended; None where that is not known."""
+        self._child.wait(_END_SECONDS)
+        return self._child.exit_code
+
+    @property
+    def death(self) -> str:
+        """Which process it was and how it ended."""
+        self._child.wait(_END_SECONDS)
+        return f"the {self._child.name} {self._child.death}"
 
     def _listen(self) -> None:
         try:
@@ -96,7 +108,7 @@ class QueryProcess:
             pass
         finally:
             self._control.close()
-            self._process.join()
+            self._child.wait()
             self._said.put(None)
 
 
@@ -149,6 +161,10 @@ class QueryPool:
             if self._closed:
                 raise QueryRefused("query_unavailable", "the target is being closed")
             process = self._idle.popleft() if self._idle else None
+        while process is not None and process.gone:  # killed while it waited
+            process.end()
+            with self._changed:
+                process = self._idle.popleft() if self._idle else None
         if process is None:
             folder = None if self._folder is None else self._folder / str(next(self._numbers))
             if folder is not None:

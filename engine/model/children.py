@@ -1,4 +1,4 @@
-"""Child processes that never outlive the engine."""
+"""Child processes that never outlive the engine, and how an end of one is put into words."""
 
 from __future__ import annotations
 
@@ -38,3 +38,15 @@ def die_with_peer(connection: Connection) -> None:
 def name_process(name: str) -> None:
     """How this process is called where processes are listed; up to 15 letters."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def how_it_ended(code: int | None) -> str:
+    """What follows a process's name in a sentence, from its exit code as subprocess gives it; None where that is not known."""
+    if code is None:
+        return "ended"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"

@@ -451,7 +451,7 @@ def test_the_death_of_a_query_process_is_its_statements_alone(pipeline: Pipeline
                 ends.append(sum(batch.num_rows for batch in one.batches))
             except QueryRefused as refused:
                 ends.append(refused.code)
-        assert sum(end == "query_too_large" for end in ends) == 1
+        assert sum(end == "query_unavailable" for end in ends) == 1
         assert len(other) == 1
     assert pipeline.select("SELECT 1 AS one") == [(1,)]
 

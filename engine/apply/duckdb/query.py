@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -147,10 +148,11 @@ class _Statement:
             self._process.fit = end[0]["fit"]
             return QueryRefused(*end[0]["refused"])
         code = self._process.exit_code
-        if code is None or code >= 0:
-            return QueryRefused("query_unavailable", f"the process that ran the query ended with exit code {code}")
-        detail = f"the query needs more memory than one may have: signal {-code} ended the process that ran it"
-        return QueryRefused("query_too_large", detail)
+        if (
+            code is None or code >= 0 or code == -signal.SIGKILL
+        ):  # which neither DuckDB nor the bound on its memory sends
+            return QueryRefused("query_unavailable", f"{self._process.death}; ask again")
+        return QueryRefused("query_too_large", f"the query needs more memory than one may have: {self._process.death}")
 
 
 def _names(message: Message) -> Named:

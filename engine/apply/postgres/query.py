@@ -161,8 +161,7 @@ class _Statement:
             return (
                 QueryRefused("query_invalid", detail, _DENIED_REMEDY) if code == DENIED else QueryRefused(code, detail)
             )
-        detail = f"the process that ran the query ended with exit code {self._process.exit_code}"
-        return QueryRefused("query_unavailable", detail)
+        return QueryRefused("query_unavailable", f"{self._process.death}; ask again")
 
 
 def _pieces_of_lines(file: Any) -> Iterator[bytes]:

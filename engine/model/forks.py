@@ -1,0 +1,175 @@
+"""Children of the engine that are forked from one process which has imported what they need: their start, their end, their names.
+
+multiprocessing keeps that process, the fork server, for a whole process. It starts it again where it has ended, but a start of a child
+that meets its end fails, with whatever exception that happens to be, and so does one beside another thread's. Here one thread at a time
+starts a child, and does so again where the fork server ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from engine.model.children import how_it_ended
+
+TRIES = 3
+"""So often a child is started where the fork server ends each time."""
+NOTICE_S = 1.0
+"""The kernel closes what a process had open before it tells of its end; that takes far less."""
+_UNKNOWN = 255
+"""What multiprocessing gives as the exit code of a child whose fork server has ended."""
+
+_PROCESSES = multiprocessing.get_context("forkserver")
+_STARTING = threading.Lock()
+"""Held where multiprocessing starts a child or reads an exit code: each start reads those of earlier children too, and they come once."""
+
+
+class NotStartedError(Exception):
+    """A child could not be started; the message says why."""
+
+
+@dataclass(slots=True)
+class _Server:
+    """One fork server."""
+
+    pid: int
+    ended: bool = False
+    exit_code: int | None = None
+
+    def notice_end(self, timeout_s: float) -> bool:
+        """Whether it has ended or does so in this time. It stays for multiprocessing to reap."""
+        if not self.ended:
+            with suppress(OSError):
+                watched = os.pidfd_open(self.pid)
+                try:
+                    wait([watched], timeout_s)
+                finally:
+                    os.close(watched)
+            with suppress(ChildProcessError):
+                found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is not None:
+                    self.ended = True
+                    self.exit_code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        return self.ended
+
+    @property
+    def end(self) -> str:
+        return f"the process that it is forked from (pid {self.pid}) {how_it_ended(self.exit_code)}"
+
+
+class _Servers:
+    """The fork server of now. Used under `_STARTING`."""
+
+    def __init__(self) -> None:
+        self._last: _Server | None = None
+
+    def run(self) -> None:
+        """Start one where none is running. It may end at any time."""
+        if self._last is not None:
+            self._last.notice_end(0.0)
+        forkserver.ensure_running()
+
+    def last(self) -> _Server | None:
+        """The one that multiprocessing has started last; None where it could not start one."""
+        pid: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]  # noqa: SLF001, RUF100
+        if self._last is not None and (self._last.pid != pid or self._last.ended):
+            self._last.ended = True
+            self._last = None
+        if self._last is None and pid is not None:
+            self._last = _Server(pid)
+        return self._last
+
+
+_servers = _Servers()
+
+
+class Child:
+    """A child that was started. Methods may be called from any thread."""
+
+    def __init__(self, what: str, process: BaseProcess, connection: Connection, server: _Server | None) -> None:
+        self.connection = connection
+        """The engine's end of the connection that the child has the other end of."""
+        self.pid = process.pid or 0
+        self.name = f"{what} (pid {self.pid})"
+        self._process = process
+        self._server = server
+
+    def kill(self) -> None:
+        """End it, where it has not ended."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it has ended, within this time where one is given."""
+        return bool(wait([self._process.sentinel], timeout_s))
+
+    @property
+    def exit_code(self) -> int | None:
+        """As of subprocess. None: it has not ended, or nobody took its exit code, since its fork server ended too."""
+        with _STARTING:
+            self._process.join(0.0)
+            code = self._process.exitcode
+            return None if code == _UNKNOWN and self._server is not None and self._server.notice_end(NOTICE_S) else code
+
+    @property
+    def death(self) -> str:
+        """How it ended, as what follows its name in a sentence. Call it when it has ended."""
+        code, server = self.exit_code, self._server
+        return f"ended: {server.end}" if code is None and server is not None and server.ended else how_it_ended(code)
+
+
+def preload(modules: Sequence[str]) -> None:
+    """What a fork server imports. Holds for those that start later."""
+    _PROCESSES.set_forkserver_preload(list(modules))
+
+
+def prepare() -> None:
+    """Start the fork server, so that the first child need not wait for it. Returns at once."""
+    with _STARTING, suppress(OSError):  # whoever needs a child says why there is none
+        _servers.run()
+
+
+def start(what: str, main: Callable[..., None], arguments: Sequence[Any] = ()) -> Child:
+    """Start a child that runs `main` with its end of a connection, then `arguments`. `what` names it to users.
+
+    Blocks until the fork server has forked it. Raises NotStartedError.
+    """
+    with _STARTING:
+        left = TRIES
+        while True:
+            left -= 1
+            try:
+                _servers.run()
+                return _started(what, main, arguments)
+            except (EOFError, OSError) as error:
+                server = _servers.last()
+                if server is None or not server.notice_end(NOTICE_S):
+                    raise NotStartedError(f"{what}: {_words(error)}") from error
+                if not left:
+                    raise NotStartedError(f"{what}: {server.end}, as did those before it") from error
+
+
+def _words(error: EOFError | OSError) -> str:
+    system = error.strerror if isinstance(error, OSError) else None
+    return system or "the process that it is forked from gave no answer"
+
+
+def _started(what: str, main: Callable[..., None], arguments: Sequence[Any]) -> Child:
+    # A connection for each try: a child that was forked, and not heard of, ends when its own is closed.
+    ours, theirs = _PROCESSES.Pipe()
+    try:
+        with theirs:
+            process = _PROCESSES.Process(target=main, args=(theirs, *arguments), name=what, daemon=True)
+            process.start()
+    except BaseException:
+        ours.close()
+        raise
+    return Child(what, process, ours, _servers.last())

@@ -1,0 +1,17 @@
+"""What children of tests run; a module of its own, since each of them imports it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from engine.model.children import die_with_parent
+
+
+def told(connection: Connection) -> None:
+    """End with the exit code that the other end says, or with it."""
+    die_with_parent()
+    connection.send("here")
+    with suppress(EOFError):
+        sys.exit(connection.recv())
