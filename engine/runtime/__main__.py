@@ -51,6 +51,7 @@ def main() -> int:
     sys.setswitchinterval(SWITCH_S)
     runner = SparkRunner(settings.spark_master, "penstock", settings.home / "spark", prepare=settle)
     engine = Engine(settings, runner, SystemClock())
+    runner.on_lost = engine.spark_lost
     engine.start()
     settle()
     stop.wait()

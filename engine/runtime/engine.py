@@ -25,7 +25,7 @@ from engine.link.messages import (
     Sync,
     Table,
 )
-from engine.model.fault import EngineFault
+from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.subscription import SubscriptionSpec
 from engine.model.subscription_state import DesiredState
@@ -71,6 +71,13 @@ class Engine:
         """Begin: Spark starts up while the server's first assignments come in."""
         self._runner.start()
         self._link.start()
+
+    def spark_lost(self, detail: str) -> None:
+        """Every subscription works with Spark: each one's events say what has ended."""
+        with self._lock:
+            pipelines = list(self._pipelines.values())
+        for each in pipelines:
+            each.event("warning", FaultKind.SPARK_FAILED.value, "spark", detail)
 
     def close(self) -> None:
         """Stop every pipeline at a batch boundary, close targets, say goodbye. Blocks until all has ended."""

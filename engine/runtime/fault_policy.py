@@ -204,7 +204,10 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.COPY_LOST: Policy(Action.RETRY, "None needed: the copy starts again under a new snapshot."),
     FaultKind.COPY_FAILED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.DEFERRED_OVER_BUDGET: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
-    FaultKind.SPARK_FAILED: Policy(Action.RETRY, "None needed: the batch is run again."),
+    FaultKind.SPARK_FAILED: Policy(
+        Action.RETRY,
+        "None needed: Spark is started again where its Java process has ended, and the batch is run again.",
+    ),
     FaultKind.EPOCH_LOST: Policy(
         Action.FAIL_SUBSCRIPTION,
         "Another engine has taken this subscription over; set desired_state to running to take it back.",

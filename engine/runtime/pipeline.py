@@ -73,6 +73,7 @@ class Pipeline:
         self._spec = spec = as_held(spec)
         self._parts = parts
         self._reporter = reporter
+        self.event = reporter.event
         self._desired = DesiredState(spec.desired)
         self._state = SubscriptionState.CREATED
         self._reset = False

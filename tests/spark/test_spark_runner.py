@@ -144,14 +144,52 @@ def test_time_of_a_small_job(runner: SparkRunner) -> None:
     assert statistics.median(spans[10:]) < 2000
 
 
-def test_a_lost_java_process_is_replaced(runner: SparkRunner) -> None:
-    (java,) = [child for child in psutil.Process().children() if "java" in child.name()]
+def test_a_lost_java_process_is_named_and_replaced_also_while_it_starts(runner: SparkRunner, tmp_path: Path) -> None:
+    mark, lost = tmp_path / "begun", list[str]()
+    runner.on_lost = lost.append
+    (java,) = _javas()
+
+    def wait(_: int) -> None:
+        mark.touch()
+        threading.Event().wait(60)
+
+    caught: list[EngineFault] = []
+
+    def run() -> None:
+        try:
+            runner.run(wait, [0], "lost-1")
+        except EngineFault as fault:
+            caught.append(fault)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    _until(mark.exists)
     java.kill()
-    with pytest.raises(EngineFault) as caught:
-        runner.run(_fault, [0], "lost-1")
-    assert caught.value.kind is FaultKind.SPARK_FAILED
+    thread.join(30)
+    named = f"Spark's Java process (pid {java.pid}) was ended by SIGKILL"
+    assert [(fault.kind, fault.detail) for fault in caught] == [
+        (FaultKind.SPARK_FAILED, f"{named}, and with it the job")
+    ]
+    _until(lambda: [one for one in _javas() if one != java])
+    (starting,) = _javas()
+    starting.kill()
     assert runner.wait_ready(180)
     assert runner.run(_fault, [0], "lost-2") == [0]
+    while_starting = f"Spark's Java process (pid {starting.pid}) was ended by SIGKILL while Spark started"
+    assert lost == [named, while_starting]
+    runner.cancel("lost-1")
+
+
+def _javas() -> list[psutil.Process]:
+    """Processes that are Spark's driver, or become it."""
+    return [one for one in psutil.Process().children() if any("SparkSubmit" in word for word in _command(one))]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 @pytest.mark.chaos
