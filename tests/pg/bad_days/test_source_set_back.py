@@ -23,6 +23,8 @@ from tests.pg.runtime.killed_engines import Load, engine, wait_for
 
 pytestmark = pytest.mark.pg
 
+APART = "INSERT INTO apart SELECT 1, string_agg(md5(random()::text), '') FROM generate_series(1, 200)"
+"""More log than a start writes by itself, of a table that is not replicated."""
 MODES = pytest.mark.parametrize("mode", [QueueMode.MEMORY, QueueMode.PERSIST])
 VERSIONS = pytest.mark.parametrize("version", [pytest.param(16, marks=pytest.mark.chaos), 18])
 
@@ -192,13 +194,13 @@ def test_a_fork_behind_the_last_transaction_is_noticed_by_what_came_instead(
         disk.take()
         wait_slot(shop, replica.spec.slot, "active")
         for _ in range(20):
-            shop.execute("INSERT INTO apart VALUES (1, repeat('x', 2000))")
+            shop.execute(APART)
         all_confirmed(shop, replica)
     end = recorded(replica)
     disk.put_back()
     shop.execute("UPDATE orders SET note = 'another history' WHERE id = 2")
     assert log_end(shop) < end
-    grow_past(shop, end, "INSERT INTO apart VALUES (2, repeat('x', 5000))")
+    grow_past(shop, end, APART)
     started_again(replica)
     assert_not_the_same_log(replica)
 
