@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.contract.target_material import (
     SUBSCRIPTION,
     SYSTEM,
     Pipeline,
+    Row,
     changes,
     images,
     inserts,
@@ -360,6 +363,28 @@ def test_truncate_clears_once_and_before_the_inserts(pipeline: Pipeline) -> None
     )
     pipeline.change(ORDERS, orders, *buckets)
     assert pipeline.rows(orders) == [(1, "again", None), (3, "new", None)]
+
+
+def test_later_pieces_delete_equal_rows_that_are_there_and_that_earlier_pieces_bring(pipeline: Pipeline) -> None:
+    chance = random.Random(1)
+    pipeline.load(LOGS, logs, [])
+    held: Counter[Row] = Counter()
+    for _ in range(10):
+        pieces = []
+        for piece in range(4):
+            gone = {row: chance.randint(1, count) for row, count in held.items() if chance.random() < 0.5}
+            made = Counter[Row](
+                {
+                    (chance.choice(["same", None, f"word {n}"]), 0.5, n % 400): chance.randint(1, 3)
+                    for n in range(chance.randint(1, 300))
+                }
+            )
+            held = held - Counter(gone) + made
+            delete = images(logs, gone) if gone else None
+            change = changes(LOGS, delete=delete, insert=inserts(logs, list(made.elements())))
+            pieces.append(dataclasses.replace(change, piece=piece))
+        pipeline.change(LOGS, logs, *pieces)
+    assert Counter(pipeline.look(f"SELECT word, x, n FROM {sql_name(logs.name)}")) == held
 
 
 def test_equal_rows_without_a_key_go_by_count(pipeline: Pipeline) -> None:
