@@ -156,7 +156,7 @@ class WaitChecks:
         return self._meddled > 0
 
     def latest(self) -> list[Committed]:
-        """What was last found true behind a satisfied wait, in this generation."""
+        """What was last committed, of those clients that found it true behind a satisfied wait, in this generation."""
         found = [client.latest for client in self._clients]
         return [each for each in found if each is not None and each.generation == self._generation]
 
@@ -274,6 +274,7 @@ class _Client:
                 self._rig.api.post(f"{self._rig.path}/tables/{table['id']}/reloads")
 
     def _commit(self, connection: Connection, change: Change, generation: int) -> Committed:
+        self.latest = None  # The target may show this one, or a part of it, without a satisfied wait.
         self._untold = self._untold or not change.logged
         for statement in change.statements:
             connection.execute(statement.encode())
