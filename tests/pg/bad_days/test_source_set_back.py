@@ -158,7 +158,7 @@ def started_again(replica: BadDay) -> None:
 
 @VERSIONS
 @MODES
-@pytest.mark.parametrize("queue", ["queue kept", "queue lost"])
+@pytest.mark.parametrize("queue", ["queue kept", pytest.param("queue lost", marks=pytest.mark.chaos)])
 def test_rows_that_the_source_never_had_are_noticed(
     shop_of: ShopOf, bad_day: BadDays, storage: DiskOf, tmp_path: Path, version: int, mode: QueueMode, queue: str
 ) -> None:
@@ -260,9 +260,13 @@ def set_back(shop: Database, disk: Storage, end: Lsn) -> None:
     cluster.start()
 
 
-@MODES
 @pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.chaos), pytest.param(3, marks=pytest.mark.chaos)]
+    ("mode", "seed"),
+    [
+        pytest.param(mode, seed, marks=[] if (mode, seed) == (QueueMode.PERSIST, 1) else [pytest.mark.chaos])
+        for mode in (QueueMode.MEMORY, QueueMode.PERSIST)
+        for seed in (1, 2, 3)
+    ],
 )
 def test_crashes_of_the_source_and_of_the_engine_are_never_taken_for_another_log(
     shop_of: ShopOf, bad_day: BadDays, tmp_path: Path, mode: QueueMode, seed: int

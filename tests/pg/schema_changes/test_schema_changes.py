@@ -98,7 +98,7 @@ def test_nothing_else_came_of_it(played: Played) -> None:
 def test_the_products_own_comparison_finds_every_live_table_equal(played: Played) -> None:
     played.replica.catch_up()
     verdicts = played.replica.verify()
-    live = {spec.table for name, spec in played.specs.items() if played.outcome(name).state == "live"}
+    live = {spec.table for name, spec in played.specs.items() if played.state(name) == "live"}
     assert len(verdicts) == len(live) + 1
     assert [verdict for verdict in verdicts if not verdict.equal] == []
 
