@@ -12,6 +12,9 @@ from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
+NICE = 10
+"""How much a query process stands back where processors are short: with a difference of 10 replication has nine tenths of one."""
+
 
 class EngineChannel:
     """This end of the way to the engine: messages in JSON both ways, and ends of pipes that go with them."""

@@ -25,7 +25,7 @@ from engine.apply.duckdb.errors import is_out_of_memory
 from engine.apply.duckdb.identifiers import folded, literal, qualified, quoted
 from engine.apply.duckdb.pushed import condition_of, scan_column
 from engine.apply.duckdb.query_guard import Named, named, refusal
-from engine.apply.query_channel import EngineChannel, bound_memory, data_bytes
+from engine.apply.query_channel import NICE, EngineChannel, bound_memory, data_bytes
 from engine.apply.query_rows import pieces
 from engine.model.children import die_with_parent, die_with_peer, name_process
 from engine.model.identity import TableName
@@ -38,7 +38,6 @@ SEARCH_PATH = "main,public"
 SCAN = "__penstock_scan_"
 NOTHING = "nothing"
 """A column of every scan that holds no value of the table: what DuckDB asks for where it only counts rows."""
-_NICE = 5
 _ROWS_AT_ONCE = 2048
 _DUCKDB_SHARE = 0.6
 """Of the process's memory; Arrow, and what functions make of one vector, have the rest."""
@@ -68,7 +67,7 @@ def main(control: Connection, limits: ProcessLimits) -> None:
     die_with_peer(control)
     name_process("penstock-query")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICE)
+    os.nice(NICE)
     engine = EngineChannel(control)
     _instance(limits).close()
     held = data_bytes()

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import pq
 
 from engine.apply.postgres.query_guard import refusal
-from engine.apply.query_channel import EngineChannel, bound_memory, data_bytes
+from engine.apply.query_channel import NICE, EngineChannel, bound_memory, data_bytes
 from engine.model.children import die_with_parent, die_with_peer, name_process
 from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryRefused
 from engine.postgres.sessions import PostgresConnection
@@ -30,7 +30,6 @@ PIECE = struct.Struct(">I")
 """Before each piece of lines on the pipe: its length."""
 DENIED = "query_denied"
 """The reader's role may not do it. To users this is `query_invalid`."""
-_NICE = 5
 _LEFT_SHARE = 0.2
 """Of the process's memory may still be held behind a statement; with more, another process takes its place."""
 _CODES = {
@@ -65,7 +64,7 @@ def main(control: Connection, limits: ProcessLimits) -> None:
     die_with_peer(control)
     name_process("penstock-query")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICE)
+    os.nice(NICE)
     engine = EngineChannel(control)
     held = data_bytes()
     bound_memory(held + limits.memory)
