@@ -44,6 +44,19 @@ class Position:
         """Where the subscription is behind this batch."""
         return replace(self, batch=batch.batch, end=batch.end, last=batch.last)
 
+    @classmethod
+    def recorded(cls, row: Sequence[Any]) -> Position:
+        """Of the fields, in their order, as a target's record holds them."""
+        epoch, batch, end, system_id, timeline, slot, publications, last = row
+        last_commit = LastCommit.parse(last)
+        return cls(Epoch(epoch), BatchId(batch), Lsn.parse(end), system_id, timeline, slot, publications, last_commit)
+
+    def values(self) -> list[object]:
+        """What `recorded` reads."""
+        last = "" if self.last is None else str(self.last)
+        fields = [self.system_id, self.timeline, self.slot, self.publications]
+        return [self.epoch, self.batch, str(self.end), *fields, last]
+
 
 class Existing(StrEnum):
     """Of a table that its owner made, and that takes our rows."""

@@ -22,8 +22,7 @@ from engine.apply.duckdb.identifiers import folded, folded_name, quoted
 from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
-from engine.model.last_commit import LastCommit
+from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
@@ -172,18 +171,7 @@ class DuckDbRecords:
         rows = self._connection.execute(sql, [subscription]).fetchall()
         if not rows:
             return None
-        row = max(rows, key=lambda row: (row[0], row[1]))
-        epoch, batch, end, system_id, timeline, slot, publications, last = row
-        return Position(
-            Epoch(epoch),
-            BatchId(batch),
-            Lsn.parse(end),
-            system_id,
-            timeline,
-            slot,
-            publications,
-            LastCommit.parse(last),
-        )
+        return Position.recorded(max(rows, key=lambda row: (row[0], row[1])))
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
         """Insert or replace the subscription's row."""
@@ -455,17 +443,7 @@ class DuckDbRecords:
 
 
 def _values(subscription: SubscriptionName, position: Position) -> list[object]:
-    return [
-        position.epoch,
-        position.batch,
-        str(position.end),
-        position.system_id,
-        position.timeline,
-        position.slot,
-        position.publications,
-        "" if position.last is None else str(position.last),
-        subscription,
-    ]
+    return [*position.values(), subscription]
 
 
 def _copy(row: tuple[Any, ...]) -> CopyRecord:

@@ -22,8 +22,7 @@ from engine.apply.bookkeeping import (
 from engine.apply.refused_rows import body_of, row_from
 from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
-from engine.model.last_commit import LastCommit
+from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.partitions import WHOLE, Loads
 from engine.model.position import Lsn
 from engine.model.refused import RefusedRow
@@ -137,19 +136,7 @@ class PostgresRecords:
             f" WHERE subscription = %s{self._lock}",
             [subscription],
         ).fetchone()
-        if row is None:
-            return None
-        epoch, batch, end, system_id, timeline, slot, publications, last = row
-        return Position(
-            Epoch(epoch),
-            BatchId(batch),
-            Lsn.parse(end),
-            system_id,
-            timeline,
-            slot,
-            publications,
-            LastCommit.parse(last),
-        )
+        return None if row is None else Position.recorded(row)
 
     def write_position(self, subscription: SubscriptionName, position: Position) -> None:
         self._connection.execute(
@@ -157,17 +144,7 @@ class PostgresRecords:
             " SET epoch = excluded.epoch, batch = excluded.batch, position = excluded.position,"
             " system_id = excluded.system_id, timeline = excluded.timeline, slot = excluded.slot,"
             " publications = excluded.publications, last_commit = excluded.last_commit",
-            [
-                subscription,
-                position.epoch,
-                position.batch,
-                str(position.end),
-                position.system_id,
-                position.timeline,
-                position.slot,
-                position.publications,
-                "" if position.last is None else str(position.last),
-            ],
+            [subscription, *position.values()],
         )
 
     def forget(self, subscription: SubscriptionName) -> None:
