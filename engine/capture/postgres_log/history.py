@@ -134,13 +134,19 @@ class SessionCommits:
                 self._written(data, offsets[at : ordinal + 1])
                 self._stream = 0
             elif kind == ControlKind.STREAM_ABORT:
-                self._streams.setdefault(xid, _Open()).aborted.add(int(control["subxid"]))
+                self._aborted(xid, int(control["subxid"]))
             elif kind == ControlKind.STREAM_COMMIT:
                 changes = self._streams.pop(xid, _Open()).changes
                 yield Commit(int(control["end_lsn"]), int(control["time_us"]), changes)
         if self._stream:
             self._written(data, offsets[at:])
         self._records += len(offsets) - 1
+
+    def _aborted(self, xid: int, subxid: int) -> None:
+        if subxid == xid:
+            self._streams.pop(xid, None)
+        elif xid in self._streams:
+            self._streams[xid].aborted.add(subxid)
 
     def _written(self, data: Array, borders: Array) -> None:
         """Records of a chunk of the open transaction."""

@@ -63,6 +63,15 @@ SELECT s.active_pid, a.application_name, a.usename = current_user
 FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
 WHERE s.slot_name = %s AND s.active_pid IS NOT NULL
 """
+_UNSTREAMED = """
+SELECT pg_catalog.set_config(name, 'immediate', false) FROM pg_catalog.pg_settings
+WHERE name = 'debug_logical_replication_streaming' AND pg_catalog.current_setting('server_version_num')::int >= 180000
+"""
+"""Nothing is streamed while a slot is made, yet PostgreSQL 18 (seen with 18.4) takes a subtransaction for streamed where its transaction
+was rolled back before it was decoded and did not fit into `logical_decoding_work_mem`. pgoutput then ends with a segmentation fault,
+and the whole server restarts. With this setting every change is written to disk at once, and the server does not check whether a
+transaction was rolled back. It costs some 3 microseconds for each row that others wrote while the slot waited for older transactions,
+and 10 for each transaction."""
 _STANDS = """
 SELECT confirmed_flush_lsn::text, coalesce((to_jsonb(s) ->> 'two_phase')::boolean, false)
 FROM pg_replication_slots s WHERE slot_name = %s
@@ -201,12 +210,11 @@ def _family(application: str) -> str:
 def _create(
     connector: Connector, connection: PostgresConnection, slot: str, *, temporary: bool, timeout_s: float
 ) -> ExportedSnapshot:
-    if connection.info.server_version < 150000:
-        options = "EXPORT_SNAPSHOT"
-    elif connection.info.server_version >= 170000 and not temporary and not _in_recovery(connection):
-        options = "(SNAPSHOT 'export', FAILOVER true)"
-    else:
-        options = "(SNAPSHOT 'export')"
+    try:
+        connection.execute(_UNSTREAMED)
+        options = _options(connection, temporary=temporary)
+    except psycopg.Error as error:
+        raise SOURCE.fault(error, slot) from error
     kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
     command = (
         sql.SQL("CREATE_REPLICATION_SLOT {} " + kind + " pgoutput " + options)
@@ -215,6 +223,14 @@ def _create(
     )
     _, position, snapshot = _run(connector, connection.pgconn, command, slot, timeout_s)[:3]
     return ExportedSnapshot(snapshot, Lsn.parse(position))
+
+
+def _options(connection: PostgresConnection, *, temporary: bool) -> str:
+    if connection.info.server_version < 150000:
+        return "EXPORT_SNAPSHOT"
+    if connection.info.server_version >= 170000 and not temporary and not _in_recovery(connection):
+        return "(SNAPSHOT 'export', FAILOVER true)"
+    return "(SNAPSHOT 'export')"
 
 
 def _in_recovery(connection: PostgresConnection) -> bool:
