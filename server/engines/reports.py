@@ -267,7 +267,11 @@ def _verified(session: WriteSession, subscription: str, report: Verification) ->
 
 def _reload(session: WriteSession, subscription: SubscriptionRow, report: ReloadReport) -> None:
     row = session.get(ReloadRow, report.request_id)
-    if row is None or row.subscription_id != subscription.id or not may_follow(row.state, report.state):
+    if row is None or row.subscription_id != subscription.id:
+        return
+    # The new rows were in place before the engine read of the cancel: they are there, whatever was asked for.
+    too_late = row.state == WorkState.CANCELLED and report.state == WorkState.SUCCEEDED
+    if not too_late and not may_follow(row.state, report.state):
         return
     row.state = report.state
     least = {name: getattr(row, name) or 0 for name in ("rows", "bytes", "percent")} if report.goes_on else {}

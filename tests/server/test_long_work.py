@@ -213,6 +213,21 @@ def test_a_table_is_reloaded_with_progress(rig: Rig) -> None:
     assert len(client.get(_RELOADS).json()["items"]) == 2
 
 
+def test_a_reload_that_is_cancelled_too_late_has_succeeded(rig: Rig) -> None:
+    client, engine, assign = rig
+    answer = client.post(f"/subscriptions/orders/tables/{assign.tables[0].table}/reloads")
+    where, request = answer.headers["Location"].removeprefix("/api/v1"), engine.seen(Reload).request_id
+    report = ReloadReport(subscription="orders", epoch=assign.epoch, request_id=request, state="running", rows=10)
+    assert client.delete(where).status_code == 204
+    engine.link.report(report)
+    assert engine.link.flush(DEADLINE_S)
+    assert client.get(where).json()["state"] == "cancelled"
+    engine.link.report(report.model_copy(update={"state": "succeeded", "position": Lsn(0x60)}))
+    assert engine.link.flush(DEADLINE_S)
+    ended = client.get(where).json()
+    assert (ended["state"], ended["position"]) == ("succeeded", "0/60")
+
+
 @pytest.mark.parametrize("heard", ["nothing", "progress", "state"])
 def test_a_reload_that_is_cancelled_while_no_engine_is_there_names_its_table_to_the_next(rig: Rig, heard: str) -> None:
     """It goes on with the copies that it finds, and does not know for whom they were begun."""
