@@ -270,7 +270,7 @@ def _reload(session: WriteSession, subscription: SubscriptionRow, report: Reload
     if row is None or row.subscription_id != subscription.id:
         return
     # The new rows were in place before the engine read of the cancel: they are there, whatever was asked for.
-    too_late = row.state == WorkState.CANCELLED and report.state == WorkState.SUCCEEDED
+    too_late = row.state == WorkState.CANCELLED and report.state == WorkState.SUCCEEDED.value
     if not too_late and not may_follow(row.state, report.state):
         return
     row.state = report.state

@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import re
 import signal
 import sys
-import threading
 import time
 from dataclasses import asdict, dataclass
 
+from tests.fixtures.load import Load
+from tests.fixtures.postgres import Session
 from tests.fixtures.rig import Rig
 
 STRETCHES = 12
@@ -40,33 +40,20 @@ class Outcome:
     equal: bool
 
 
-class Load:
+class Changes(Load):
     """Small transactions that change, move, delete and insert rows all over the table."""
 
     def __init__(self, rig: Rig, rows: int) -> None:
-        self._rig = rig
+        super().__init__(rig.connect, 3, rest_s=0.02)
         self._rows = rows
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def _work(self) -> None:
-        rng = random.Random(3)
-        with self._rig.connect() as connection:
-            while not self._stop.wait(0.02):
-                at, to = rng.randrange(1, self._rows), rng.randrange(1, self._rows)
-                with connection.transaction():
-                    connection.execute("UPDATE orders SET total = total + 1 WHERE id BETWEEN %s AND %s", [at, at + 20])
-                    connection.execute("DELETE FROM orders WHERE id = %s", [to])
-                    connection.execute("UPDATE orders SET id = %s WHERE id = %s", [to, at])
-                    connection.execute("INSERT INTO orders VALUES (%s, 0, 'new') ON CONFLICT DO NOTHING", [at])
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(30)
+    def transact(self, connection: Session) -> None:
+        at, to = self.rng.randrange(1, self._rows), self.rng.randrange(1, self._rows)
+        with connection.transaction():
+            connection.execute("UPDATE orders SET total = total + 1 WHERE id BETWEEN %s AND %s", [at, at + 20])
+            connection.execute("DELETE FROM orders WHERE id = %s", [to])
+            connection.execute("UPDATE orders SET id = %s WHERE id = %s", [to, at])
+            connection.execute("INSERT INTO orders VALUES (%s, 0, 'new') ON CONFLICT DO NOTHING", [at])
 
 
 def chunks_read(rig: Rig) -> list[tuple[int, int | None]]:
@@ -131,7 +118,7 @@ def run(rows: int, kills: int, target: str) -> Outcome:
         first = len(chunks_read(rig))
         began = time.monotonic()
         killed: list[tuple[str, int]] = []
-        with Load(rig, rows):
+        with Changes(rig, rows):
             rig.api.post(f"{rig.path}/tables/{table['id']}/reloads", {})
             for number in range(kills):
                 killed.append(kill_at(rig, 100 * (number + 1) / (kills + 2)))

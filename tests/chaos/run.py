@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -31,6 +31,8 @@ from typing import Any
 from unittest.mock import patch
 
 from engine.runtime.clock import SystemClock
+from server.bench.errors import BenchError
+from server.bench.sides import until
 from tests.chaos import bank
 from tests.chaos.adversary import ACT_KINDS, Adversary
 from tests.chaos.failpoint_kills import (
@@ -77,6 +79,9 @@ _STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replicati
 _CUT_EVERY_S = 60.0
 _CUT_LATEST_S = 150.0
 """While tables are copied anew a cut would have to wait for them; kills go on in their stead, but not for longer than this."""
+_BESIDE_OPEN_ONES_S = 60.0
+_CUT_S = 240.0
+"""A cut is not made behind open transactions of some seconds but by luck; without luck they end first."""
 _FOUND_S = 60.0
 _RESTART_PAUSE_S = 1.0
 """The supervisor's growing pauses are for what dies by itself; what we kill every few seconds would soon rest for most of the run."""
@@ -281,7 +286,10 @@ class Run:
         with self._calm():
             self._killer.in_batches()
             self._failpoints.settle(len(self._tables))
-            self._compare()
+            beside_open_ones = self._until_compared(_BESIDE_OPEN_ONES_S)
+        if not beside_open_ones:
+            with self._calm(still=True):
+                assert self._until_compared(_CUT_S), f"no verification of all tables in {_CUT_S:.0f} s"
         with self._rig.connect() as connection:
             row = connection.execute(_STREAMED).fetchone()
         self._streamed = max(self._streamed, int(row[0]) if row else 0)
@@ -296,18 +304,20 @@ class Run:
         finally:
             self._bank.no_truncates.clear()
 
-    def _compare(self) -> None:
-        answers: list[dict[str, Any]] = []
+    def _until_compared(self, seconds: float) -> bool:
+        """Compare everything, again until that could be done, for so long."""
+        with suppress(BenchError):
+            until(self._compared, seconds, "a verification of all tables")
+            return True
+        return False
 
-        def compared() -> bool:
-            _, answer = self._rig.verify()
-            answers.append(answer)
-            # A verification may fall victim to the kill before it; and what was changed just before may be found only now.
-            complete = len(answer["tables"]) == len(self._tables)
-            return bool(answer["state"] == "succeeded" and (complete or answer["equal"] is False))
-
-        self._rig.until(compared, 240, "a verification of all tables ended")
-        answer = answers[-1]
+    def _compared(self) -> bool:
+        _, answer = self._rig.verify()
+        # A verification may fall victim to the kill before it; and what was changed just before may be found only now.
+        complete = len(answer["tables"]) == len(self._tables)
+        if answer["state"] != "succeeded" or not (complete or answer["equal"] is False):
+            self._note("no cut", problem=answer["problem"], compared=len(answer["tables"]))
+            return False
         self.cuts += 1
         self._last_cut = self._elapsed
         self._note("cut", position=answer["position"], equal=answer["equal"])
@@ -315,6 +325,7 @@ class Run:
             self.unequal.append(answer)
             self._note("difference", answer=answer)
         assert not self.unequal, "source and copy differ at a cut"
+        return True
 
     def _look(self) -> None:
         parts = (self._bank, self._transactions, self._readers, self._waits, self._memory)

@@ -19,6 +19,7 @@ from engine.model.subscription import QueueMode
 from engine.runtime.failpoints import Failpoint, held_file
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import until
+from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import PATIENCE_S, BadDay, BadDays, kill_reader, reloaded
@@ -35,27 +36,15 @@ _HELD = (Failpoint.READER_FREED, Failpoint.READER_BEFORE_OPEN, Failpoint.READER_
 _MOST_ROWS = 400
 
 
-class Load:
+class BagLoad(Load):
     """Transactions over few distinct rows: plain ones, truncates, and ones that are streamed, with savepoints rolled back or all of it."""
 
     def __init__(self, database: Database, seed: int) -> None:
-        self.failure: BaseException | None = None
-        self.count = 0
+        super().__init__(database.connect, seed)
         self._no_truncates = threading.Event()
-        self._database = database
-        self._rng = random.Random(f"{seed}/load")
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def _run(self) -> None:
-        try:
-            with self._database.connect() as connection:
-                while not self._stop.wait(0.005):
-                    kind = self._rng.choices([self._shuffle, self._clear, self._large], [20, 1, 2])[0]
-                    kind(connection)
-                    self.count += 1
-        except BaseException as error:
-            self.failure = error
+    def transact(self, connection: Session) -> None:
+        self.rng.choices([self._shuffle, self._clear, self._large], [20, 1, 2])[0](connection)
 
     def _shuffle(self, connection: Session) -> None:
         with connection.transaction() as whole:
@@ -63,10 +52,10 @@ class Load:
             with connection.transaction() as savepoint:
                 connection.execute("UPDATE bag SET n = n + 1")
                 raise psycopg.Rollback(savepoint)
-            connection.execute("UPDATE bag SET note = %s WHERE n = 1", [f"p{self._rng.randint(1, 3)}"])
+            connection.execute("UPDATE bag SET note = %s WHERE n = 1", [f"p{self.rng.randint(1, 3)}"])
             connection.execute("DELETE FROM bag WHERE n = 2 AND random() < 0.5")
             connection.execute("DELETE FROM bag WHERE (SELECT count(*) FROM bag) > %s AND random() < 0.5", [_MOST_ROWS])
-            if self._rng.random() < 0.1:
+            if self.rng.random() < 0.1:
                 raise psycopg.Rollback(whole)
 
     def _clear(self, connection: Session) -> None:
@@ -74,7 +63,7 @@ class Load:
             return
         with connection.transaction():
             connection.execute("TRUNCATE bag")
-            connection.execute("INSERT INTO bag VALUES (%s, NULL)", [self._rng.randint(1, 3)])
+            connection.execute("INSERT INTO bag VALUES (%s, NULL)", [self.rng.randint(1, 3)])
 
     def _large(self, connection: Session) -> None:
         """Rows that stay for a transaction or two."""
@@ -83,30 +72,15 @@ class Load:
             with connection.transaction() as savepoint:
                 connection.execute("INSERT INTO bag SELECT n, 'undone' FROM generate_series(1, 500) n")
                 raise psycopg.Rollback(savepoint)
-            connection.execute("DELETE FROM bag WHERE n >= 100 AND random() < %s", [self._rng.choice((0.5, 1.1))])
-            if self._rng.random() < 0.3:
+            connection.execute("DELETE FROM bag WHERE n >= 100 AND random() < %s", [self.rng.choice((0.5, 1.1))])
+            if self.rng.random() < 0.3:
                 raise psycopg.Rollback(whole)
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-    def pause(self, least: int) -> None:
-        """Return when so many more transactions were made."""
-        until_count = self.count + least
-        until(lambda: self.failure is not None or self.count >= until_count, PATIENCE_S)
-        assert self.failure is None, self.failure
 
     @contextmanager
     def without_truncates(self) -> Iterator[None]:
         """A snapshot does not keep the rows of a table that is truncated after it."""
         self._no_truncates.set()
-        self.pause(2)
+        self.more(2)
         yield
         self._no_truncates.clear()
 
@@ -121,20 +95,20 @@ def held(replica: BadDay, armed: Path, point: Failpoint) -> Iterator[None]:
     held_file(armed, point).unlink()
 
 
-def kill_engine(replica: BadDay, load: Load, armed: Path, rng: random.Random) -> None:
+def kill_engine(replica: BadDay, load: BagLoad, armed: Path, rng: random.Random) -> None:
     """Another engine goes on, under the next epoch, and is killed; one more follows."""
     replica.close()
     with engine(replica, replica.spec.queue_mode, armed) as process:
         wait_for(process, "bag live")
-        load.pause(rng.randint(1, 30))
+        load.more(rng.randint(1, 30))
     replica.again()
 
 
-def pause_table(replica: BadDay, load: Load) -> None:
+def pause_table(replica: BadDay, load: BagLoad) -> None:
     bag = replica.spec.tables[0]
     replica.respec(replace(replica.spec, tables=(replace(bag, paused=True),)))
     replica.wait_table("bag", "paused")
-    load.pause(30)
+    load.more(30)
     replica.respec(replace(replica.spec, tables=(bag,)))
     replica.wait_live()
 
@@ -144,7 +118,7 @@ def reload_table(replica: BadDay, request: str) -> None:
     replica.reports.wait(lambda reports: reloaded(reports, request), "the table reloaded")
 
 
-def act(rng: random.Random, replica: BadDay, load: Load, armed: Path) -> str:
+def act(rng: random.Random, replica: BadDay, load: BagLoad, armed: Path) -> str:
     ways: dict[str, Callable[[], None]] = {
         "reader killed": lambda: kill_reader(replica),
         "engine ended": replica.again,
@@ -155,7 +129,7 @@ def act(rng: random.Random, replica: BadDay, load: Load, armed: Path) -> str:
     what = rng.choice([*ways, *_HELD])
     if isinstance(what, Failpoint):
         with held(replica, armed, what):
-            load.pause(rng.randint(1, 30))
+            load.more(rng.randint(1, 30))
         return f"reader killed, the next one held at {what.value}"
     ways[what]()
     return what
@@ -179,15 +153,14 @@ def test_equal_rows_are_neither_lost_nor_doubled(
     rng = random.Random(seed)
     mode = rng.choice((QueueMode.MEMORY, QueueMode.PERSIST))
     replica = bad_day(source, [table("bag")], queue_mode=mode)
-    with Load(source, seed) as load:
+    with BagLoad(source, seed) as load:
         for _ in range(acts):
-            load.pause(rng.randint(5, 60))
+            load.more(rng.randint(5, 60))
             done = act(rng, replica, load, armed)
             replica.wait_live()
             replica.catch_up()
             with load.without_truncates():
                 verdicts = replica.verify()
             assert [v.equal for v in verdicts] == [True], (done, verdicts, replica.codes())
-        assert load.failure is None
     replica.assert_equal()
     assert "net_change_anomaly" not in replica.codes()

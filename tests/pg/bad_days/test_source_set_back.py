@@ -19,7 +19,7 @@ from server.cli.ports import free_port
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import SHOP, BadDay, BadDays
-from tests.pg.runtime.killed_engines import Load, engine, wait_for
+from tests.pg.runtime.killed_engines import OrderLoad, engine, wait_for
 
 pytestmark = pytest.mark.pg
 
@@ -282,13 +282,13 @@ def test_crashes_of_the_source_and_of_the_engine_are_never_taken_for_another_log
         with engine(replica, mode, armed) as process:
             wait_for(process, "lines live")
             for _ in range(rng.randint(1, 3)):
-                with Load(shop, rng.randrange(1000)):
+                with OrderLoad(shop.connect, rng.randrange(1000)):
                     large(shop, rng)
                 shop.cluster.kill9() if rng.random() < 0.5 else shop.cluster.stop("immediate")
                 shop.cluster.start()
             if rng.random() < 0.7:
                 wait_slot(shop, replica.spec.slot, "active")
-                with Load(shop, rng.randrange(1000)):
+                with OrderLoad(shop.connect, rng.randrange(1000)):
                     large(shop, rng)
                     kill(process)
             kill(process)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,39 +14,23 @@ from pathlib import Path
 from engine.model.identity import Epoch
 from engine.model.subscription import QueueMode
 from engine.runtime.failpoints import Failpoint
-from tests.fixtures.postgres import Database
+from tests.fixtures.load import Load
+from tests.fixtures.postgres import Session
 from tests.pg.bad_days.conftest import BadDay
 
 
-class Load:
-    """Small transactions over both tables, and a table of counts that says how many there were."""
+class OrderLoad(Load):
+    """Small transactions over orders and their lines."""
 
-    def __init__(self, database: Database, seed: int) -> None:
-        self._database = database
-        self._rng = random.Random(seed)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def _work(self) -> None:
-        with self._database.connect() as connection:
-            while not self._stop.wait(0.005):
-                with connection.transaction():
-                    first = self._rng.randrange(1, 180)
-                    connection.execute(
-                        "UPDATE orders SET total = total + 1, note = note || 'x' WHERE id BETWEEN %s AND %s",
-                        [first, first + 20],
-                    )
-                    connection.execute("DELETE FROM lines WHERE order_id = %s", [first])
-                    connection.execute("INSERT INTO lines VALUES (%s, 1, 'again')", [first])
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
+    def transact(self, connection: Session) -> None:
+        with connection.transaction():
+            first = self.rng.randrange(1, 180)
+            connection.execute(
+                "UPDATE orders SET total = total + 1, note = note || 'x' WHERE id BETWEEN %s AND %s",
+                [first, first + 20],
+            )
+            connection.execute("DELETE FROM lines WHERE order_id = %s", [first])
+            connection.execute("INSERT INTO lines VALUES (%s, 1, 'again')", [first])
 
 
 @contextmanager

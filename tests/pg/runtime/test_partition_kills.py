@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,7 +16,8 @@ from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpe
 from engine.runtime.catalog import open_target
 from engine.runtime.failpoints import Failpoint
 from engine.runtime.settings import EngineSettings
-from tests.fixtures.postgres import Database
+from tests.fixtures.load import Load
+from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
 from tests.pg.runtime.killed_engines import arm, engine, wait_for
@@ -36,34 +35,16 @@ MANY = [(Failpoint.COPY_RUNNING, 1), *FEW, (Failpoint.COMMIT_BEFORE, 2), (Failpo
 """The first ones are passed by copies alone, the others by any batch: the last one may be behind the load."""
 
 
-class Changes:
+class Changes(Load):
     """Rows that come, go, change, and move from one partition to the other."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._rng = random.Random(11)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def _work(self) -> None:
-        with self._database.connect() as connection:
-            number = 10_000
-            while not self._stop.wait(0.01):
-                at, number = self._rng.randrange(1, 2000), number + 1
-                with connection.transaction():
-                    connection.execute("UPDATE sales SET part = 9 - part WHERE id = %s", [at])
-                    connection.execute("UPDATE sales SET note = note || 'x' WHERE id BETWEEN %s AND %s", [at, at + 3])
-                    connection.execute("DELETE FROM sales WHERE id = %s", [at + 1])
-                    connection.execute("INSERT INTO sales VALUES (%s, %s, 'new')", [number, number % 10])
-
-    def __enter__(self) -> Changes:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
+    def transact(self, connection: Session) -> None:
+        at, number = self.rng.randrange(1, 2000), 10_000 + self.count
+        with connection.transaction():
+            connection.execute("UPDATE sales SET part = 9 - part WHERE id = %s", [at])
+            connection.execute("UPDATE sales SET note = note || 'x' WHERE id BETWEEN %s AND %s", [at, at + 3])
+            connection.execute("DELETE FROM sales WHERE id = %s", [at + 1])
+            connection.execute("INSERT INTO sales VALUES (%s, %s, 'new')", [number, number % 10])
 
 
 @pytest.fixture
@@ -112,7 +93,7 @@ def test_a_partition_is_loaded_in_spite_of_deaths(
 ) -> None:
     armed = tmp_path / "armed"
     armed.mkdir()
-    with Changes(replica.database):
+    with Changes(replica.database.connect, 11, rest_s=0.01):
         for point, passing in deaths:
             with engine(replica, QueueMode.MEMORY, armed) as process:
                 ask(process, replica, partial(arm, armed, point, passing))

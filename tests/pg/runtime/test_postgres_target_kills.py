@@ -26,7 +26,7 @@ from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
-from tests.pg.runtime.killed_engines import Load, arm, engine, wait_for
+from tests.pg.runtime.killed_engines import OrderLoad, arm, engine, wait_for
 
 pytestmark = pytest.mark.pg
 
@@ -97,7 +97,7 @@ def test_an_engine_that_dies_on_the_way_of_a_batch_takes_nothing_along(
     rng = random.Random(1)
     replica.wait_live()
     replica.close()
-    with Load(replica.database, 1):
+    with OrderLoad(replica.database.connect, 1):
         for point, way in zip(points, cycle(WAYS[::-1])):
             replica.spec = replace(replica.spec, apply=IN_PARTS if point.value.startswith("parts.") else way)
             with engine(replica, rng.choice(list(QueueMode)), armed) as process:
@@ -115,7 +115,7 @@ def test_an_engine_that_dies_on_the_way_of_a_batch_takes_nothing_along(
 def test_an_engine_that_dies_in_the_first_copy_begins_it_again(replica: BadDay, mart: Database, armed: Path) -> None:
     assert replica.pipeline.forget() == []
     replica.close()
-    with Load(replica.database, 2):
+    with OrderLoad(replica.database.connect, 2):
         for point in IN_A_COPY:
             arm(armed, point, 1)
             with engine(replica, QueueMode.MEMORY, armed) as process:
@@ -141,7 +141,7 @@ def test_a_target_that_dies_is_taken_up_where_it_was(
 ) -> None:
     replica.again(replace(replica.spec, apply=way))
     replica.wait_live()
-    with Load(replica.database, 3):
+    with OrderLoad(replica.database.connect, 3):
         replica.catch_up()
         if how == "sessions":
             mart.execute(

@@ -17,7 +17,7 @@ from engine.runtime.failpoints import Failpoint
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
-from tests.pg.runtime.killed_engines import Load, arm, engine, wait_for
+from tests.pg.runtime.killed_engines import OrderLoad, arm, engine, wait_for
 
 pytestmark = pytest.mark.pg
 
@@ -76,7 +76,7 @@ def test_nothing_is_lost_whatever_dies_in_the_middle_of_a_switch(
     replica.close()
     points = IN_A_SWITCH.copy()
     rng.shuffle(points)
-    with Load(replica.database, seed):
+    with OrderLoad(replica.database.connect, seed):
         for point in points[:deaths]:
             with engine(replica, rng.choice(list(QueueMode)), armed) as process:
                 wait_for(process, "lines live")
@@ -92,7 +92,7 @@ def test_nothing_is_lost_whatever_dies_in_the_middle_of_a_switch(
 def test_switches_without_deaths_go_on_in_one_run(replica: BadDay, seed: int) -> None:
     rng = random.Random(seed)
     run = replica.pipeline.run
-    with Load(replica.database, seed):
+    with OrderLoad(replica.database.connect, seed):
         for _ in range(12):
             replica.respec(replace(replica.spec, queue_mode=rng.choice(list(QueueMode))))
             replica.catch_up()

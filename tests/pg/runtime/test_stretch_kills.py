@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import re
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +16,8 @@ from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpe
 from engine.runtime.catalog import open_target
 from engine.runtime.failpoints import Failpoint
 from engine.runtime.settings import EngineSettings
-from tests.fixtures.postgres import Database
+from tests.fixtures.load import Load
+from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
 from tests.pg.runtime.killed_engines import arm, engine
@@ -43,33 +42,16 @@ MANY = [
 ]
 
 
-class Changes:
+class Changes(Load):
     """Rows that come, go, change, and move over the whole table."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._rng = random.Random(7)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def _work(self) -> None:
-        with self._database.connect() as connection:
-            while not self._stop.wait(0.01):
-                at, to = self._rng.randrange(1, ROWS), self._rng.randrange(1, ROWS)
-                with connection.transaction():
-                    connection.execute("UPDATE orders SET note = note || 'x' WHERE id BETWEEN %s AND %s", [at, at + 5])
-                    connection.execute("DELETE FROM orders WHERE id = %s", [to])
-                    connection.execute("UPDATE orders SET id = %s WHERE id = %s", [to, at])
-                    connection.execute("INSERT INTO orders VALUES (%s, 'new') ON CONFLICT DO NOTHING", [at])
-
-    def __enter__(self) -> Changes:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive()
+    def transact(self, connection: Session) -> None:
+        at, to = self.rng.randrange(1, ROWS), self.rng.randrange(1, ROWS)
+        with connection.transaction():
+            connection.execute("UPDATE orders SET note = note || 'x' WHERE id BETWEEN %s AND %s", [at, at + 5])
+            connection.execute("DELETE FROM orders WHERE id = %s", [to])
+            connection.execute("UPDATE orders SET id = %s WHERE id = %s", [to, at])
+            connection.execute("INSERT INTO orders VALUES (%s, 'new') ON CONFLICT DO NOTHING", [at])
 
 
 @pytest.fixture
@@ -127,7 +109,7 @@ def test_what_is_recorded_is_not_read_again(
     orders = table("orders")
     replica.spec = replace(replica.spec, tables=(*replica.spec.tables, orders))
     standing: StandingCopy | None = None
-    with Changes(replica.database):
+    with Changes(replica.database.connect, 7, rest_s=0.01):
         for point, passing in deaths:
             arm(armed, point, passing)
             with engine(replica, QueueMode.MEMORY, armed) as process:
