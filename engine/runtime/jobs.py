@@ -22,7 +22,7 @@ from engine.runtime.intake import Sealed
 from engine.runtime.pieces import Piece, Sizes, Staged, compute
 from engine.runtime.planner import PlannedBatch, Planner
 from engine.runtime.tuning import JobTuner, Way
-from engine.runtime.worker import net_here, net_task, net_to_files
+from engine.runtime.worker import net_all_here, net_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +162,7 @@ class JobStage:
 
     def _work(self, planned: PlannedBatch, descriptors: list[TaskDescriptor], way: Way) -> list[TaskResult]:
         if way.path == "driver":
-            # The rows of one piece may stay in memory until they are committed; those of all of a large batch may not.
-            work = net_here if len(descriptors) == 1 else net_to_files
-            return [work(descriptor) for descriptor in descriptors]
+            return net_all_here(descriptors)
         group = f"{self._spec.name}-{self._spec.epoch}-{planned.number}"
         return self._runner.run(net_task, descriptors, group)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -36,17 +37,24 @@ def net_here(descriptor: TaskDescriptor) -> TaskResult:
     return run_task(descriptor, read_blocks, _scanner)
 
 
-def net_to_files(descriptor: TaskDescriptor) -> TaskResult:
-    """The same; rows go to Arrow files in the descriptor's staging folder."""
-    return spill_result(net_here(descriptor), descriptor.staging, staging_prefix(descriptor))
+def net_all_here(descriptors: Sequence[TaskDescriptor]) -> list[TaskResult]:
+    """A whole batch in this process. The rows of one task stay in memory until their commit; of several, which are many rows or large
+    ones, each task's go to files before the next one begins."""
+    work = net_here if len(descriptors) == 1 else _net_to_files
+    return [work(descriptor) for descriptor in descriptors]
 
 
 def net_task(descriptor: TaskDescriptor) -> TaskResult:
-    """The same in a Spark worker."""
+    """Scan, net and decode in a Spark worker; rows go to files."""
     settle()
     arm_from_environment()
     hit(Failpoint.TASK_RUNNING)
-    return net_to_files(descriptor)
+    return _net_to_files(descriptor)
+
+
+def _net_to_files(descriptor: TaskDescriptor) -> TaskResult:
+    """Rows go to an Arrow file in the descriptor's staging folder."""
+    return spill_result(net_here(descriptor), descriptor.staging, staging_prefix(descriptor))
 
 
 def sweep(staging: Path) -> None:
