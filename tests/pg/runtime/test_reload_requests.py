@@ -74,14 +74,19 @@ def wait_ended(replica: Replica, request: str) -> ReloadReport:
     return replica.reports.wait(ended, f"{request} ended", 30)
 
 
+def begin_held(replica: Replica, copies: HeldCopies, request: str, tables: list[TableId] | None) -> None:
+    """Ask for a reload and return once its first copy is being read, and is held there."""
+    hold(copies)
+    replica.pipeline.reload(request, tables)
+    assert copies.began.wait(20)
+
+
 def test_a_reload_of_everything_that_is_told_again_goes_on(
     shop: Database, replicate: Replicate, copies: HeldCopies
 ) -> None:
     """As at each new connection to the server: another slot would begin all copies again."""
     replica = replicate(shop, [table("orders"), table("lines")])
-    hold(copies)
-    replica.pipeline.reload("r1", None)
-    assert copies.began.wait(20)
+    begin_held(replica, copies, "r1", None)
     run = replica.pipeline.run
     assert run is not None
     replica.pipeline.reload("r1", None)
@@ -97,9 +102,7 @@ def test_a_reload_of_everything_in_which_the_subscription_fails_ends_with_the_ne
     shop: Database, replicate: Replicate, copies: HeldCopies
 ) -> None:
     replica = replicate(shop, [table("orders"), table("lines")])
-    hold(copies)
-    replica.pipeline.reload("r1", None)
-    assert copies.began.wait(20)
+    begin_held(replica, copies, "r1", None)
     shop.execute(f'DROP PUBLICATION "{replica.spec.slot}"')
     assert replica.wait_state("failed").code == "publication_changed"
     assert told(replica, "r1")[-1] == "running"
@@ -163,9 +166,7 @@ def test_a_reload_of_a_parked_table_that_a_run_leaves_open_goes_on_in_the_next(
     shop.execute("ALTER TABLE days DETACH PARTITION days_1")
     replica.wait_table("days", "parked")
     replica.catch_up()
-    hold(copies)
-    replica.pipeline.reload("r1", [days.table])
-    assert copies.began.wait(20)
+    begin_held(replica, copies, "r1", [days.table])
     run = replica.pipeline.run
     assert run is not None
     run.stop()
@@ -230,9 +231,7 @@ def test_a_reload_that_is_cancelled_while_no_engine_is_there_replaces_no_rows(
     """The engine that comes next goes on with the copy, and knows nothing of the reload."""
     orders = table("orders")
     replica = replicate(shop, [orders, table("lines")])
-    hold(copies)
-    replica.pipeline.reload("r1", [orders.table])
-    assert copies.began.wait(20)
+    begin_held(replica, copies, "r1", [orders.table])
     shop.execute("UPDATE orders SET note = 'newer'")
     replica.catch_up()
     copies.began.clear()
@@ -258,9 +257,7 @@ def test_a_cancel_that_comes_late_ends_no_other_reload(
 ) -> None:
     orders = table("orders")
     replica = replicate(shop, [orders, table("lines")])
-    hold(copies)
-    replica.pipeline.reload("r2", [orders.table])
-    assert copies.began.wait(20)
+    begin_held(replica, copies, "r2", [orders.table])
     for request in ("r1", "r1"):
         replica.pipeline.cancel_reload(request, orders.table)
     copies.go.set()
@@ -277,9 +274,7 @@ def test_a_reload_is_cancelled_whose_copy_is_just_done(
     replica = replicate(shop, [orders, table("lines")])
     run = replica.pipeline.run
     assert run is not None
-    hold(copies)
-    replica.pipeline.reload("r1", [orders.table])
-    assert copies.began.wait(20)
+    begin_held(replica, copies, "r1", [orders.table])
     shop.execute("UPDATE orders SET note = 'new'")
     replica.catch_up()
     book, done = run._parts.book, threading.Event()
@@ -304,9 +299,7 @@ def test_a_reload_of_a_table_that_is_gone_by_the_next_run_has_failed(
 ) -> None:
     orders, lines = table("orders"), table("lines")
     replica = replicate(shop, [orders, lines])
-    hold(copies)
-    replica.pipeline.reload("r1", [orders.table])
-    assert copies.began.wait(20)
+    begin_held(replica, copies, "r1", [orders.table])
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
     if way == "removed":
