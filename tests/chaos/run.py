@@ -79,9 +79,9 @@ _STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replicati
 _CUT_EVERY_S = 60.0
 _CUT_LATEST_S = 150.0
 """While tables are copied anew a cut would have to wait for them; kills go on in their stead, but not for longer than this."""
-_BESIDE_OPEN_ONES_S = 60.0
+_BESIDE_OPEN_ONES_S = 1.0
 _CUT_S = 240.0
-"""A cut is not made behind open transactions of some seconds but by luck; without luck they end first."""
+"""Beside open transactions of some seconds a cut is luck: it is tried for once, and then they end first."""
 _FOUND_S = 60.0
 _RESTART_PAUSE_S = 1.0
 """The supervisor's growing pauses are for what dies by itself; what we kill every few seconds would soon rest for most of the run."""
