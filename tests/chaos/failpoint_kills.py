@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
@@ -19,7 +19,10 @@ ENVIRONMENT = "PENSTOCK_FAILPOINTS_FOLDER"
 READER = "penstock-reader"
 SEEDS_TOGETHER = 3
 """So many seeds in a row begin with different failpoints, all of them together."""
-_IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER})
+STRETCH_BYTES = 4 << 20
+"""`entries` soon is larger, and copied in stretches."""
+_IN_STRETCHES = frozenset({Failpoint.STRETCH_TAKEN, Failpoint.STRETCH_READ})
+_IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER}) | _IN_STRETCHES
 NEVER_PASSED = frozenset(
     {
         Failpoint.READER_BEFORE_MARK,
@@ -44,6 +47,9 @@ _MOST_PASSINGS = {
     Failpoint.COPY_RUNNING: 2,
     Failpoint.HANDOVER_BEFORE: 1,
     Failpoint.HANDOVER_AFTER: 1,
+    Failpoint.STRETCH_TAKEN: 1,
+    Failpoint.STRETCH_READ: 1,
+    Failpoint.PARTITIONS_READ: 1,
     Failpoint.TASK_RUNNING: 8,
     Failpoint.EARLY_INSERTED: 8,
     Failpoint.EARLY_COMMIT: 2,
@@ -53,6 +59,7 @@ _HIT_S = 60.0
 _RELOADED_S = 240.0
 _ENDED_WELL = "succeeded"
 _UNENDED = frozenset({"queued", "running"})
+_LARGE = ("entries",)
 _RELOADED_ALONE = ("entries", "labels", "moves")
 """What readers ask of these holds for old rows too: they stay readable while the table is copied anew."""
 
@@ -106,6 +113,7 @@ class FailpointKills:
         rng: random.Random,
         unwatched: Callable[[], AbstractContextManager[object]],
         remade: Callable[[str], bool] = lambda _: False,
+        partitioned: Collection[str] = (),
     ) -> None:
         self._rig = rig
         self._folder = folder
@@ -113,6 +121,7 @@ class FailpointKills:
         self._rng = rng
         self._unwatched = unwatched
         self._remade = remade
+        self._partitioned = partitioned
 
     def kill(self) -> Document:
         """Arm the next failpoint, bring some process to it, and tell whether it died there."""
@@ -193,11 +202,16 @@ class FailpointKills:
 
     def _ask_for_reload(self, point: Failpoint) -> str | None:
         """The path of the reload that passes this failpoint; None where it is passed without."""
-        if point is not Failpoint.SLOT_CREATED and point not in _IN_COPIES:
-            return None
         try:
-            path = self._table_path() if point in _IN_COPIES else self._rig.path
-            return f"{path}/reloads/{self._rig.api.post(f'{path}/reloads')['id']}"
+            if point is Failpoint.SLOT_CREATED:
+                path, body = self._rig.path, None
+            elif point is Failpoint.PARTITIONS_READ:
+                path, body = self._partition()
+            elif point in _IN_COPIES:
+                path, body = self._table_path(_LARGE if point in _IN_STRETCHES else _RELOADED_ALONE), None
+            else:
+                return None
+            return f"{path}/reloads/{self._rig.api.post(f'{path}/reloads', body)['id']}"
         except NoServerError as error:
             raise NothingToKillError("the server is away") from error
         except ProblemError as problem:
@@ -205,13 +219,22 @@ class FailpointKills:
                 raise
             raise NothingToKillError(problem.code) from problem
 
-    def _table_path(self) -> str:
-        """Some table that can be copied anew."""
-        tables = {table["name"]: table for table in self._rig.api.items(f"{self._rig.path}/tables")}
-        live = [name for name in _RELOADED_ALONE if tables[name]["state"] == "live"]
+    def _table_path(self, names: Collection[str]) -> str:
+        """One of these tables that can be copied anew."""
+        tables = self._rig.api.items(f"{self._rig.path}/tables")
+        live = sorted(table["id"] for table in tables if table["name"] in names and table["state"] == "live")
         if not live:
             raise NothingToKillError("no table to reload")
-        return f"{self._rig.path}/tables/{tables[self._rng.choice(live)]['id']}"
+        return f"{self._rig.path}/tables/{self._rng.choice(live)}"
+
+    def _partition(self) -> tuple[str, Document]:
+        """A table, and what loads one partition of it anew."""
+        path = self._table_path(self._partitioned)
+        found = self._rig.api.get(f"{path}/partitions")["partitions"]
+        names = [partition["name"] for partition in found if partition["reloadable"]]
+        if not names:
+            raise NothingToKillError("no partition to load")
+        return path, {"partitions": [self._rng.choice(names)]}
 
     def _reloaded(self, reload: str) -> None:
         """Wait until a whole reload has ended well, whatever was killed in it, and all its tables are live."""

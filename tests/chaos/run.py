@@ -40,6 +40,7 @@ from tests.chaos.failpoint_kills import (
     IN_DUCKDB_ONLY,
     IN_POSTGRES_ONLY,
     NEVER_PASSED,
+    STRETCH_BYTES,
     FailpointKills,
     NothingToKillError,
     Schedule,
@@ -114,7 +115,13 @@ class Run:
         never = NEVER_PASSED | (IN_POSTGRES_ONLY if rig.target is None else IN_DUCKDB_ONLY)
         self._schedule = Schedule(seed, self._rng, never)
         self._failpoints = FailpointKills(
-            rig, failpoints, self._schedule, self._rng, lambda: self._readers.sums, self._waits.tables.__contains__
+            rig,
+            failpoints,
+            self._schedule,
+            self._rng,
+            lambda: self._readers.sums,
+            self._waits.tables.__contains__,
+            self._waits.partitioned,
         )
         self._killer = Killer(rig, self._rng, self._failpoints)
         self._adversary = Adversary(
@@ -385,7 +392,12 @@ def main() -> int:
                 durable=False,
                 settings=_SETTINGS,
                 target_kind=options.target,
-                extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
+                extra={
+                    ENVIRONMENT: folder,
+                    "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES),
+                    "PENSTOCK_PARTS_FROM_ROWS": "1",
+                    "PENSTOCK_COPY_STRETCH_BYTES": str(STRETCH_BYTES),
+                },
             ) as rig,
         ):
             run = Run(rig, Path(folder), options)

@@ -104,6 +104,10 @@ class WaitChecks:
         """All tables of all clients."""
         return tuple(name for client in self._clients for name in client.known.tables)
 
+    @property
+    def partitioned(self) -> tuple[str, ...]:
+        return tuple(client.known.ranged for client in self._clients)
+
     def create(self, connection: Connection) -> None:
         for client in self._clients:
             connection.execute(create(client.known).encode())
