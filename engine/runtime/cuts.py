@@ -15,12 +15,13 @@ from engine.model.position import Lsn
 from engine.model.source import ExportedSnapshot
 from engine.model.table_state import TableState
 from engine.model.target import TableRecord, TargetReader
-from engine.runtime.intake import Cut, HoldSeal, Intake
+from engine.runtime.intake import Cut, HoldBack, Intake
 from engine.runtime.parts import RunParts
 
-HOLD_S = 2.0
-"""How long sealing may stand still for a snapshot; longer transactions on the source cost another try instead of freshness."""
-TRIES = 5
+HELD_BACK_MS = (300, 600, 1200, 2400, 4800)
+"""So long before it is sealed each try holds back what is read, while its snapshot is made. A snapshot has the position at which the
+source found it, and that becomes known here some milliseconds later, where the machines are busy some hundred: until then nothing
+behind it may be sealed. How long the snapshot itself takes does not matter."""
 
 
 @dataclass
@@ -51,11 +52,12 @@ class CutDesk:
 
         `read_early` is called with each snapshot that is tried, before the target gets there, which takes as long as the lag.
 
-        Raises EngineFault(SOURCE_TIMEOUT) where open transactions on the source keep a snapshot from being made in time.
+        Raises EngineFault(SOURCE_TIMEOUT) where open transactions on the source keep a snapshot from being made in time, or where its
+        position is past again and again before it is known here.
         """
-        for _ in range(TRIES):
+        for held_back_ms in HELD_BACK_MS:
             with ExitStack() as stack:
-                snapshot, wanted = self._held_snapshot(stack)
+                snapshot, wanted = self._snapshot(stack, held_back_ms)
                 read_early(snapshot)
                 reader = self._target_at(wanted, stack)
                 if reader is not None:
@@ -65,7 +67,7 @@ class CutDesk:
         raise EngineFault(
             FaultKind.SOURCE_TIMEOUT,
             self._parts.spec.source.name,
-            "long open transactions on the source keep a cut from being made",
+            f"in {len(HELD_BACK_MS)} tries what was committed after a snapshot was on its way before the snapshot's position was known",
         )
 
     def reached(self, batch: SealedBatch, applied: Lsn) -> None:
@@ -94,20 +96,14 @@ class CutDesk:
         known = progress.tables if progress is not None else {}
         return [r for t, r in known.items() if t in live and (tables is None or t in tables)]
 
-    def _held_snapshot(self, stack: ExitStack) -> tuple[ExportedSnapshot, _Wanted]:
-        """A snapshot, with sealing held while it is made, so that its position is still ahead; held for HOLD_S at most."""
-        release = _once(lambda: self._intake.put(HoldSeal(on=False)))
-        self._intake.put(HoldSeal(on=True))
-        timer = threading.Timer(HOLD_S, release)
-        timer.daemon = True
-        timer.start()
-        stack.callback(release)
+    def _snapshot(self, stack: ExitStack, held_back_ms: int) -> tuple[ExportedSnapshot, _Wanted]:
+        """A snapshot, and the cut at its position, which nothing has been sealed behind."""
+        self._intake.put(HoldBack(held_back_ms, on=True))
         try:
             snapshot = stack.enter_context(self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s))
             return snapshot, self._want(snapshot.position)
         finally:
-            timer.cancel()
-            release()
+            self._intake.put(HoldBack(held_back_ms, on=False))
 
     def _want(self, position: Lsn) -> _Wanted:
         wanted = _Wanted(position)
@@ -134,18 +130,3 @@ class CutDesk:
                 FaultKind.SOURCE_TIMEOUT, str(self._parts.spec.name), "replication stopped before the cut was reached"
             )
         return wanted.reader
-
-
-def _once(action: Callable[[], None]) -> Callable[[], None]:
-    lock = threading.Lock()
-    done = False
-
-    def run() -> None:
-        nonlocal done
-        with lock:
-            if done:
-                return
-            done = True
-        action()
-
-    return run

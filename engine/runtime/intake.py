@@ -72,9 +72,10 @@ class Flush:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldSeal:
-    """Stop or resume sealing, while a cut's position is being found out."""
+class HoldBack:
+    """Seal only what was read so long ago (`on`), or as soon as it is due again, while a cut's position is being found out."""
 
+    for_ms: int
     on: bool
 
 
@@ -95,7 +96,7 @@ class Wake:
     """Look again whether a batch may be sealed."""
 
 
-Item = Demand | Cut | Flush | HoldSeal | Done | Wake | tuple[ReaderProcess, ReaderEvent]
+Item = Demand | Cut | Flush | HoldBack | Done | Wake | tuple[ReaderProcess, ReaderEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,11 +337,11 @@ class Intake:
             position = max(item.position, self._batcher.sealed_end)
             self._batcher.request_cut(position)
             self._demand(position)
-        elif isinstance(item, HoldSeal):
+        elif isinstance(item, HoldBack):
             if item.on:
-                self._batcher.hold()
+                self._batcher.hold_back(item.for_ms)
             else:
-                self._batcher.release()
+                self._batcher.let_go(item.for_ms)
         elif isinstance(item, Done):
             self._done(item)
 
@@ -457,4 +458,4 @@ class Intake:
         return Ordinal(min(needed, default=int(self._catalog.next_ordinal)))
 
 
-__all__ = ["Cut", "Demand", "Done", "Flush", "HoldSeal", "Intake", "Sealed", "Wake"]
+__all__ = ["Cut", "Demand", "Done", "Flush", "HoldBack", "Intake", "Sealed", "Wake"]

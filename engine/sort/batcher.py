@@ -69,7 +69,7 @@ class Batcher:
         """A heap. Each counts by itself: one far ahead must not keep the nearer ones waiting."""
         self._demanded_in_flight = False
         self._cuts: list[int] = []
-        self._holds = 0
+        self._holds: list[int] = []
 
     @property
     def sealed_end(self) -> Lsn:
@@ -127,15 +127,16 @@ class Batcher:
         """The demanded batch was committed or given up; the next one may be sealed by demand."""
         self._demanded_in_flight = False
 
-    def hold(self) -> None:
-        """Seal nothing until `release`: to ask for a cut at a position that is still being found out. Holds add up."""
-        self._holds += 1
+    def hold_back(self, for_ms: int) -> None:
+        """Seal transactions so long after they were added at the earliest, until `let_go`: a cut will be asked for at a position that
+        is just being found out. With several of these the longest counts."""
+        self._holds.append(for_ms)
 
-    def release(self) -> None:
-        """Take one hold back."""
-        if self._holds == 0:
-            raise EngineFault(FaultKind.INTERNAL, "batch", "released without a hold")
-        self._holds -= 1
+    def let_go(self, for_ms: int) -> None:
+        """Take one `hold_back` back."""
+        if for_ms not in self._holds:
+            raise EngineFault(FaultKind.INTERNAL, "batch", "let go without being held back")
+        self._holds.remove(for_ms)
 
     def request_cut(self, position: Lsn) -> bool:
         """Ask for a batch that ends at `position`, with every transaction up to it; it names the cut, and may be empty.
@@ -161,7 +162,8 @@ class Batcher:
         """
         if not self._pending and self._wal_moved_ms is None and self._wal_end > self._sealed_end:
             self._wal_moved_ms = now_ms
-        if self._holds:
+        added_by = now_ms - max(self._holds, default=0)
+        if self._pending and self._pending[0].added_ms > added_by:
             return None
         self._measure(bytes_of)
         demanded = self._demand_due()
@@ -169,7 +171,7 @@ class Batcher:
         if not (due or self._cut_due() or demanded):
             return None
         early = demanded and not due
-        return self._finish(self._take(bytes_of), demanded=early)
+        return self._finish(self._take(bytes_of, added_by), demanded=early)
 
     def _oldest_ms(self) -> int | None:
         return self._pending[0].added_ms if self._pending else self._wal_moved_ms
@@ -200,15 +202,15 @@ class Batcher:
         since = self._oldest_ms()
         return since is not None and now_ms >= since + policy.max_age_ms
 
-    def _take(self, bytes_of: BytesOf) -> list[Closed]:
-        """Take transactions from the head: as many as the limits allow, none behind the next cut, at least one where there is one,
-        and only that one where it is to be alone."""
+    def _take(self, bytes_of: BytesOf, added_by: int) -> list[Closed]:
+        """Take transactions from the head: as many as the limits allow, none added after `added_by` or behind the next cut, at least one
+        where there is one, and only that one where it is to be alone."""
         taken: list[Closed] = []
         count = size = 0
         while self._pending and count < self._policy.max_transactions:
             pending = self._pending[0]
             alone = self._is_alone(pending)
-            if alone and taken:
+            if taken and (alone or pending.added_ms > added_by):
                 break
             fits = self._fitting(pending, self._policy.max_transactions - count, bytes_of, size)
             if fits == 0 and not taken and self._before_cut(pending.closed) > 0:

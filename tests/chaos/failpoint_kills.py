@@ -19,10 +19,7 @@ ENVIRONMENT = "PENSTOCK_FAILPOINTS_FOLDER"
 READER = "penstock-reader"
 SEEDS_TOGETHER = 3
 """So many seeds in a row begin with different failpoints, all of them together."""
-STRETCH_BYTES = 4 << 20
-"""`entries` soon is larger, and copied in stretches."""
-_IN_STRETCHES = frozenset({Failpoint.STRETCH_TAKEN, Failpoint.STRETCH_READ})
-_IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER}) | _IN_STRETCHES
+_IN_COPIES = frozenset({Failpoint.COPY_RUNNING, Failpoint.HANDOVER_BEFORE, Failpoint.HANDOVER_AFTER})
 NEVER_PASSED = frozenset(
     {
         Failpoint.READER_BEFORE_MARK,
@@ -32,9 +29,12 @@ NEVER_PASSED = frozenset(
         Failpoint.QUEUE_SWITCHED,
         Failpoint.SLOT_DROP_NOTED,
         Failpoint.SLOT_DROPPED,
+        Failpoint.STRETCH_TAKEN,
+        Failpoint.STRETCH_READ,
     }
 )
-"""Nobody switches the queue's mode here, and the slot's budget is not used up."""
+"""Nobody switches the queue's mode here, the slot's budget is not used up, and no table is large enough to be copied in stretches: each
+stretch would wait some ten seconds for the transactions that are open all the time."""
 IN_POSTGRES_ONLY = frozenset({Failpoint.PARTS_PREPARED, Failpoint.PARTS_DECIDED})
 """A batch in parts."""
 IN_DUCKDB_ONLY = frozenset({Failpoint.EARLY_INSERTED, Failpoint.EARLY_COMMIT})
@@ -47,8 +47,6 @@ _MOST_PASSINGS = {
     Failpoint.COPY_RUNNING: 2,
     Failpoint.HANDOVER_BEFORE: 1,
     Failpoint.HANDOVER_AFTER: 1,
-    Failpoint.STRETCH_TAKEN: 1,
-    Failpoint.STRETCH_READ: 1,
     Failpoint.PARTITIONS_READ: 1,
     Failpoint.TASK_RUNNING: 8,
     Failpoint.EARLY_INSERTED: 8,
@@ -59,7 +57,6 @@ _HIT_S = 60.0
 _RELOADED_S = 240.0
 _ENDED_WELL = "succeeded"
 _UNENDED = frozenset({"queued", "running"})
-_LARGE = ("entries",)
 _RELOADED_ALONE = ("entries", "labels", "moves")
 """What readers ask of these holds for old rows too: they stay readable while the table is copied anew."""
 
@@ -208,7 +205,7 @@ class FailpointKills:
             elif point is Failpoint.PARTITIONS_READ:
                 path, body = self._partition()
             elif point in _IN_COPIES:
-                path, body = self._table_path(_LARGE if point in _IN_STRETCHES else _RELOADED_ALONE), None
+                path, body = self._table_path(_RELOADED_ALONE), None
             else:
                 return None
             return f"{path}/reloads/{self._rig.api.post(f'{path}/reloads', body)['id']}"

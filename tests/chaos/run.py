@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -31,8 +31,6 @@ from typing import Any
 from unittest.mock import patch
 
 from engine.runtime.clock import SystemClock
-from server.bench.errors import BenchError
-from server.bench.sides import until
 from tests.chaos import bank
 from tests.chaos.adversary import ACT_KINDS, Adversary
 from tests.chaos.failpoint_kills import (
@@ -40,7 +38,6 @@ from tests.chaos.failpoint_kills import (
     IN_DUCKDB_ONLY,
     IN_POSTGRES_ONLY,
     NEVER_PASSED,
-    STRETCH_BYTES,
     FailpointKills,
     NothingToKillError,
     Schedule,
@@ -80,9 +77,7 @@ _STREAMED = "SELECT coalesce(sum(stream_txns), 0)::bigint FROM pg_stat_replicati
 _CUT_EVERY_S = 60.0
 _CUT_LATEST_S = 150.0
 """While tables are copied anew a cut would have to wait for them; kills go on in their stead, but not for longer than this."""
-_BESIDE_OPEN_ONES_S = 1.0
 _CUT_S = 240.0
-"""Beside open transactions of some seconds a cut is luck: it is tried for once, and then they end first."""
 _FOUND_S = 60.0
 _RESTART_PAUSE_S = 1.0
 """The supervisor's growing pauses are for what dies by itself; what we kill every few seconds would soon rest for most of the run."""
@@ -293,10 +288,7 @@ class Run:
         with self._calm():
             self._killer.in_batches()
             self._failpoints.settle(len(self._tables))
-            beside_open_ones = self._until_compared(_BESIDE_OPEN_ONES_S)
-        if not beside_open_ones:
-            with self._calm(still=True):
-                assert self._until_compared(_CUT_S), f"no verification of all tables in {_CUT_S:.0f} s"
+            self._rig.until(self._compared, _CUT_S, "a verification of all tables")
         with self._rig.connect() as connection:
             row = connection.execute(_STREAMED).fetchone()
         self._streamed = max(self._streamed, int(row[0]) if row else 0)
@@ -310,13 +302,6 @@ class Run:
                 yield
         finally:
             self._bank.no_truncates.clear()
-
-    def _until_compared(self, seconds: float) -> bool:
-        """Compare everything, again until that could be done, for so long."""
-        with suppress(BenchError):
-            until(self._compared, seconds, "a verification of all tables")
-            return True
-        return False
 
     def _compared(self) -> bool:
         _, answer = self._rig.verify()
@@ -392,12 +377,7 @@ def main() -> int:
                 durable=False,
                 settings=_SETTINGS,
                 target_kind=options.target,
-                extra={
-                    ENVIRONMENT: folder,
-                    "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES),
-                    "PENSTOCK_PARTS_FROM_ROWS": "1",
-                    "PENSTOCK_COPY_STRETCH_BYTES": str(STRETCH_BYTES),
-                },
+                extra={ENVIRONMENT: folder, "PENSTOCK_PIECE_BYTES": str(PIECE_BYTES), "PENSTOCK_PARTS_FROM_ROWS": "1"},
             ) as rig,
         ):
             run = Run(rig, Path(folder), options)

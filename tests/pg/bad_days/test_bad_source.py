@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,10 +16,15 @@ import pytest
 from engine.model.fault import FaultKind
 from engine.model.subscription import QueueMode, SchemaPolicy
 from engine.model.subscription_state import DesiredState
-from tests.fixtures.postgres import Database
+from tests.fixtures.load import Load
+from tests.fixtures.postgres import Database, Session
 from tests.pg.bad_days.conftest import BadDay, BadDays
+from tests.pg.runtime.killed_engines import OrderLoad
 
 pytestmark = pytest.mark.pg
+
+_SLOW, _SLOW_FROM = 5, 10_000
+"""Slow transactions at once, and the first of their rows."""
 
 PrivateShop = Callable[..., Database]
 BOTH_MODES = pytest.mark.parametrize(
@@ -276,3 +284,41 @@ def test_log_reader_stopped_for_a_while(private_shop: PrivateShop, bad_day: BadD
         finally:
             os.kill(pid, signal.SIGCONT)
         replica.assert_nothing_lost(f"timed out: {timed_out}")
+
+
+class SlowLoad(Load):
+    """Transactions of some seconds on a row of its own."""
+
+    def __init__(self, database: Database, number: int) -> None:
+        super().__init__(database.connect, number)
+        self.number = number
+
+    def transact(self, connection: Session) -> None:
+        with connection.transaction():
+            connection.execute("UPDATE lines SET sku = sku || '.' WHERE order_id = %s", [_SLOW_FROM + self.number])
+            connection.execute("SELECT pg_sleep(%s)", [self.rng.uniform(2.0, 4.0)])
+
+
+def test_a_verification_is_made_beside_transactions_that_are_open_all_the_time(
+    shop: Database, bad_day: BadDays
+) -> None:
+    """A snapshot waits for each of them, while waits are satisfied behind the load."""
+    shop.execute(f"INSERT INTO lines SELECT {_SLOW_FROM} + n, 1, 'slow' FROM generate_series(0, {_SLOW - 1}) n")
+    replica = bad_day(shop)
+    verified = threading.Event()
+
+    def wait_all_the_time() -> None:
+        while not verified.is_set():
+            replica.catch_up()
+
+    with ExitStack() as beside:
+        slow = [beside.enter_context(SlowLoad(shop, number)) for number in range(_SLOW)]
+        beside.enter_context(OrderLoad(shop.connect, 1))
+        waits = beside.enter_context(ThreadPoolExecutor(1)).submit(wait_all_the_time)
+        beside.callback(verified.set)
+        for one in slow:
+            one.more(1)
+        verdicts = replica.verify()
+    waits.result()
+    assert [verdict.equal for verdict in verdicts] == [True, True]
+    replica.assert_equal()

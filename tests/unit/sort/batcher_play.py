@@ -1,4 +1,4 @@
-"""Drives sorter and batcher as the engine does, while demands, cuts, holds and the read position come at any time."""
+"""Drives sorter and batcher as the engine does, while demands, cuts, holding back and the read position come at any time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class BatcherPlay:
     def __init__(self, rng: random.Random, policy: BatchPolicy, log: Feed, bytes_of: BytesOf, after: int = 0) -> None:
         self.rng, self.log, self.bytes_of = rng, log, bytes_of
         self.sorter, self.batcher = TransactionSorter(Lsn(after)), Batcher(policy, Lsn(after), is_alone)
-        self.now = self.held = 0
+        self.now = 0
+        self.held: list[int] = []
+        self.added: list[tuple[int, int]] = []
+        """Ends of transactions, and when they were handed in."""
         self.batches: list[SealedBatch] = []
         self.accepted: list[int] = []
         self.reached: list[tuple[int, SealedBatch]] = []
@@ -42,7 +45,9 @@ class BatcherPlay:
     def take(self) -> None:
         """Hand on what has come in."""
         self.sorter.feed(*self.log.flush())
-        self.batcher.add(self.sorter.drain(), self.now)
+        closed = self.sorter.drain()
+        self.added += [(one.last_end, self.now) for one in closed]
+        self.batcher.add(closed, self.now)
 
     def disturb(self) -> None:
         self.take()
@@ -55,19 +60,19 @@ class BatcherPlay:
         elif chance < 0.5 and position.value not in self.accepted and self.batcher.request_cut(position):
             self.accepted.append(position.value)
         elif chance < 0.6:
-            self.batcher.hold()
-            self.held += 1
+            self.held.append(self.rng.choice((5, 30, 200)))
+            self.batcher.hold_back(self.held[-1])
         elif chance < 0.8:
             # As far as nothing behind it can have been committed unseen.
             self.batcher.advance(self.sorter.last_closed_end)
         if self.held and self.rng.random() < 0.7:
-            self.batcher.release()
-            self.held -= 1
+            self.batcher.let_go(self.held.pop(self.rng.randrange(len(self.held))))
         self.seal()
 
     def seal(self) -> None:
         while (batch := self.batcher.seal(self.now, self.bytes_of)) is not None:
-            assert not self.held
+            latest = self.now - max(self.held, default=0)
+            assert all(at <= latest for end, at in self.added if batch.after.value < end <= batch.end.value)
             assert not (batch.demanded and self.demanded_open)
             self.demanded_open = self.demanded_open or batch.demanded
             self.batches.append(batch)
@@ -79,8 +84,7 @@ class BatcherPlay:
     def finish(self, wal_end: int) -> None:
         self.take()
         while self.held:
-            self.batcher.release()
-            self.held -= 1
+            self.batcher.let_go(self.held.pop())
         self.batcher.advance(Lsn(wal_end))
         self.batcher.advance(Lsn(wal_end - 50))
         for _ in range(4):

@@ -125,9 +125,9 @@ class _Script:
             answer = self.batcher.request_cut(Lsn(numbers[0]))
             self.out.append(f"cut {numbers[0]}: {'taken' if answer else 'too late'}")
         elif word == "hold":
-            self.batcher.hold()
+            self.batcher.hold_back(numbers[0])
         elif word == "release":
-            self.batcher.release()
+            self.batcher.let_go(numbers[0])
         elif word == "done":
             self.batcher.in_flight_done()
         elif word == "at":
