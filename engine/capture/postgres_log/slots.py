@@ -211,7 +211,9 @@ def _create(
     connector: Connector, connection: PostgresConnection, slot: str, *, temporary: bool, timeout_s: float
 ) -> ExportedSnapshot:
     try:
-        connection.execute(_UNSTREAMED)
+        # Some providers keep such settings to themselves.
+        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+            connection.execute(_UNSTREAMED)
         options = _options(connection, temporary=temporary)
     except psycopg.Error as error:
         raise SOURCE.fault(error, slot) from error
