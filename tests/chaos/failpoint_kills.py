@@ -54,6 +54,8 @@ _MOST_PASSINGS = {
 }
 _MOST_PASSINGS_ELSE = 30
 _HIT_S = 60.0
+_PARTITION_READ_S = 150.0
+"""A partition is read under a snapshot, which waits for open transactions, and not while its table is being copied."""
 _RELOADED_S = 240.0
 _ENDED_WELL = "succeeded"
 _UNENDED = frozenset({"queued", "running"})
@@ -133,7 +135,8 @@ class FailpointKills:
                 reload = self._ask_for_reload(point)
                 if point in _IN_READER_STARTS:
                     self._kill_reader()
-                hit = self._comes_true(lambda: not self._file(point).exists())
+                within = _PARTITION_READ_S if point is Failpoint.PARTITIONS_READ else _HIT_S
+                hit = self._comes_true(lambda: not self._file(point).exists(), within)
             finally:
                 self._file(point).unlink(missing_ok=True)
             if whole and reload is not None:
@@ -248,8 +251,8 @@ class FailpointKills:
         newest = self._rig.api.get(f"{self._rig.path}/reloads", page_size=20)["items"]
         return any(reload["state"] in _UNENDED for reload in newest)
 
-    def _comes_true(self, done: Callable[[], bool]) -> bool:
+    def _comes_true(self, done: Callable[[], bool], within_s: float) -> bool:
         with suppress(AssertionError):
-            self._rig.until(done, _HIT_S, "the failpoint was passed")
+            self._rig.until(done, within_s, "the failpoint was passed")
             return True
         return False
