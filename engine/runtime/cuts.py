@@ -67,7 +67,8 @@ class CutDesk:
         raise EngineFault(
             FaultKind.SOURCE_TIMEOUT,
             self._parts.spec.source.name,
-            f"in {len(HELD_BACK_MS)} tries what was committed after a snapshot was on its way before the snapshot's position was known",
+            f"{len(HELD_BACK_MS)} snapshots became known only after later commits were on their way to the target, which they cannot be"
+            " compared with: engine or source is too busy; try again",
         )
 
     def reached(self, batch: SealedBatch, applied: Lsn) -> None:

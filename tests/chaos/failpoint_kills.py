@@ -221,11 +221,11 @@ class FailpointKills:
 
     def _table_path(self, names: Collection[str]) -> str:
         """One of these tables that can be copied anew."""
-        tables = self._rig.api.items(f"{self._rig.path}/tables")
-        live = sorted(table["id"] for table in tables if table["name"] in names and table["state"] == "live")
+        tables = {table["name"]: table for table in self._rig.api.items(f"{self._rig.path}/tables")}
+        live = [name for name in names if tables[name]["state"] == "live"]
         if not live:
             raise NothingToKillError("no table to reload")
-        return f"{self._rig.path}/tables/{self._rng.choice(live)}"
+        return f"{self._rig.path}/tables/{tables[self._rng.choice(live)]['id']}"
 
     def _partition(self) -> tuple[str, Document]:
         """A table, and what loads one partition of it anew."""

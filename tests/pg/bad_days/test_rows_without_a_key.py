@@ -40,7 +40,7 @@ class BagLoad(Load):
     """Transactions over few distinct rows: plain ones, truncates, and ones that are streamed, with savepoints rolled back or all of it."""
 
     def __init__(self, database: Database, seed: int) -> None:
-        super().__init__(database.connect, seed)
+        super().__init__(database.connect, f"{seed}/load")
         self._no_truncates = threading.Event()
 
     def transact(self, connection: Session) -> None:
