@@ -108,6 +108,8 @@ class Guard:
         self._settled = settled
         self._more = False
         """Whether the look under way found something, or left something open: only one that did neither vouches for what it saw."""
+        self._taken_up: set[TableName] = set()
+        """Tables that others stand in the place of, and of which a copy begins, or began, behind that: nothing is left to be decided."""
         self._compared: frozenset[TableId] = frozenset()
         """Live tables whose structure it found as it is known."""
         self._leaves_told = leaves_told
@@ -328,7 +330,8 @@ class Guard:
         return settled
 
     def _settles(self, reading: GuardReading, at: CatalogAt, began_us: int) -> Settled | None:
-        if self._more or self._doubted(reading) or reading.renamed or self._leaves_open(reading):
+        doubted = (reading.partition_faults.keys() - self._taken_up) | {one.name for one in self._undecided}
+        if self._more or doubted or reading.renamed or self._leaves_open(reading):
             return None
         settled = Settled(at, self._compared, began_us)
         self._settled(settled)
@@ -365,10 +368,12 @@ class Guard:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, detail)
 
     def _judge_partitions(self, reading: GuardReading) -> None:
+        self._taken_up = set()
         for name, detail in reading.partition_faults.items():
             rewrite = reading.partition_rewrites.get(name)
             if name in reading.replaced and self._follows(name, reading.replaced[name]):
                 self._parts.source.accept(name, reading.replaced[name])
+                self._taken_up.add(name)
                 continue
             if rewrite is None:
                 self._park(name, _kind(reading, name), detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -88,3 +89,23 @@ def test_an_answer_has_what_was_committed(database: Database, replicate: Callabl
     replica.satisfied()
     for name in FOLLOWED:
         compared(database, replica, name)
+
+
+def test_a_table_that_waits_for_its_copy_may_go_and_holds_up_no_wait(
+    database: Database, replicate: Callable[..., Replica]
+) -> None:
+    """It is paused, so that its copy does not begin: what was dropped meanwhile is found when it does."""
+    database.execute(TABLES)
+    replica = replicate(database, [table("t"), table("calm")], guard_interval_s=NEVER_S)
+    replica.satisfied()
+    t, calm = replica.spec.tables
+    replica.replace(replace(t, paused=True), calm)
+    replica.wait_table("t", "paused")
+    replica.pipeline.reload("r1", [t.table])
+    replica.wait_table("t", "reloading")
+    database.execute("DROP TABLE t")
+    database.execute("UPDATE calm SET v = 2")
+    run = replica.pipeline.run
+    assert run is not None
+    replica.wait_applied(run.nows.take().position)
+    compared(database, replica, "calm")
