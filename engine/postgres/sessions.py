@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 import psycopg
@@ -27,6 +28,7 @@ CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_MS = 30_000
 LOCK_TIMEOUT_MS = 5_000
 APPLICATION = "penstock"
+_DEFAULT_HOST = "127.0.0.1"
 _IDLE_KEPT = 2
 
 _PRINTING = {
@@ -84,6 +86,14 @@ def describe_state(state: str | None, message: str) -> str:
     )
 
 
+def is_on_this_machine(spec: ConnectionSpec) -> bool:
+    """Whether the server's address says that it runs here: a socket's folder, or a loopback address. Names are not resolved."""
+    host = str(spec.settings.get("host", _DEFAULT_HOST))
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.startswith(("/", "@"))
+
+
 class Sessions:
     """Opens sessions on one database and keeps a few idle ones. Any thread may use it."""
 
@@ -130,7 +140,7 @@ class Sessions:
         options["lock_timeout"] = "0" if replication else str(LOCK_TIMEOUT_MS)
         options["idle_in_transaction_session_timeout"] = "0"
         parts: dict[str, Any] = {
-            "host": settings.get("host", "127.0.0.1"),
+            "host": settings.get("host", _DEFAULT_HOST),
             "port": settings.get("port", 5432),
             "dbname": self.database,
             "user": settings.get("user", "postgres"),

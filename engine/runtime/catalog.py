@@ -13,6 +13,7 @@ from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.net.copy_text import decode_copy_text
+from engine.postgres.sessions import is_on_this_machine
 from engine.runtime.failpoints import Failpoint, hit
 from engine.runtime.settings import EngineSettings
 
@@ -61,6 +62,11 @@ def open_target(connection: ConnectionSpec, settings: EngineSettings) -> Target:
             FaultKind.TARGET_UNAVAILABLE, connection.name, f"no target of kind {connection.kind!r} exists"
         )
     return opener(connection, settings)
+
+
+def is_unyielding(connection: ConnectionSpec) -> bool:
+    """Whether a server on this machine computes this target's queries, with the same right to the processors as replication."""
+    return connection.kind == "postgres" and is_on_this_machine(connection)
 
 
 def as_held(spec: SubscriptionSpec) -> SubscriptionSpec:

@@ -1,4 +1,7 @@
-"""How many queries run at once: each takes a place, and one that finds none waits for it in its turn."""
+"""How many queries run at once: each takes a place, and one that finds none waits for it in its turn.
+
+Those that take processors from replication on its own level get fewer places than the others.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,31 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QueryTurn:
-    """A query. `run` gets the seconds it has left; `refuse` is called instead where no place came free in `limit_s`."""
+    """A query. `run` gets the seconds it has left; `refuse` is called instead where no place came free in `limit_s`.
+
+    `unyielding`: a server on this machine computes it, with the same right to the processors as replication.
+    """
 
     limit_s: float
     run: Callable[[float], None]
     refuse: Callable[[], None]
+    unyielding: bool = False
 
 
 class QueryPlaces:
-    """Runs queries on `count` threads of its own, in the order of their arrival."""
+    """Runs queries on `count` threads of its own, of unyielding ones as many as `unyielding` at once (None: all may be).
 
-    def __init__(self, count: int) -> None:
+    Queries of one sort run in the order of their arrival.
+    """
+
+    def __init__(self, count: int, unyielding: int | None = None) -> None:
         self.count = count
+        self._most_unyielding = count if unyielding is None else unyielding
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="query")
         self._changed = threading.Condition()
         self._taken = 0
+        self._unyielding = 0
+        """Places that unyielding queries have taken."""
         self._waiting: deque[tuple[float, QueryTurn]] = deque()
         self._watch: threading.Thread | None = None
         self._closed = False
@@ -46,8 +59,9 @@ class QueryPlaces:
         with self._changed:
             if self._closed:
                 return
-            if self._taken < self.count:
+            if self._taken < self.count and self._may(turn):
                 self._taken += 1
+                self._unyielding += turn.unyielding
                 self._pool.submit(self._work, turn)
                 return
             self._waiting.append((monotonic() + turn.limit_s, turn))
@@ -64,16 +78,23 @@ class QueryPlaces:
             self._changed.notify_all()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _may(self, turn: QueryTurn) -> bool:
+        return not turn.unyielding or self._unyielding < self._most_unyielding
+
     def _work(self, turn: QueryTurn) -> None:
         _logged(lambda: turn.run(turn.limit_s))
         while True:
             with self._changed:
-                if not self._waiting:
+                self._unyielding -= turn.unyielding
+                following = next((entry for entry in self._waiting if self._may(entry[1])), None)
+                if following is None:
                     self._taken -= 1
                     return
-                deadline, following = self._waiting.popleft()
+                self._waiting.remove(following)
+                deadline, turn = following
+                self._unyielding += turn.unyielding
             left = round(deadline - monotonic(), 3)
-            _logged(partial(following.run, left) if left > 0 else following.refuse)
+            _logged(partial(turn.run, left) if left > 0 else turn.refuse)
 
     def _refuse_late_ones(self) -> None:
         while late := self._next_late_ones():

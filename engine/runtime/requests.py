@@ -40,7 +40,7 @@ from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
 from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
-from engine.runtime.catalog import open_source, open_target
+from engine.runtime.catalog import is_unyielding, open_source, open_target
 from engine.runtime.fault_policy import policy
 from engine.runtime.partition_list import listed_partitions
 from engine.runtime.pipeline import Pipeline
@@ -72,7 +72,7 @@ class RequestDesk:
         self._settings = settings
         self._find = find
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
-        self._queries = QueryPlaces(settings.query_places)
+        self._queries = QueryPlaces(settings.query_places, settings.unyielding_places)
         self._cancels: dict[str, threading.Event] = {}
         self._link: ServerLink | None = None
 
@@ -113,17 +113,19 @@ class RequestDesk:
 
     def _turn(self, command: Query) -> QueryTurn:
         limit_s = command.timeout_ms / 1000
+        pipeline = self._find(command.subscription)
         return QueryTurn(
             limit_s,
             lambda left_s: self._answered(command, lambda: self._query(command, left_s)),
             lambda: self._answered(command, lambda: self._out.refuse(command.request_id, self._no_place(limit_s))),
+            unyielding=pipeline is not None and is_unyielding(pipeline.spec.target),
         )
 
     def _no_place(self, limit_s: float) -> Problem:
         return Problem(
             status=503,
             code="query_unavailable",
-            detail=f"{self._queries.count} queries run on this engine, and no place came free within {limit_s:g} s",
+            detail=f"{self._queries.count} queries may run on this engine at once, and no place came free within {limit_s:g} s",
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 

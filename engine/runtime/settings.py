@@ -38,7 +38,8 @@ class EngineSettings(BaseSettings):
         default=None,
         ge=1,
         le=256,
-        description="Queries that run at once on this engine: as many as the machine has processors, two at least, where nothing is given."
+        description="Queries that run at once on this engine: as many as the machine has processors, two at least, where nothing is given;"
+        " on a PostgreSQL target on the engine's own machine one fewer than processors, and one at least."
         " One above waits for a place, up to its own time limit.",
     )
     piece_bytes: int = Field(
@@ -78,6 +79,11 @@ class EngineSettings(BaseSettings):
     def query_places(self) -> int:
         """How many queries run at once. More than there are processors would hold up replication on the same machine."""
         return self.queries_at_once or max(2, os.cpu_count() or 0)
+
+    @property
+    def unyielding_places(self) -> int:
+        """How many of them a server on this machine may compute: one processor stays for replication, whose priority it shares."""
+        return self.queries_at_once or max(1, (os.cpu_count() or 0) - 1)
 
     @property
     def queue_folder(self) -> Path:

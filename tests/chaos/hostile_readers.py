@@ -148,9 +148,12 @@ def _pids(rig: Rig) -> list[int]:
     return [pid for pid in found if pid is not None]
 
 
-def torment(kind: str, at_once: int) -> dict[str, Any]:
-    """One run on a target of this kind, and what was found. `at_once`: so many statements run, others wait for a place."""
-    environment = {"PENSTOCK_QUERY_MEMORY_MB": str(QUERY_MB), "PENSTOCK_QUERIES_AT_ONCE": str(at_once)}
+def torment(kind: str, at_once: int | None) -> dict[str, Any]:
+    """One run on a target of this kind, and what was found. `at_once`: so many statements run (None: as the engine has it)."""
+    environment = {"PENSTOCK_QUERY_MEMORY_MB": str(QUERY_MB)}
+    if at_once is not None:
+        environment["PENSTOCK_QUERIES_AT_ONCE"] = str(at_once)
+    processes = 2 + (at_once or EngineSettings().query_places)
     with Rig(durable=False, target_kind=kind, extra=environment) as rig:
         pgbench([rig.postgres.program("pgbench"), "-i", "-q", "-s", "1", rig.dsn])
         rig.declare([{"schema": "public", "name": name} for name in TABLES])
@@ -159,7 +162,7 @@ def torment(kind: str, at_once: int) -> dict[str, Any]:
         rig.query("SELECT count(*) FROM public.pgbench_accounts")
         program = [rig.postgres.program("pgbench"), "-n", "-N", "-c", "4", "-R", str(RATE), "-T", "3600", rig.dsn]
         load = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        memory = Memory(lambda: _pids(rig), OWN_MB + (at_once + 2) * QUERY_MB)
+        memory = Memory(lambda: _pids(rig), OWN_MB + processes * QUERY_MB)
         try:
             with Waits(rig).asked():
                 threading.Event().wait(CALM_S / 2)
@@ -209,7 +212,7 @@ def _wrong(waits: dict[str, float], memory: Memory, gone: list[str], beside: Wai
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", choices=sorted(HOSTILE), default="duckdb")
-    parser.add_argument("--at-once", type=int, default=EngineSettings().query_places)
+    parser.add_argument("--at-once", type=int)
     given = parser.parse_args(arguments)
     found = torment(given.target, given.at_once)
     print(json.dumps(found, indent=2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,9 @@ from engine.link.client import ServerLink
 from engine.link.messages import Problem
 from engine.link.query_parts import Query
 from engine.model.position import Lsn
+from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryAnswer
+from engine.runtime.catalog import is_unyielding
 from engine.runtime.pipeline import Pipeline
 from engine.runtime.query_places import QueryPlaces, QueryTurn
 from engine.runtime.requests import RequestDesk
@@ -92,7 +95,8 @@ def answers() -> Answers:
 
 @pytest.fixture
 def desk(tmp_path: Path, target: HeldTarget, answers: Answers) -> Iterator[RequestDesk]:
-    pipeline = SimpleNamespace(target=target, run=None, spec=SimpleNamespace(name=SUBSCRIPTION))
+    spec = SimpleNamespace(name=SUBSCRIPTION, target=ConnectionSpec("mart", "duckdb", {}))
+    pipeline = SimpleNamespace(target=target, run=None, spec=spec)
     settings = EngineSettings(home=tmp_path, queries_at_once=2)
     made = RequestDesk(settings, lambda _: cast("Pipeline", pipeline))
     made.connect(cast("ServerLink", answers))
@@ -163,6 +167,54 @@ def test_a_turn_that_raises_frees_its_place_too() -> None:
     places.close()
 
 
+def test_queries_that_do_not_yield_leave_places_to_those_that_do() -> None:
+    places = QueryPlaces(3, unyielding=1)
+    free = threading.Event()
+    began: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def turn(name: str, *, unyielding: bool) -> QueryTurn:
+        def run(_left_s: float) -> None:
+            began.put(name)
+            assert free.wait(DEADLINE_S)
+
+        return QueryTurn(60, run, lambda: None, unyielding)
+
+    places.take(turn("first", unyielding=True))
+    assert began.get(timeout=DEADLINE_S) == "first"
+    places.take(turn("second", unyielding=True))
+    places.take(turn("third", unyielding=False))
+    assert began.get(timeout=DEADLINE_S) == "third"
+    assert places.waiting == 1
+    free.set()
+    assert began.get(timeout=DEADLINE_S) == "second"
+    places.close()
+
+
+def test_a_query_that_yields_passes_those_that_wait_for_one_that_does_not() -> None:
+    places = QueryPlaces(2, unyielding=1)
+    one, other = threading.Event(), threading.Event()
+    began: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def turn(name: str, until: threading.Event, *, unyielding: bool) -> QueryTurn:
+        def run(_left_s: float) -> None:
+            began.put(name)
+            assert until.wait(DEADLINE_S)
+
+        return QueryTurn(60, run, lambda: None, unyielding)
+
+    places.take(turn("server", one, unyielding=True))
+    places.take(turn("process", other, unyielding=False))
+    assert {began.get(timeout=DEADLINE_S) for _ in range(2)} == {"server", "process"}
+    places.take(turn("next of the server", one, unyielding=True))
+    places.take(turn("next process", other, unyielding=False))
+    other.set()
+    assert began.get(timeout=DEADLINE_S) == "next process"
+    assert places.waiting == 1
+    one.set()
+    assert began.get(timeout=DEADLINE_S) == "next of the server"
+    places.close()
+
+
 def test_the_time_spent_waiting_counts() -> None:
     places = QueryPlaces(1)
     free, began, done = threading.Event(), threading.Event(), threading.Event()
@@ -199,7 +251,26 @@ def test_after_the_end_nothing_begins() -> None:
 def test_as_many_run_at_once_as_there_are_processors_and_two_at_least(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for processors, places in ((None, 2), (1, 2), (16, 16)):
+    for processors, places, unyielding in ((None, 2, 1), (1, 2, 1), (2, 2, 1), (16, 16, 15)):
         monkeypatch.setattr("os.cpu_count", lambda found=processors: found)
-        assert EngineSettings(home=tmp_path).query_places == places
-    assert EngineSettings(home=tmp_path, queries_at_once=1).query_places == 1
+        settings = EngineSettings(home=tmp_path)
+        assert (settings.query_places, settings.unyielding_places) == (places, unyielding)
+    settings = EngineSettings(home=tmp_path, queries_at_once=3)
+    assert (settings.query_places, settings.unyielding_places) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "unyielding"),
+    [
+        ("postgres", {"host": "localhost"}, True),
+        ("postgres", {"host": "127.0.0.2"}, True),
+        ("postgres", {"host": "::1"}, True),
+        ("postgres", {"host": "/run/postgresql"}, True),
+        ("postgres", {}, True),
+        ("postgres", {"host": "10.0.0.7"}, False),
+        ("postgres", {"host": "db.example.org"}, False),
+        ("duckdb", {"path": "mart.duckdb"}, False),
+    ],
+)
+def test_a_server_on_this_machine_does_not_yield(kind: str, settings: dict[str, str], *, unyielding: bool) -> None:
+    assert is_unyielding(ConnectionSpec("mart", kind, dict(settings))) is unyielding
