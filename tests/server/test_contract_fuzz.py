@@ -149,6 +149,8 @@ def requests(draw: st.DrawFn, operation: Operation) -> dict[str, Any]:
         if parameter["in"] == "path":
             known = st.sampled_from(["s", "shop"]) if name == "name" else texts
             value = draw(st.one_of(known, known, texts)).encode("utf-8", "replace").decode() or "x"
+            # A client takes dot segments out of an address before it is sent: another operation's would be left.
+            value = "x" if value in {".", ".."} else value
             path = path.replace(f"{{{name}}}", quote(value[:2000], safe=""))
         elif draw(st.booleans()):
             if parameter["in"] == "query":
