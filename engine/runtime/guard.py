@@ -27,6 +27,8 @@ from engine.runtime.structure import Same, judge, with_definitions, without_fill
 from engine.runtime.table_book import TableEntry
 from engine.runtime.told import Anchor
 
+_COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
+"""Of these a copy is to be made, or being made."""
 _WITH_ROWS = (TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP)
 
 Care = Callable[[GuardReading], Orders]
@@ -108,8 +110,8 @@ class Guard:
         self._settled = settled
         self._more = False
         """Whether the look under way found something, or left something open: only one that did neither vouches for what it saw."""
-        self._taken_up: set[TableName] = set()
-        """Tables that others stand in the place of, and of which a copy begins, or began, behind that: nothing is left to be decided."""
+        self._to_be_copied: set[TableName] = set()
+        """Tables that were replaced or dropped on the source, and whose copy has not begun: it takes what is there when it does."""
         self._compared: frozenset[TableId] = frozenset()
         """Live tables whose structure it found as it is known."""
         self._leaves_told = leaves_told
@@ -330,7 +332,7 @@ class Guard:
         return settled
 
     def _settles(self, reading: GuardReading, at: CatalogAt, began_us: int) -> Settled | None:
-        doubted = (reading.partition_faults.keys() - self._taken_up) | {one.name for one in self._undecided}
+        doubted = (reading.partition_faults.keys() - self._to_be_copied) | {one.name for one in self._undecided}
         if self._more or doubted or reading.renamed or self._leaves_open(reading):
             return None
         settled = Settled(at, self._compared, began_us)
@@ -368,12 +370,13 @@ class Guard:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, self._parts.spec.slot, detail)
 
     def _judge_partitions(self, reading: GuardReading) -> None:
-        self._taken_up = set()
+        self._to_be_copied = set()
         for name, detail in reading.partition_faults.items():
             rewrite = reading.partition_rewrites.get(name)
             if name in reading.replaced and self._follows(name, reading.replaced[name]):
                 self._parts.source.accept(name, reading.replaced[name])
-                self._taken_up.add(name)
+                if self._waits_for_copy(name):
+                    self._to_be_copied.add(name)
                 continue
             if rewrite is None:
                 self._park(name, _kind(reading, name), detail)
@@ -424,9 +427,14 @@ class Guard:
         entry = self._parts.book.by_name(name)
         if entry is None:
             return True
-        if entry.state in {TableState.REGISTERED, TableState.COPYING, TableState.RELOADING}:
+        if entry.state in _COPIED_YET:
             return entry.copy_schema is None or entry.copy_schema.relation == relation
         return entry.schema is not None and entry.schema.relation == relation
+
+    def _waits_for_copy(self, name: TableName) -> bool:
+        """Whether nothing of the table is followed. One that is has to be compared with the catalog, which the next look does."""
+        entry = self._parts.book.by_name(name)
+        return entry is None or (entry.state in _COPIED_YET and entry.copy_schema is None)
 
     def _decide(self) -> None:
         """Park what the log does not explain; what it may still explain waits until the log was read that far."""

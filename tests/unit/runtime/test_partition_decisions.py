@@ -111,6 +111,7 @@ class Watched:
         self.accepted: list[tuple[TableName, int]] = []
         self.state = TableState.LIVE
         self.schema = SimpleNamespace(relation=RelationId(30))
+        self.copy_schema: SimpleNamespace | None = None
         self.reading = self._reading()
         self.leaves = LeavesTold(Lsn(10))
         self.described: dict[TableName, Any] = {}
@@ -137,7 +138,7 @@ class Watched:
             ),
             book=SimpleNamespace(
                 by_name=lambda name: SimpleNamespace(
-                    table=str(name), state=self.state, schema=self.schema, followed=True
+                    table=str(name), state=self.state, schema=self.schema, copy_schema=self.copy_schema, followed=True
                 ),
                 by_relation=lambda relation: self.entry if relation == 30 else None,
                 park=self._park,
@@ -241,6 +242,28 @@ def test_a_table_made_again_that_is_followed_already_is_accepted() -> None:
     assert watched.look_at_replaced(30) == []
     assert watched.accepted == [(ROOT, 30)]
     assert watched.noted == []
+
+
+@pytest.mark.parametrize(
+    ("state", "copied", "relation", "settles"),
+    [
+        (TableState.LIVE, False, 30, False),
+        (TableState.RELOADING, True, 30, False),
+        (TableState.COPYING, True, 30, False),
+        (TableState.RELOADING, False, 0, True),
+        (TableState.RELOADING, False, 31, True),
+        (TableState.REGISTERED, False, 0, True),
+    ],
+)
+def test_only_a_table_without_rows_to_compare_is_settled_by_the_look_that_accepts_it(
+    state: TableState, copied: bool, relation: int, settles: bool
+) -> None:
+    """What was done to one that is followed, or whose copy has begun, only the next look compares."""
+    watched = Watched()
+    watched.state, watched.copy_schema = state, watched.schema if copied else None
+    assert watched.look_at_replaced(relation) == []
+    assert watched.accepted == [(ROOT, relation)]
+    assert len(watched.settled) == settles
 
 
 def test_a_root_whose_changes_are_in_the_log_again_is_copied_when_its_partitions_were_looked_at_since() -> None:
