@@ -42,6 +42,8 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
 }
 _MAPPINGS = {"postgres": "source"}
 """How columns are held on the way to a target, where that is not by their type."""
+_COMPUTES_HERE: dict[str, Callable[[ConnectionSpec], bool]] = {"postgres": is_on_this_machine}
+"""Whether a server that is no part of the engine computes a target's queries on this machine."""
 
 
 def open_source(connection: ConnectionSpec) -> Source:
@@ -66,7 +68,8 @@ def open_target(connection: ConnectionSpec, settings: EngineSettings) -> Target:
 
 def is_unyielding(connection: ConnectionSpec) -> bool:
     """Whether a server on this machine computes this target's queries, with the same right to the processors as replication."""
-    return connection.kind == "postgres" and is_on_this_machine(connection)
+    computes_here = _COMPUTES_HERE.get(connection.kind)
+    return computes_here is not None and computes_here(connection)
 
 
 def as_held(spec: SubscriptionSpec) -> SubscriptionSpec:

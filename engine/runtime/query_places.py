@@ -54,6 +54,10 @@ class QueryPlaces:
         """Queries that wait for a place."""
         return len(self._waiting)
 
+    def most(self, *, unyielding: bool) -> int:
+        """How many queries of this sort may run at once."""
+        return self._most_unyielding if unyielding else self.count
+
     def take(self, turn: QueryTurn) -> None:
         """Run it as soon as there is a place. Returns at once. Forgotten where `close` comes first."""
         with self._changed:

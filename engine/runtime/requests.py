@@ -114,18 +114,22 @@ class RequestDesk:
     def _turn(self, command: Query) -> QueryTurn:
         limit_s = command.timeout_ms / 1000
         pipeline = self._find(command.subscription)
+        unyielding = pipeline is not None and is_unyielding(pipeline.spec.target)
+        problem = self._no_place(limit_s, self._queries.most(unyielding=unyielding))
         return QueryTurn(
             limit_s,
             lambda left_s: self._answered(command, lambda: self._query(command, left_s)),
-            lambda: self._answered(command, lambda: self._out.refuse(command.request_id, self._no_place(limit_s))),
-            unyielding=pipeline is not None and is_unyielding(pipeline.spec.target),
+            lambda: self._answered(command, lambda: self._out.refuse(command.request_id, problem)),
+            unyielding,
         )
 
-    def _no_place(self, limit_s: float) -> Problem:
+    @staticmethod
+    def _no_place(limit_s: float, most: int) -> Problem:
+        queries = "1 query" if most == 1 else f"{most} queries"
         return Problem(
             status=503,
             code="query_unavailable",
-            detail=f"{self._queries.count} queries may run on this engine at once, and no place came free within {limit_s:g} s",
+            detail=f"{queries} of such a target may run on this engine at once, and no place came free within {limit_s:g} s",
             remedy="Ask again when others have ended, with a longer timeout_ms, or raise PENSTOCK_QUERIES_AT_ONCE of the engine.",
         )
 

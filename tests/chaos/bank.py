@@ -11,8 +11,9 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -121,7 +122,8 @@ class Bank:
 
     def _transact(self, connection: Connection, rng: random.Random) -> None:
         # Without one or the other the table grows for as long as nothing is truncated, and each shuffle updates most of its rows.
-        empty_scratch = _delete_scratch if self.no_truncates.is_set() else _truncate_scratch
+        statement = "DELETE FROM scratch" if self.no_truncates.is_set() else "TRUNCATE scratch"
+        empty_scratch = partial(_empty_scratch, statement)
         kinds = [self._move, _rename, _swap_names, _shuffle_scratch, empty_scratch, _large_and_back, _large]
         kind = rng.choices(kinds, [80, 8, 4, 4, 0.3, 1, 0.5])[0]
         kind(connection, rng)
@@ -176,15 +178,9 @@ def _shuffle_scratch(connection: Connection, rng: random.Random) -> None:
         connection.execute("DELETE FROM scratch WHERE n = 2 AND random() < 0.5")
 
 
-def _truncate_scratch(connection: Connection, rng: random.Random) -> None:
+def _empty_scratch(statement: LiteralString, connection: Connection, rng: random.Random) -> None:
     with connection.transaction():
-        connection.execute("TRUNCATE scratch")
-        connection.execute("INSERT INTO scratch VALUES (%s, NULL)", [rng.randint(1, 3)])
-
-
-def _delete_scratch(connection: Connection, rng: random.Random) -> None:
-    with connection.transaction():
-        connection.execute("DELETE FROM scratch")
+        connection.execute(statement)
         connection.execute("INSERT INTO scratch VALUES (%s, NULL)", [rng.randint(1, 3)])
 
 

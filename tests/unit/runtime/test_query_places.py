@@ -167,22 +167,24 @@ def test_a_turn_that_raises_frees_its_place_too() -> None:
     places.close()
 
 
+def held(began: queue.SimpleQueue[str], name: str, until: threading.Event, *, unyielding: bool) -> QueryTurn:
+    """A query that says when it has begun, and runs `until` then."""
+
+    def run(_left_s: float) -> None:
+        began.put(name)
+        assert until.wait(DEADLINE_S)
+
+    return QueryTurn(60, run, lambda: None, unyielding)
+
+
 def test_queries_that_do_not_yield_leave_places_to_those_that_do() -> None:
     places = QueryPlaces(3, unyielding=1)
     free = threading.Event()
     began: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def turn(name: str, *, unyielding: bool) -> QueryTurn:
-        def run(_left_s: float) -> None:
-            began.put(name)
-            assert free.wait(DEADLINE_S)
-
-        return QueryTurn(60, run, lambda: None, unyielding)
-
-    places.take(turn("first", unyielding=True))
+    places.take(held(began, "first", free, unyielding=True))
     assert began.get(timeout=DEADLINE_S) == "first"
-    places.take(turn("second", unyielding=True))
-    places.take(turn("third", unyielding=False))
+    places.take(held(began, "second", free, unyielding=True))
+    places.take(held(began, "third", free, unyielding=False))
     assert began.get(timeout=DEADLINE_S) == "third"
     assert places.waiting == 1
     free.set()
@@ -194,19 +196,11 @@ def test_a_query_that_yields_passes_those_that_wait_for_one_that_does_not() -> N
     places = QueryPlaces(2, unyielding=1)
     one, other = threading.Event(), threading.Event()
     began: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def turn(name: str, until: threading.Event, *, unyielding: bool) -> QueryTurn:
-        def run(_left_s: float) -> None:
-            began.put(name)
-            assert until.wait(DEADLINE_S)
-
-        return QueryTurn(60, run, lambda: None, unyielding)
-
-    places.take(turn("server", one, unyielding=True))
-    places.take(turn("process", other, unyielding=False))
+    places.take(held(began, "server", one, unyielding=True))
+    places.take(held(began, "process", other, unyielding=False))
     assert {began.get(timeout=DEADLINE_S) for _ in range(2)} == {"server", "process"}
-    places.take(turn("next of the server", one, unyielding=True))
-    places.take(turn("next process", other, unyielding=False))
+    places.take(held(began, "next of the server", one, unyielding=True))
+    places.take(held(began, "next process", other, unyielding=False))
     other.set()
     assert began.get(timeout=DEADLINE_S) == "next process"
     assert places.waiting == 1
