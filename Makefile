@@ -41,7 +41,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
 	@echo "compiling" >&2
-	@$(BIN)/python -m engine.runtime.warm >&2
+	@$(BIN)/python -m engine.control.compile_kernels >&2
 	@touch $(READY)
 
 web: $(CONSOLE)
@@ -83,7 +83,7 @@ bench: $(READY)
 	@$(BIN)/penstock bench run all --against native $(ARGS); code=$$?; $(BIN)/penstock bench report && exit $$code
 
 lock: $(READY)
-	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev \
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --extra dev --extra bench \
 		--no-header --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 		-o requirements.lock pyproject.toml
 	sed -i -e '/^#/d' -e '/^$$/d' requirements.lock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from time import perf_counter
 
-from server.bench.workload import DATABASE
+from bench.workload import DATABASE
 from server.demo.embedded import EmbeddedPostgres
 
 _TELL = (

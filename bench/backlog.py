@@ -15,13 +15,13 @@ from typing import Any
 
 import psutil
 
-from server.bench.errors import BenchError
-from server.bench.facts import core_ms, load_average
-from server.bench.processes import Usage
-from server.bench.sides import NATIVE, PENSTOCK, PenstockSide, Side
-from server.bench.source_log import LogVolume, position, volume
-from server.bench.stage import Held, Stage, seen
-from server.bench.workload import Made
+from bench.contenders import NATIVE, PENSTOCK, PenstockSide, Side
+from bench.environment import Held, Stage, seen
+from bench.errors import BenchError
+from bench.facts import core_ms, load_average
+from bench.processes import Usage
+from bench.source_log import LogVolume, position, volume
+from bench.workload import Made
 
 Document = dict[str, Any]
 Behind = Callable[[Stage, Document], None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from server.bench import lanes, scaling, table_life
-from server.bench.catalogue import ONE_SIDED
-from server.bench.round_trips import FORMS
-from server.bench.suite import Order
-from server.bench.workload import Mode, Size, Workload
+from bench import lanes, scaling, table_life
+from bench.round_trips import FORMS
+from bench.suite import Order
+from bench.workload import Mode, Size, Workload
+from bench.workloads import ONE_SIDED
 
 _SOURCE_S, _OURS_S, _NATIVE_S = 3.0, 13.0, 2.0
 """To set up and take down a source, and each side of it."""

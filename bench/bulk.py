@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import psycopg
 
-from server.bench.pgbench import PgbenchWorkload
-from server.bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload
+from bench.pgbench import PgbenchWorkload
+from bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload
 from server.demo.embedded import EmbeddedPostgres
 
 

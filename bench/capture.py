@@ -21,12 +21,12 @@ from typing import IO, Any
 
 import psutil
 
+from bench.contenders import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, SLOT, Side, declared
+from bench.environment import Stage
+from bench.errors import BenchError
+from bench.processes import Member, family, our_role
+from bench.workload import DATABASE, Connection, Table
 from engine.model.position import Lsn
-from server.bench.errors import BenchError
-from server.bench.processes import Member, family, our_role
-from server.bench.sides import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, SLOT, Side, declared
-from server.bench.stage import Stage
-from server.bench.workload import DATABASE, Connection, Table
 from server.cli.children import end, spawn
 from server.demo.embedded import EmbeddedPostgres
 
@@ -75,7 +75,7 @@ class ReaderSide:
         order["tables"] = [declared(table) for table in tables]
         # It ends when its input does, so it needs no guard: our end closes with us.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "engine.runtime.alone.capture"],
+            [sys.executable, "-m", "bench.isolated.capture"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -19,8 +19,8 @@ from server.cli.output import err, out, print_json, reported
 from server.cli.output import table as print_table
 
 if TYPE_CHECKING:
-    from server.bench.suite import Order
-    from server.bench.workload import Workload
+    from bench.suite import Order
+    from bench.workload import Workload
 
 bench = typer.Typer(help="Measure workloads; PostgreSQL and everything else is embedded.", no_args_is_help=True)
 
@@ -71,7 +71,7 @@ class ModeName(StrEnum):
 @reported
 def list_workloads(as_json: AsJson = False) -> None:
     """The workloads there are, with the modes and sizes in which they run."""
-    from server.bench.catalogue import WORKLOADS  # noqa: PLC0415  the other commands start faster without it
+    from bench.workloads import WORKLOADS  # noqa: PLC0415  the other commands start faster without it
 
     if as_json:
         names = ("name", "description", "unit")
@@ -142,9 +142,9 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Folder of the results; the report is written there too.")] = _FOLDER,
 ) -> None:
     """Make a table and plots of the latest results."""
-    from server.bench import report as page  # noqa: PLC0415
-    from server.bench.errors import BenchError  # noqa: PLC0415
-    from server.bench.results import read  # noqa: PLC0415
+    from bench import report as page  # noqa: PLC0415
+    from bench.errors import BenchError  # noqa: PLC0415
+    from bench.results import read  # noqa: PLC0415
 
     try:
         for file in page.write(folder, read(folder)):
@@ -155,8 +155,8 @@ def report(
 
 def _order(**said: Any) -> Order:
     """What to run; BadParameter where the target cannot apply as it was said."""
-    from server.bench.errors import BenchError  # noqa: PLC0415
-    from server.bench.suite import Order  # noqa: PLC0415
+    from bench.errors import BenchError  # noqa: PLC0415
+    from bench.suite import Order  # noqa: PLC0415
 
     try:
         return Order(**said)
@@ -166,8 +166,8 @@ def _order(**said: Any) -> Order:
 
 def _chosen(workload: str, order: Order) -> list[tuple[Workload, Order]]:
     """What to run; BadParameter where there is no such workload, or not in this mode."""
-    from server.bench.catalogue import ONE_SIDED, WORKLOADS, everything  # noqa: PLC0415
-    from server.bench.errors import BenchError  # noqa: PLC0415
+    from bench.errors import BenchError  # noqa: PLC0415
+    from bench.workloads import ONE_SIDED, WORKLOADS, everything  # noqa: PLC0415
 
     if workload == _ALL:
         chosen = everything(order.mode, quick=order.quick)
@@ -185,7 +185,7 @@ def _chosen(workload: str, order: Order) -> list[tuple[Workload, Order]]:
 
 def _run_each(chosen: list[tuple[Workload, Order]], folder: Path) -> tuple[list[dict[str, Any]], bool]:
     """Run one after the other. One that fails is told and leaves a document that says so, and the next one runs."""
-    from server.bench import budget, results, suite  # noqa: PLC0415
+    from bench import budget, results, suite  # noqa: PLC0415
 
     documents: list[dict[str, Any]] = []
     fine, began = True, monotonic()
@@ -208,7 +208,7 @@ def _run_each(chosen: list[tuple[Workload, Order]], folder: Path) -> tuple[list[
 
 def _measured(workload: Workload, order: Order) -> dict[str, Any]:
     """The document of a run, or of its failure. What is not expected to fail is a fault of the suite, and told with its place."""
-    from server.bench import suite  # noqa: PLC0415
+    from bench import suite  # noqa: PLC0415
 
     try:
         return suite.run(workload, order, _say)
@@ -224,13 +224,13 @@ _BEGAN = monotonic()
 
 
 def _say(line: str) -> None:
-    from server.bench.budget import clock  # noqa: PLC0415
+    from bench.budget import clock  # noqa: PLC0415
 
     err.print(f"[dim]{clock(monotonic() - _BEGAN):>5} {escape(line)}[/]")
 
 
 def _mode(name: ModeName | None) -> Any:
-    from server.bench.workload import Mode  # noqa: PLC0415
+    from bench.workload import Mode  # noqa: PLC0415
 
     return Mode(name.value) if name is not None else None
 

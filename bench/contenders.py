@@ -12,11 +12,11 @@ from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any, Protocol
 
-from server.bench.arrivals import Arrivals
-from server.bench.delay import DelayProxy
-from server.bench.errors import BenchError
-from server.bench.processes import Member, family, native_role, our_role, target_role
-from server.bench.workload import DATABASE, Connection, Table
+from bench.arrivals import Arrivals
+from bench.delay import DelayProxy
+from bench.errors import BenchError
+from bench.processes import Member, family, native_role, our_role, target_role
+from bench.workload import DATABASE, Connection, Table
 from server.cli.client import Api, Document, NoServerError, ProblemError
 from server.cli.ports import free_port
 from server.cli.running import Running, UpOptions

@@ -14,12 +14,12 @@ from typing import Self
 
 import psutil
 
+from bench.contenders import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, NativeSide, PenstockSide, Side, until
+from bench.errors import BenchError
+from bench.processes import SENDER, Member, Sampler
+from bench.source_log import position
+from bench.workload import DATABASE, Connection, Table, Workload
 from engine.model.position import ZERO, Lsn
-from server.bench.errors import BenchError
-from server.bench.processes import SENDER, Member, Sampler
-from server.bench.sides import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, NativeSide, PenstockSide, Side, until
-from server.bench.source_log import position
-from server.bench.workload import DATABASE, Connection, Table, Workload
 from server.cli.client import NoServerError, ProblemError
 from server.demo.embedded import EmbeddedPostgres, server_folder
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from bench.contenders import DRAIN_TIMEOUT_S, PENSTOCK, PenstockSide, Side, until
+from bench.environment import CLUSTER_SETTINGS, Stage
+from bench.errors import BenchError
+from bench.facts import core_ms, load_average
+from bench.round_trips import FORMS, Form, Statement, measured_ms, write
+from bench.source_log import position
+from bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload
 from engine.model.position import Lsn
-from server.bench.errors import BenchError
-from server.bench.facts import core_ms, load_average
-from server.bench.round_trips import FORMS, Form, Statement, measured_ms, write
-from server.bench.sides import DRAIN_TIMEOUT_S, PENSTOCK, PenstockSide, Side, until
-from server.bench.source_log import position
-from server.bench.stage import CLUSTER_SETTINGS, Stage
-from server.bench.workload import DATABASE, Connection, Made, Mode, Size, Table, Workload
 from server.demo.embedded import EmbeddedPostgres, server_folder
 
 Document = dict[str, Any]

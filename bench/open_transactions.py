@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from server.bench.errors import BenchError
-from server.bench.facts import load_average
-from server.bench.pgbench import PgbenchWorkload
-from server.bench.processes import Usage
-from server.bench.sides import Side
-from server.bench.stage import Stage, seen
-from server.bench.steady import Client, LagSampler, load
-from server.bench.workload import DATABASE, Connection, Mode, Size, Table
+from bench.contenders import Side
+from bench.environment import Stage, seen
+from bench.errors import BenchError
+from bench.facts import load_average
+from bench.pgbench import PgbenchWorkload
+from bench.processes import Usage
+from bench.steady import Client, LagSampler, load
+from bench.workload import DATABASE, Connection, Mode, Size, Table
 from server.demo.embedded import EmbeddedPostgres
 
 Document = dict[str, Any]

@@ -6,12 +6,12 @@ import threading
 from time import perf_counter
 from typing import Any
 
+from bench.contenders import DRAIN_TIMEOUT_S, Side, until
+from bench.environment import Stage, seen
+from bench.facts import load_average
+from bench.processes import Usage
+from bench.source_log import position, volume
 from engine.model.position import Lsn
-from server.bench.facts import load_average
-from server.bench.processes import Usage
-from server.bench.sides import DRAIN_TIMEOUT_S, Side, until
-from server.bench.source_log import position, volume
-from server.bench.stage import Stage, seen
 
 Document = dict[str, Any]
 

@@ -40,8 +40,8 @@ def our_role(command: Sequence[str]) -> str:
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
     known = {
         "server.cli.main": "server",
-        "engine.runtime": "engine",
-        "engine.runtime.alone.capture": "intake",
+        "engine.control": "engine",
+        "bench.isolated.capture": "intake",
         "pyspark.daemon": "spark workers",
     }
     return known.get(module, "other")

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from server.bench import svg
-from server.bench.catalogue import WORKLOADS
-from server.bench.goals import of_goals
-from server.bench.report_tables import Document, Row, by_mode, of_lanes, of_processes, of_scaling, of_techniques
-from server.bench.results import label
-from server.bench.sides import NATIVE, PENSTOCK
-from server.bench.suite import late
-from server.bench.workload import Mode
+from bench import svg
+from bench.contenders import NATIVE, PENSTOCK
+from bench.report_tables import Document, Row, by_mode, of_lanes, of_processes, of_scaling, of_techniques
+from bench.results import label
+from bench.suite import late
+from bench.targets import of_goals
+from bench.workload import Mode
+from bench.workloads import WORKLOADS
 
 _MEASURED = "measured in the same run, median of the rounds"
 

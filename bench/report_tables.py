@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from server.bench.lanes import ONE, PAIRS
-from server.bench.processes import SENDER
-from server.bench.results import label
-from server.bench.sides import NATIVE, PENSTOCK
-from server.bench.workload import Mode
+from bench.contenders import NATIVE, PENSTOCK
+from bench.lanes import ONE, PAIRS
+from bench.processes import SENDER
+from bench.results import label
+from bench.workload import Mode
 
 Document = dict[str, Any]
 Row = Sequence[Any]

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from server.bench.errors import BenchError
-from server.bench.suite import FORMAT
+from bench.errors import BenchError
+from bench.suite import FORMAT
 
 Document = dict[str, Any]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
-from server.bench.errors import BenchError
-from server.bench.workload import Connection
+from bench.errors import BenchError
+from bench.workload import Connection
 
 Document = dict[str, Any]
 Statement = tuple[str, Sequence[Any]]

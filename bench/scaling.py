@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from server.bench import capture
-from server.bench.alone import results
-from server.bench.sides import PENSTOCK, declared
-from server.bench.small_transactions import Tpcb
-from server.bench.stage import Stage
-from server.bench.workload import Mode, Size, Table, Workload
+from bench import capture
+from bench.contenders import PENSTOCK, declared
+from bench.environment import Stage
+from bench.isolated.launch import results
+from bench.small_transactions import Tpcb
+from bench.workload import Mode, Size, Table, Workload
 
 Document = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from server.bench.pgbench import PgbenchWorkload
-from server.bench.workload import Connection, Mode, Size, Table
+from bench.pgbench import PgbenchWorkload
+from bench.workload import Connection, Mode, Size, Table
 
 _TPCB_TABLES = """
 CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int, filler char(88));

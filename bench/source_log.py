@@ -6,9 +6,9 @@ import re
 import subprocess
 from dataclasses import dataclass
 
+from bench.errors import BenchError
+from bench.workload import DATABASE
 from engine.model.position import Lsn
-from server.bench.errors import BenchError
-from server.bench.workload import DATABASE
 from server.demo.embedded import EmbeddedPostgres
 
 _TOTAL = re.compile(r"^Total\s+\d+\s+(?P<record>\d+)\s+\[[^\]]*\]\s+(?P<image>\d+)\s+\[[^\]]*\]\s+(?P<all>\d+)", re.M)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from server.bench import backlog, capture, lanes, open_transactions, scaling, steady, table_life, techniques, watching
-from server.bench.errors import BenchError
-from server.bench.facts import machine
-from server.bench.sides import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS, PenstockSide
-from server.bench.stage import Stage, sides_into
-from server.bench.workload import Mode, Size, Workload
+from bench import backlog, capture, lanes, open_transactions, scaling, steady, table_life, techniques
+from bench import probes as watching
+from bench.contenders import NATIVE, PENSTOCK, SUBSCRIBER_SETTINGS, PenstockSide
+from bench.environment import Stage, sides_into
+from bench.errors import BenchError
+from bench.facts import machine
+from bench.workload import Mode, Size, Workload
 from server.cli.client import NoServerError, ProblemError
 from server.cli.running import StartError
 from server.clock import Clock, SystemClock

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, ClassVar
 
-from server.bench.errors import BenchError
-from server.bench.facts import load_average
-from server.bench.histogram import Times
-from server.bench.sides import PATIENTLY_S, PenstockSide, until
-from server.bench.small_transactions import Tpcb
-from server.bench.stage import Stage
-from server.bench.steady import Client, load
-from server.bench.workload import DATABASE, Connection, Mode, Size
+from bench.contenders import PATIENTLY_S, PenstockSide, until
+from bench.environment import Stage
+from bench.errors import BenchError
+from bench.facts import load_average
+from bench.histogram import Times
+from bench.small_transactions import Tpcb
+from bench.steady import Client, load
+from bench.workload import DATABASE, Connection, Mode, Size
 
 Document = dict[str, Any]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from server.bench.report_tables import Document, Row, Table
-from server.bench.results import apply_of, target_of
-from server.bench.sides import PENSTOCK
-from server.bench.suite import sound
-from server.bench.workload import Mode
+from bench.contenders import PENSTOCK
+from bench.report_tables import Document, Row, Table
+from bench.results import apply_of, target_of
+from bench.suite import sound
+from bench.workload import Mode
 
 TITLE = "Goals with a PostgreSQL target"
 

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from server.bench.alone import results
-from server.bench.small_transactions import Tpcb
-from server.bench.workload import Mode, Size
+from bench.isolated.launch import results
+from bench.small_transactions import Tpcb
+from bench.workload import Mode, Size
 
 Document = dict[str, Any]
 

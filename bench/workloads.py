@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from server.bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
-from server.bench.lanes import Lanes
-from server.bench.open_transactions import OpenTransactions
-from server.bench.scaling import Scaling
-from server.bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
-from server.bench.table_life import TableLife
-from server.bench.techniques import Techniques
-from server.bench.tpcc.suite import Tpcc
-from server.bench.workload import Mode, Workload
+from bench.bulk import HugeAborted, HugeTransaction, NightBatch, Tables500
+from bench.lanes import Lanes
+from bench.open_transactions import OpenTransactions
+from bench.scaling import Scaling
+from bench.small_transactions import CaptureOnly, Freshness, HotRows, HotRowsMany, Idle, Inserts, Tpcb, WideRows
+from bench.table_life import TableLife
+from bench.techniques import Techniques
+from bench.tpcc.suite import Tpcc
+from bench.workload import Mode, Workload
 
 ONE_SIDED = frozenset({Mode.IDLE, Mode.OPEN, Mode.TABLE_LIFE, Mode.TECHNIQUES, Mode.SCALING, Mode.LANES})
 """Modes in which `run all` measures us only: a second one would take its time and tell nothing."""

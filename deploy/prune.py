@@ -12,10 +12,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def developer_packages(pyproject: Path) -> list[str]:
-    """Names in the `dev` extra that are not dependencies too."""
+    """Names in the extras `dev` and `bench` that are not dependencies too."""
     project = tomllib.loads(pyproject.read_text())["project"]
     needed = {_name(line) for line in project["dependencies"]}
-    return [name for line in project["optional-dependencies"]["dev"] if (name := _name(line)) not in needed]
+    extras = project["optional-dependencies"]
+    return [name for line in [*extras["dev"], *extras.get("bench", [])] if (name := _name(line)) not in needed]
 
 
 def _name(requirement: str) -> str:

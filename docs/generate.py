@@ -13,15 +13,15 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
-from engine.apply.duckdb.types import duckdb_type
 from engine.model import subscription_state, table_state
 from engine.model.fault import FaultKind
 from engine.model.schema import Column, SourceType
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from engine.model.values import value_type
-from engine.runtime.fault_policy import POLICIES
-from engine.runtime.settings import EngineSettings
+from engine.platform.fault_policy import POLICIES
+from engine.platform.settings import EngineSettings
+from engine.targets.duckdb.types import duckdb_type
 from server.settings import Settings
 
 FOLDER = Path(__file__).resolve().parent

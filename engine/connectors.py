@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from engine.apply.duckdb.target import open_target as open_duckdb
-from engine.apply.postgres import PostgresTarget
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.net.copy_text import decode_copy_text
+from engine.platform.failpoints import Failpoint, hit
+from engine.platform.settings import EngineSettings
 from engine.postgres.sessions import is_on_this_machine
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.settings import EngineSettings
+from engine.sources.postgres_log.source import PostgresSource
+from engine.targets.duckdb.target import open_target as open_duckdb
+from engine.targets.postgres import PostgresTarget
 
 SOURCES: dict[str, Callable[[ConnectionSpec], Source]] = {"postgres": PostgresSource}
 TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
@@ -47,7 +47,7 @@ _COMPUTES_HERE: dict[str, Callable[[ConnectionSpec], bool]] = {"postgres": is_on
 
 
 def open_source(connection: ConnectionSpec) -> Source:
-    """A source by its kind. Named by text in task descriptors: `engine.runtime.catalog:open_source`."""
+    """A source by its kind. Named by text in task descriptors: `engine.connectors:open_source`."""
     opener = SOURCES.get(connection.kind)
     if opener is None:
         raise EngineFault(

@@ -1,4 +1,4 @@
-"""The log reader without the rest of an engine, for measuring it: `python -m engine.runtime.alone.capture`.
+"""The log reader without the rest of an engine, for measuring it: `python -m bench.isolated.capture`.
 
 Reads one JSON object as the first line of standard input: `source` (a connection's settings), `tables`, `slot` and `folder`. Makes the
 publications and the slot, starts the engine's own log reader process, and prints a JSON object for everything that it reports: what
@@ -13,15 +13,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from engine.connectors import open_source
 from engine.model.fault import EngineFault
 from engine.model.identity import Ordinal, TableId, TableName
 from engine.model.source import Landed
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.pipeline.reader_process import ReaderProcess
 from engine.queue import QueueCatalog
-from engine.runtime.catalog import open_source
-from engine.runtime.log_reader import Confirm, Durable, Failed, Moved, ReaderConfig, ReaderEvent, Started
-from engine.runtime.queue_switch import KeepDurable
-from engine.runtime.reader_process import ReaderProcess
+from engine.queue.durability_switch import KeepDurable
+from engine.sources.postgres_log.reader_main import Confirm, Durable, Failed, Moved, ReaderConfig, ReaderEvent, Started
 
 APPLICATION = "penstock bench 1"
 
@@ -111,7 +111,7 @@ def table_of(number: int, one: dict[str, Any]) -> TableSpec:
 
 
 def _tell(document: dict[str, Any]) -> None:
-    print(json.dumps(document), flush=True)  # noqa: T201 - this is what it is there for
+    print(json.dumps(document), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Parts of the engine that are measured in a process of their own: `engine.runtime.alone`."""
+"""Parts of the engine that are measured in a process of their own: `bench.isolated`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from server.bench.errors import BenchError
+from bench.errors import BenchError
 
 Document = dict[str, Any]
 
@@ -23,7 +23,7 @@ def results(module: str, order: Document, heard: Callable[[Document], None]) -> 
     found: list[Document] = []
     # It ends when its output is closed, or by itself after a time that is known beforehand.
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-        [sys.executable, "-m", f"engine.runtime.alone.{module}"],
+        [sys.executable, "-m", f"bench.isolated.{module}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""The Spark stages over a landed backlog, on one core and on more: `python -m engine.runtime.alone.scaling`.
+"""The Spark stages over a landed backlog, on one core and on more: `python -m bench.isolated.scaling`.
 
 Reads one JSON object from standard input: `folder` (a queue that nobody has open), `source` (a connection's settings), `tables`,
 `batch_bytes`, `cores` and `rounds`. The backlog is sorted and sealed in batches of that size; all of them are one job, one task each:
@@ -18,15 +18,15 @@ from typing import Any
 
 import psutil
 
+from bench.isolated.capture import table_of
+from engine.connectors import open_source
 from engine.model.batch import SealedBatch, TablePart, TaskDescriptor
 from engine.model.identity import BatchId, Epoch, SubscriptionName
 from engine.model.position import ZERO
 from engine.model.schema import TableSchema
 from engine.model.subscription import BatchPolicy, ConnectionSpec, TableSpec
+from engine.pipeline.task_functions import net_task, settle, sweep
 from engine.queue import QueueCatalog, recover
-from engine.runtime.alone.capture import table_of
-from engine.runtime.catalog import open_source
-from engine.runtime.worker import net_task, settle, sweep
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
 from engine.spark.session import SparkRunner
@@ -130,7 +130,7 @@ def _cpu_s() -> float:
 
 
 def _tell(document: dict[str, Any]) -> None:
-    print(json.dumps(document), flush=True)  # noqa: T201 - this is what it is there for
+    print(json.dumps(document), flush=True)
 
 
 if __name__ == "__main__":

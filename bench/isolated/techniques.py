@@ -1,4 +1,4 @@
-"""Ways of bringing the same changes into DuckDB, one after the other: `python -m engine.runtime.alone.techniques`.
+"""Ways of bringing the same changes into DuckDB, one after the other: `python -m bench.isolated.techniques`.
 
 Reads one JSON object from standard input: `folder`, `scale`, `transactions` and `seconds`. Each way begins with new tables in a new
 file, takes the changes in order until there are no more or its time is over, and is then compared with what the tables must hold.
@@ -17,13 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.apply.duckdb.changes import Place, apply_changes
-from engine.apply.duckdb.database import Database, transaction
-from engine.apply.duckdb.settings import DuckDbSettings
-from engine.model.batch import TableChanges
-from engine.model.identity import RelationId, TableId, TableName
-from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.runtime.alone.changes import (
+from bench.isolated.changes import (
     CHANGES,
     COLUMNS,
     FILLER,
@@ -37,6 +31,12 @@ from engine.runtime.alone.changes import (
     runs,
     sizes,
 )
+from engine.model.batch import TableChanges
+from engine.model.identity import RelationId, TableId, TableName
+from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.targets.duckdb.changes import Place, apply_changes
+from engine.targets.duckdb.database import Database, transaction
+from engine.targets.duckdb.settings import DuckDbSettings
 
 Apply = Callable[[Any, Changes, slice], None]
 """Brings one slice of the transactions in, inside a transaction of the caller."""
@@ -183,7 +183,7 @@ def main() -> None:
     changes = make(int(order["transactions"]), scale)
     for technique in TECHNIQUES:
         found = measure(technique, changes, scale, float(order["seconds"]), Path(order["folder"]))
-        print(json.dumps(found), flush=True)  # noqa: T201 - this is what it is there for
+        print(json.dumps(found), flush=True)
 
 
 def _create(connection: Any, scale: int, *, indexed: bool) -> None:

@@ -4,9 +4,9 @@ It is a load for measurements of replication, not a TPC-C result: there are no t
 screens. Rates of it must not be compared with published ones.
 """
 
-from server.bench.tpcc.driver import Done, Driver, TpccError
-from server.bench.tpcc.inputs import Kind
-from server.bench.tpcc.schema import Scale
-from server.bench.tpcc.workload import TpccWorkload
+from bench.tpcc.driver import Done, Driver, TpccError
+from bench.tpcc.inputs import Kind
+from bench.tpcc.schema import Scale
+from bench.tpcc.workload import TpccWorkload
 
 __all__ = ["Done", "Driver", "Kind", "Scale", "TpccError", "TpccWorkload"]

@@ -1,4 +1,4 @@
-"""The load at a steady rate until SIGINT: `python -m server.bench.tpcc CONNINFO --rate 200`. Prints its counts as JSON.
+"""The load at a steady rate until SIGINT: `python -m bench.tpcc CONNINFO --rate 200`. Prints its counts as JSON.
 
 Exit code 1 where it ended by itself, with the reason on standard error.
 """
@@ -13,14 +13,14 @@ import threading
 
 import psycopg
 
-from server.bench.tpcc.driver import Driver, TpccError
-from server.bench.tpcc.schema import Connection
+from bench.tpcc.driver import Driver, TpccError
+from bench.tpcc.schema import Connection
 
 _LOOK_EVERY_S = 0.2
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="server.bench.tpcc", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench.tpcc", description=__doc__)
     parser.add_argument("conninfo", help="connection string of a loaded database")
     parser.add_argument("--rate", type=float, required=True, help="transactions a second")
     parser.add_argument("--clients", type=int, default=8)

@@ -12,9 +12,9 @@ from time import monotonic
 
 from psycopg import errors
 
-from server.bench.tpcc.inputs import Inputs, Kind, Skew
-from server.bench.tpcc.procedures import UnknownItem, call
-from server.bench.tpcc.schema import Connection, Scale
+from bench.tpcc.inputs import Inputs, Kind, Skew
+from bench.tpcc.procedures import UnknownItem, call
+from bench.tpcc.schema import Connection, Scale
 
 Connect = Callable[[], Connection]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from server.bench.tpcc.schema import DISTRICTS, Scale
+from bench.tpcc.schema import DISTRICTS, Scale
 
 SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
 NAMES = 1_000

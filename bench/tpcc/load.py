@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from random import Random
 
-from server.bench.tpcc.inputs import LOAD_NAME_C, NAMES, last_name, nurand
-from server.bench.tpcc.schema import DISTRICTS, Connection, Scale
+from bench.tpcc.inputs import LOAD_NAME_C, NAMES, last_name, nurand
+from bench.tpcc.schema import DISTRICTS, Connection, Scale
 
 _BLOCK = 1_000
 """Rows in one message."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import psycopg
 
-from server.bench.tpcc.inputs import Kind
-from server.bench.tpcc.schema import Connection
+from bench.tpcc.inputs import Kind
+from bench.tpcc.schema import Connection
 
 UnknownItem = psycopg.errors.RaiseException
 """What a new order for an item that does not exist ends with; nothing else in here raises it."""

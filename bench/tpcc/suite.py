@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
-from server.bench.tpcc.driver import ROW_CHANGES
-from server.bench.tpcc.inputs import Kind
-from server.bench.tpcc.workload import TpccWorkload
-from server.bench.workload import DATABASE, Connection, Made, Mode, Query, Size, Table, Workload
+from bench.tpcc.driver import ROW_CHANGES
+from bench.tpcc.inputs import Kind
+from bench.tpcc.workload import TpccWorkload
+from bench.workload import DATABASE, Connection, Made, Mode, Query, Size, Table, Workload
 from server.demo.embedded import EmbeddedPostgres
 
 CLIENTS = 8
@@ -42,7 +42,7 @@ class Tpcc(Workload):
 
     def load_command(self, postgres: EmbeddedPostgres, rate: float) -> list[str]:
         options = ["--clients", str(CLIENTS), "--rate", f"{rate:g}"]
-        return [sys.executable, "-m", "server.bench.tpcc", postgres.dsn(DATABASE), *options]
+        return [sys.executable, "-m", "bench.tpcc", postgres.dsn(DATABASE), *options]
 
     def row_changes_per_transaction(self) -> float:
         """Of the whole mix: 23 rows for a new order of ten lines, 4 for a payment, 130 for the delivery of ten such orders."""

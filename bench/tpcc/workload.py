@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from server.bench.tpcc.consistency import CONDITIONS
-from server.bench.tpcc.driver import Connect, Driver
-from server.bench.tpcc.load import load
-from server.bench.tpcc.procedures import create_functions
-from server.bench.tpcc.schema import KEYLESS, SCHEMA, TABLES, Connection, Scale, create_indexes, create_tables
+from bench.tpcc.consistency import CONDITIONS
+from bench.tpcc.driver import Connect, Driver
+from bench.tpcc.load import load
+from bench.tpcc.procedures import create_functions
+from bench.tpcc.schema import KEYLESS, SCHEMA, TABLES, Connection, Scale, create_indexes, create_tables
 
 Query = Callable[[str], Sequence[Sequence[Any]]]
 """Runs one read; returns its rows."""

@@ -1,4 +1,4 @@
-"""`python -m engine.runtime`: the engine process."""
+"""`python -m engine.control`: the engine process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import threading
 
 import structlog
 
-from engine.runtime.clock import SystemClock
-from engine.runtime.engine import Engine
-from engine.runtime.failpoints import arm_from_environment
-from engine.runtime.reader_process import prepare
-from engine.runtime.settings import EngineSettingsError, load_settings
-from engine.runtime.worker import settle
+from engine.control.engine import Engine
+from engine.pipeline.reader_process import prepare
+from engine.pipeline.task_functions import settle
+from engine.platform.clock import SystemClock
+from engine.platform.failpoints import arm_from_environment
+from engine.platform.settings import EngineSettingsError, load_settings
 from engine.spark.session import SparkRunner
 
 SWITCH_S = 0.0005

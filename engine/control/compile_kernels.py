@@ -1,9 +1,9 @@
-"""Compile every numba kernel into the environment's cache, so that no user waits for it: `python -m engine.runtime.warm`."""
+"""Compile every numba kernel into the environment's cache, so that no user waits for it: `python -m engine.control.compile_kernels`."""
 
 from __future__ import annotations
 
 from engine import net
-from engine.capture.postgres_log import frames, scan
+from engine.sources.postgres_log import frames, scan
 
 if __name__ == "__main__":
     scan.warm()

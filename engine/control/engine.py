@@ -11,6 +11,11 @@ from importlib.metadata import version
 
 import structlog
 
+from engine.connectors import open_source, open_target
+from engine.control.request_handlers import Request, RequestDesk
+from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.target_registry import TargetRegistry
+from engine.copy.reload_requests import PartitionChoice
 from engine.link.client import ServerLink
 from engine.link.messages import (
     Approve,
@@ -30,14 +35,9 @@ from engine.model.identity import TableId
 from engine.model.subscription import SubscriptionSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.tasks import TaskRunner
-from engine.runtime.catalog import open_source, open_target
-from engine.runtime.clock import Clock
-from engine.runtime.pipeline import Pipeline, PipelineParts
-from engine.runtime.reloads import PartitionChoice
-from engine.runtime.reporting import Reporter
-from engine.runtime.requests import Request, RequestDesk
-from engine.runtime.settings import EngineSettings
-from engine.runtime.targets import TargetRegistry
+from engine.platform.clock import Clock
+from engine.platform.settings import EngineSettings
+from engine.tables.reporter import Reporter
 
 log = structlog.get_logger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from engine.connectors import open_source
+from engine.control.supervisor import Pipeline
+from engine.copy.partition_reload import hindrance
 from engine.link.partition_parts import PartitionPart, PartitionsBody
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.partitions import Loads, Partition, generation_of, last_load
-from engine.runtime.catalog import open_source
-from engine.runtime.partition_loads import hindrance
-from engine.runtime.pipeline import Pipeline
 
 
 def listed_partitions(pipeline: Pipeline, table: TableId) -> PartitionsBody:

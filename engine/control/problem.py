@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.link.messages import Problem
 from engine.model.fault import EngineFault, FaultKind
-from engine.runtime.fault_policy import policy
+from engine.platform.fault_policy import policy
 
 _STATUS = {FaultKind.SOURCE_UNREACHABLE: 502, FaultKind.SOURCE_TIMEOUT: 504, FaultKind.TARGET_LOCKED: 503}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from engine.link.refused_parts import RefusedRowPart, RefusedRows, RefusedRowsBody
+from engine.control.supervisor import Pipeline
+from engine.link.quarantine_parts import RefusedRowPart, RefusedRows, RefusedRowsBody
 from engine.model.identity import SubscriptionName, TableId
-from engine.model.refused import RefusedRow, RefusedState
+from engine.model.quarantine import RefusedRow, RefusedState
 from engine.model.target import QueryRefused, Target
-from engine.runtime.pipeline import Pipeline
 
 
 def answer_refused(pipeline: Pipeline, command: RefusedRows) -> RefusedRowsBody:

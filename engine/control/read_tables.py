@@ -12,7 +12,7 @@ from engine.model.identity import SubscriptionName, TableId
 from engine.model.subscription_state import Reason
 from engine.model.table_state import TableState
 from engine.model.target import QueryRefused, TableRead
-from engine.runtime.table_book import TableEntry
+from engine.tables.registry import TableEntry
 
 NOT_FOLLOWING = "freshness_unreachable"
 """A table of the statement does not follow until somebody acts."""

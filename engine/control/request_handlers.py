@@ -10,6 +10,15 @@ from typing import Any, Literal
 
 import structlog
 
+from engine.connectors import is_unyielding, open_source, open_target
+from engine.control.partitions import listed_partitions
+from engine.control.problem import problem_of
+from engine.control.quarantine import answer_refused
+from engine.control.query_admission import QueryPlaces, QueryTurn
+from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables
+from engine.control.sequences import bring_forward, refusal
+from engine.control.supervisor import Pipeline
+from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.client import ServerLink
 from engine.link.messages import (
@@ -31,8 +40,8 @@ from engine.link.messages import (
     Verify,
 )
 from engine.link.partition_parts import Partitions
+from engine.link.quarantine_parts import RefusedRows
 from engine.link.query_parts import Query
-from engine.link.refused_parts import RefusedRows
 from engine.link.ticket_parts import Ticket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TicketId
@@ -40,20 +49,11 @@ from engine.model.sequences import SequencesRefused
 from engine.model.source import DiscoveredTable, Finding
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, TableSpec
 from engine.model.target import QueryAnswer, QueryLimits, QueryRefused
-from engine.runtime.catalog import is_unyielding, open_source, open_target
-from engine.runtime.fault_policy import policy
-from engine.runtime.partition_list import listed_partitions
-from engine.runtime.pipeline import Pipeline
-from engine.runtime.problems import problem_of
-from engine.runtime.query_places import QueryPlaces, QueryTurn
-from engine.runtime.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables
-from engine.runtime.refused_rows import answer_refused
-from engine.runtime.reporting import wall_time
-from engine.runtime.run import ReplicationRun
-from engine.runtime.sequences import bring_forward, refusal
-from engine.runtime.settings import EngineSettings
-from engine.runtime.table_book import TableEntry
-from engine.runtime.verifications import VerificationReport, verify_at_cuts
+from engine.pipeline.run import ReplicationRun
+from engine.platform.fault_policy import policy
+from engine.platform.settings import EngineSettings
+from engine.tables.registry import TableEntry
+from engine.tables.reporter import wall_time
 
 WORKERS = 16
 _LATE_S = 5.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from engine.connectors import open_source
+from engine.control.supervisor import Pipeline
 from engine.link.declared_parts import TableNamePart
 from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody, SequenceValuePart
 from engine.model.identity import TableName
@@ -18,8 +20,6 @@ from engine.model.sequences import (
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.model.target import Target
-from engine.runtime.catalog import open_source
-from engine.runtime.pipeline import Pipeline
 
 _STATUS = {"subscription_not_running": 409, "sequences_unsupported": 422}
 

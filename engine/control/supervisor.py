@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from engine.connectors import as_held
+from engine.control.target_registry import TargetRegistry
+from engine.copy.reload_requests import PartitionChoice, ReloadBook
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TicketId
@@ -28,23 +31,21 @@ from engine.model.subscription_state import (
 from engine.model.table_state import Refused, TableState
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
+from engine.pipeline.cross_run import CrossRunState
+from engine.pipeline.run import ReplicationRun
+from engine.pipeline.tickets import TicketBook
+from engine.platform.clock import Clock
+from engine.platform.fault_policy import Action, policy
+from engine.platform.settings import EngineSettings
 from engine.queue import unmark_durable
-from engine.runtime.catalog import as_held
-from engine.runtime.clock import Clock
-from engine.runtime.dropped_slot import DroppedSlot
-from engine.runtime.fault_policy import Action, policy
-from engine.runtime.parts import RunParts
-from engine.runtime.reloads import PartitionChoice, ReloadBook
-from engine.runtime.reporting import Evidence, Reporter
-from engine.runtime.resting import RestingGuard, drop_slot
-from engine.runtime.run import ReplicationRun
-from engine.runtime.settings import EngineSettings
-from engine.runtime.slot_care import SlotCare
-from engine.runtime.slot_mark import SlotMark
-from engine.runtime.startup import StartPoint, known_marks, reset_point, start_point, why_not_described
-from engine.runtime.table_book import RESUMED, TableBook, TableEntry
-from engine.runtime.targets import TargetRegistry
-from engine.runtime.tickets import TicketBook
+from engine.sources.postgres_log.safety.idle_slot_monitor import RestingGuard, drop_slot
+from engine.sources.postgres_log.safety.restart_lsn_watermark import SlotMark
+from engine.sources.postgres_log.safety.slot_tombstone import DroppedSlot
+from engine.sources.postgres_log.safety.wal_retention import SlotCare
+from engine.tables.context import RunParts
+from engine.tables.registry import RESUMED, TableBook, TableEntry
+from engine.tables.reporter import Evidence, Reporter
+from engine.tables.start_point import StartPoint, known_marks, reset_point, start_point, why_not_described
 
 log = structlog.get_logger(__name__)
 
@@ -423,13 +424,10 @@ class Pipeline:
             clock=self._parts.clock,
             reporter=self._reporter,
             book=self._book,
-            reloads=self._reloads,
-            care=self._care,
-            tickets=self.tickets,
             number=self._reporter.run,
             suspect_queue=self._suspect_queue,
         )
-        with closing(ReplicationRun(parts)) as run:
+        with closing(ReplicationRun(parts, CrossRunState(self._reloads, self._care, self.tickets))) as run:
             self._suspect_queue = False
             try:
                 self._begin(run, declared, requests)

@@ -9,13 +9,14 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from engine.control.problem import problem_of
 from engine.copy.chunk_task import decoded_but_refused
 from engine.link.client import ServerLink
 from engine.link.messages import Difference, Problem, Verification, VerifiedTable, Verify
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
-from engine.model.refused import RefusedCause, Texts
+from engine.model.quarantine import RefusedCause, Texts
 from engine.model.schema import TableSchema
 from engine.model.source import ExportedSnapshot, Source
 from engine.model.subscription import TableSpec
@@ -23,7 +24,6 @@ from engine.model.target import TableRecord, TargetReader
 from engine.model.values import value_type
 from engine.net import decode_copy_text
 from engine.net.decode import arrow_type
-from engine.runtime.problems import problem_of
 from engine.verify.compare import EarlyRows, VerifyTable, verify_tables, with_shared
 from engine.verify.verdict import TableVerdict
 

@@ -1,1 +1,1 @@
-"""A stage of the engine."""
+"""Copies of tables: chunks, their order and pace, and what catches them up."""

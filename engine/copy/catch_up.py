@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.copy.within import KeyRange, KeyUnordered, RowUnknown, within
+from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowUnknown, within
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
@@ -17,8 +17,8 @@ from engine.model.identity import TableId
 from engine.model.schema import TableSchema
 from engine.model.target import TableCommit, TargetProgress
 from engine.net import decode_copy_text
-from engine.runtime.planner import PlannedBatch
-from engine.runtime.table_book import Stretch, TableBook, TableEntry
+from engine.tables.planner import PlannedBatch
+from engine.tables.registry import Stretch, TableBook, TableEntry
 
 Tell = Callable[[TableId, str], None]
 

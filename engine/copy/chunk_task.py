@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.copy.pace import Pacer, behind_others, read_pace
+from engine.copy.rate_limit import Pacer, behind_others, read_pace
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
-from engine.model.refused import RefusedCause, Texts
+from engine.model.quarantine import RefusedCause, Texts
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, Source
 from engine.model.subscription import ConnectionSpec

@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from engine.copy.job import CopyTable
-from engine.copy.progress import CopyProgress, Course
-from engine.copy.within import key_row
-from engine.model.copies import StandingCopy
+from engine.copy.key_range_filter import key_row
+from engine.copy.progress import Course
+from engine.model.copies import CopyProgress, StandingCopy
 from engine.model.identity import TableId
 from engine.model.position import Lsn
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.schema import TableSchema
 from engine.model.source import KeyWalk
 from engine.model.subscription import CopyPolicy
 from engine.net import decode_copy_text
-from engine.runtime.parts import RunParts
-from engine.runtime.structure import Anew, Same, judge
-from engine.runtime.table_book import Stretch, TableEntry
+from engine.tables.context import RunParts
+from engine.tables.registry import Stretch, TableEntry
+from engine.tables.schema_change import Anew, Same, judge
 
 TRIES = 3
 """Stretches of a table one after another that did not get in: then it is copied under one snapshot."""

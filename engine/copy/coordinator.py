@@ -12,18 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from engine.copy.chunk_order import ChunkSchedule, PlannedChunk
 from engine.copy.chunk_task import PartResult
 from engine.copy.fault_handling import Consequence, consequence, last_consequence
 from engine.copy.job import CopyJob, CopyListener, CopyOutcome, CopyTable, CopyTools
 from engine.copy.lanes import Lanes, Wave
-from engine.copy.pace import in_pieces, read_pace
 from engine.copy.progress import ProgressMeter
-from engine.copy.schedule import ChunkSchedule, PlannedChunk
+from engine.copy.rate_limit import in_pieces, read_pace
 from engine.copy.staging import delete_staged, read_staged, staging_folder
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
-from engine.model.refused import SET_ASIDE_LIMIT
+from engine.model.quarantine import SET_ASIDE_LIMIT
 from engine.model.source import CopyChunk
 
 

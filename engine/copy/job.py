@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.copy.chunk_task import Decode, OpenSource, ReadLimits
-from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
+from engine.model.copies import CopyProgress
 from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.apply.arrow_rows import rows_of
 from engine.copy.chunk_task import Decode
 from engine.model.batch import TableChanges
 from engine.model.copies import KeyBound, compared_type
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import Column, TableSchema
 from engine.model.values import Kind
+from engine.targets.arrow_rows import rows_of
 
 _INTEGERS = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32})
 

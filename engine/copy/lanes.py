@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
+from engine.copy.chunk_order import ChunkSchedule, PlannedChunk
 from engine.copy.chunk_task import ChunkPart, CopyTask, CopyTaskResult, PartResult, copy_task
 from engine.copy.job import CopyJob, CopyTools
-from engine.copy.pace import read_pace
-from engine.copy.schedule import ChunkSchedule, PlannedChunk
+from engine.copy.rate_limit import read_pace
 from engine.model.identity import TableId
-from engine.model.refused import SET_ASIDE_LIMIT, RefusedPolicy
+from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy
 from engine.model.schema import TableSchema
 
 PACE_LOOK_S = 0.5

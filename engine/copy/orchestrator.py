@@ -15,14 +15,18 @@ from typing import TypeVar
 
 import structlog
 
+from engine.connectors import open_source
 from engine.copy.chunk_task import staging_fault
+from engine.copy.chunks import Next, Stretches
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.fault_handling import Consequence, consequence
 from engine.copy.job import CopyJob, CopyListener, CopySettings, CopyTable, CopyTools
-from engine.copy.pace import write_pace
-from engine.copy.progress import CopyProgress
+from engine.copy.partition_reload import PartitionDesk
+from engine.copy.rate_limit import write_pace
+from engine.copy.reload_requests import CANCELLED, PartitionChoice
+from engine.copy.throttle import GiveWay
 from engine.model.batch import TableFault
-from engine.model.copies import StandingCopy
+from engine.model.copies import CopyProgress, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
@@ -31,16 +35,11 @@ from engine.model.source import Earlier, ExportedSnapshot
 from engine.model.subscription import CopyPolicy, TableSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
-from engine.runtime.catalog import open_source
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.fault_policy import Action, policy
-from engine.runtime.give_way import GiveWay
-from engine.runtime.partition_loads import PartitionDesk
-from engine.runtime.parts import RunParts
-from engine.runtime.reloads import CANCELLED, PartitionChoice
-from engine.runtime.startup import why_not_described
-from engine.runtime.stretches import Next, Stretches
-from engine.runtime.table_book import TableEntry
+from engine.platform.failpoints import Failpoint, hit
+from engine.platform.fault_policy import Action, policy
+from engine.tables.context import RunParts
+from engine.tables.registry import TableEntry
+from engine.tables.start_point import why_not_described
 
 SPARK_START_S = 120.0
 RETRY_S = 2.0
@@ -101,7 +100,7 @@ class CopyDesk:
         self._held = threading.Event()
         """Set while the source's log has no room for copies."""
         self._removals_written = removals_written
-        self.reloads = parts.reloads
+        self.reloads = partitions.reloads
         self._thread = threading.Thread(target=self._work, name=f"{parts.spec.name}-copy", daemon=True)
 
     def begin_missing(self) -> None:

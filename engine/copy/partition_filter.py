@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.copy.chunk_task import Decode
-from engine.copy.within import decoded_rows, ordered_values
+from engine.copy.key_range_filter import decoded_rows, ordered_values
 from engine.model.partitions import (
     Bound,
     Edge,

@@ -15,28 +15,28 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from engine.copy.job import CopyTable
+from engine.copy.key_range_filter import KeyUnordered, RowUnknown, within
 from engine.copy.partition_filter import PartitionFilter, partition_rows
-from engine.copy.progress import CopyProgress
-from engine.copy.within import KeyUnordered, RowUnknown, within
+from engine.copy.reload_requests import PartitionChoice, ReloadBook, WantedPartitions
 from engine.model.batch import TableChanges, TableFault
+from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId
 from engine.model.partitions import LoadReason, Loads, Partition, generation_of
 from engine.model.position import Lsn
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, ExportedSnapshot
 from engine.model.table_state import TableState
 from engine.model.target import PartitionSwap, TableRecord, TargetReader
 from engine.net import decode_copy_text
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.fault_policy import Action, policy
-from engine.runtime.parts import RunParts
-from engine.runtime.planner import PlannedBatch
-from engine.runtime.reloads import PartitionChoice, WantedPartitions
-from engine.runtime.reporting import LoadedPartition
-from engine.runtime.structure import Same, judge
-from engine.runtime.table_book import PartitionCopy, TableBook, TableEntry
+from engine.platform.failpoints import Failpoint, hit
+from engine.platform.fault_policy import Action, policy
+from engine.tables.context import RunParts
+from engine.tables.planner import PlannedBatch
+from engine.tables.registry import PartitionCopy, TableBook, TableEntry
+from engine.tables.reporter import LoadedPartition
+from engine.tables.schema_change import Same, judge
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import VerdictStatus
 
@@ -77,13 +77,16 @@ class PartitionDesk:
     It hears of its copies as a CopyListener.
     """
 
-    def __init__(self, parts: RunParts, begin: Begin, flush: Callable[[Lsn], None], cut: Cut) -> None:
+    def __init__(
+        self, parts: RunParts, reloads: ReloadBook, begin: Begin, flush: Callable[[Lsn], None], cut: Cut
+    ) -> None:
         self._parts = parts
         self._begin = begin
         self._flush = flush
         self._cut = cut
         self._lock = threading.Lock()
-        self._wanted = parts.reloads.wanted
+        self.reloads = reloads
+        self._wanted = reloads.wanted
         """Outlives the run."""
         self._left: set[TableId] = set()
         """Tables whose hidden tables nobody wants any more."""
@@ -94,7 +97,7 @@ class PartitionDesk:
             if table in self._wanted:
                 return
             self._wanted[table] = WantedPartitions(request, table, choice)
-        self._parts.reloads.begin(request, [table])
+        self.reloads.begin(request, [table])
 
     def cancel(self, request: str) -> TableId | None:
         """Nobody wants this reload any more; the table whose copy is to end."""
@@ -103,7 +106,7 @@ class PartitionDesk:
             if found is None:
                 return None
             # With the lock, so that it is seen as one of partitions as long as it is open.
-            self._parts.reloads.cancelled(request)
+            self.reloads.cancelled(request)
         self._end(found.table)
         return found.table
 
@@ -136,7 +139,7 @@ class PartitionDesk:
         with self._lock:
             self._wanted.pop(table, None)
         self._end(table)
-        self._parts.reloads.failed(table, TableFault(kind.value, detail))
+        self.reloads.failed(table, TableFault(kind.value, detail))
 
     def _end(self, table: TableId) -> None:
         """What was read is of no use any more. A batch that is planned with it may still be looking at the hidden table."""
@@ -155,13 +158,13 @@ class PartitionDesk:
         self._parts.book.load_ends(table, load.number)
         if asked:  # Else it was cancelled while the batch was written, and maybe another one asked for.
             self._tell(table, load.reasons)
-            self._parts.reloads.finished(table, position)
+            self.reloads.finished(table, position)
 
     def whole_in_place(self, table: TableId) -> None:
         """A batch has put a copy of the whole table into place; maybe one in the place of some partitions."""
         with self._lock:
             self._wanted.pop(table, None)
-        reasons = {part.name: part.reason for part in self._parts.reloads.loaded(table)}
+        reasons = {part.name: part.reason for part in self.reloads.loaded(table)}
         if reasons:
             self._tell(table, reasons)
 
@@ -209,7 +212,7 @@ class PartitionDesk:
         with self._lock:
             self._wanted.pop(wanted.table, None)
         self._tell(wanted.table, {name: load.reason for name, load in done.items()})
-        self._parts.reloads.finished(wanted.table, max(load.position for load in done.values()))
+        self.reloads.finished(wanted.table, max(load.position for load in done.values()))
         return True
 
     def _copy_under(self, wanted: WantedPartitions, snapshot: ExportedSnapshot) -> CopyTable | None:
@@ -271,7 +274,7 @@ class PartitionDesk:
         if not reasons:
             with self._lock:
                 self._wanted.pop(table, None)
-            self._parts.reloads.finished(table, snapshot.position)
+            self.reloads.finished(table, snapshot.position)
             return False
         wanted.reasons = reasons
         return True
@@ -301,7 +304,7 @@ class PartitionDesk:
     def _tell(self, table: TableId, reasons: Mapping[str, LoadReason]) -> None:
         known = self._loads(table)
         loaded = [LoadedPartition(n, reason, generation_of(known, n)) for n, reason in sorted(reasons.items())]
-        self._parts.reloads.partitions(table, loaded)
+        self.reloads.partitions(table, loaded)
 
     def _loads(self, table: TableId) -> Loads:
         progress = self._parts.target.progress(self._parts.spec.name)
@@ -335,7 +338,7 @@ class PartitionDesk:
     def on_progress(self, progress: CopyProgress) -> None:
         if progress.begun:
             hit(Failpoint.COPY_RUNNING)
-        self._parts.reloads.progressed(progress)
+        self.reloads.progressed(progress)
 
 
 def _name(load: PartitionCopy) -> str:

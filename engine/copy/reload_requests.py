@@ -6,14 +6,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
+from engine.model.copies import CopyProgress
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
-from engine.runtime.fault_policy import policy
-from engine.runtime.reporting import CopyTotals, LoadedPartition, Reporter
+from engine.platform.fault_policy import policy
+from engine.tables.reporter import CopyTotals, LoadedPartition, Reporter
 
 CANCELLED = "its reload was cancelled"
 """Why a table parks whose reload ended before its time."""

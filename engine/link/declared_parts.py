@@ -8,7 +8,7 @@ from pydantic import Field
 
 from engine.link.message import Message, Secret
 from engine.model.identity import TableId, TableName
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, TableSpec
 

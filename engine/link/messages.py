@@ -16,8 +16,8 @@ from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.message import Message, Position
 from engine.link.partition_parts import LoadedPartitionPart, Partitions
 from engine.link.policy_parts import ApplyPart, BatchPart, CopyPart, GuardPart, PatternPart
+from engine.link.quarantine_parts import RefusedRows
 from engine.link.query_parts import Query
-from engine.link.refused_parts import RefusedRows
 from engine.link.ticket_parts import Ticket
 from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.patterns import TablePattern

@@ -24,7 +24,7 @@ class RefusedRows(Message):
 
 
 class RefusedRowPart(Message):
-    """A refused row; fields as `engine.model.refused.RefusedRow`. It holds row values, and is never logged."""
+    """A refused row; fields as `engine.model.quarantine.RefusedRow`. It holds row values, and is never logged."""
 
     row: str
     state: Literal["parked", "set_aside", "skipped"]

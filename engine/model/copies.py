@@ -67,3 +67,28 @@ class StandingCopy:
     rows: int
     bytes: int
     stretches: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """One table's progress. `percent` (0 to 100) is what share `bytes` are of `total_bytes`; 100 only when every row is in the target.
+
+    Bytes are those of the source's storage, estimated; rows are counted, and their total is estimated until the end.
+    """
+
+    table: TableId
+    rows: int
+    bytes: int
+    percent: float
+    eta_seconds: float | None
+    """By the pace of late; None while nothing is known yet."""
+    total_rows: int | None = None
+    total_bytes: int | None = None
+    rows_per_second: float | None = None
+    bytes_per_second: float | None = None
+    begun: bool = True
+    """Rows of it are being read; else it is only known how large it is."""
+    goes_on: bool = False
+    """Of a copy that goes on behind what is there already."""
+    read_bytes: int = 0
+    """COPY text read so far, of this reading alone."""

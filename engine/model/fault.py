@@ -1,4 +1,4 @@
-"""Kinds of fault in one list. What to do about each is decided in one other place, `engine.runtime.fault_policy`."""
+"""Kinds of fault in one list. What to do about each is decided in one other place, `engine.platform.fault_policy`."""
 
 from __future__ import annotations
 

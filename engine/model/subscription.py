@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.patterns import TablePattern
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
 
 

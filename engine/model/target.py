@@ -14,7 +14,7 @@ from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, Tab
 from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.partitions import LoadReason, Loads, PartitionRows
 from engine.model.position import Lsn
-from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
+from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.sequences import SequenceTarget
 from engine.model.shared import SharedInto

@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from engine.model.batch import TableChanges, TableFault, TablePart
 from engine.model.fault import FaultKind
-from engine.model.refused import SET_ASIDE_LIMIT
+from engine.model.quarantine import SET_ASIDE_LIMIT
 from engine.model.schema import KeyMode
 from engine.net import change_kernels as kernels
 from engine.net.change_kernels import Changes, Layout, Net, Refs, Rows
 from engine.net.compiled import NULL, UNSET, Array, empty_places
 from engine.net.decode import ValueOutOfDomain, decode_batches
 from engine.net.plan import ColumnPlan, DecodePlan, plan_for
-from engine.net.refused import Places, bad_rows, refused_table
+from engine.net.quarantine import Places, bad_rows, refused_table
 
 _OPERATIONS = {1: "insert", 2: "update", 3: "delete", 4: "truncate"}
 _INSERT, _UPDATE, TRUNCATE = 1, 2, 4

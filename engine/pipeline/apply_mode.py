@@ -10,8 +10,8 @@ from engine.model.identity import TableId
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, Visibility
 from engine.model.target import InOrder, InOrderTarget, PartsTarget
-from engine.runtime.apply_tuning import GroupTuner, LaneTuner, NetOrNot, Written
-from engine.runtime.planner import PlannedBatch
+from engine.pipeline.netting_cost import GroupTuner, LaneTuner, NetOrNot, Written
+from engine.tables.planner import PlannedBatch
 
 Announce = Callable[[str], None]
 PARTS = 2

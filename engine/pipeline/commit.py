@@ -7,30 +7,30 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from engine.copy.catch_up import CopyFollower
+from engine.copy.partition_reload import swap_of
 from engine.model.batch import TableChanges, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId
 from engine.model.last_commit import CommitTimes, LastCommit
 from engine.model.position import Lsn
-from engine.model.refused import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
+from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
 from engine.model.schema import TableSchema
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, Target, TargetProgress
-from engine.runtime.applying import AS_BATCH, Applying
-from engine.runtime.clock import Clock
-from engine.runtime.computing import Ask, with_computed
-from engine.runtime.early import rest_of
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.fault_policy import Action, policy
-from engine.runtime.following import CopyFollower
-from engine.runtime.jobs import Computed
-from engine.runtime.marks import TableMarks
-from engine.runtime.partition_loads import swap_of
-from engine.runtime.planner import PlannedBatch
-from engine.runtime.reporting import BatchTimes, Evidence, Reporter
-from engine.runtime.structure import differences
-from engine.runtime.table_book import PartitionCopy, TableBook, TableEntry
+from engine.pipeline.apply_mode import AS_BATCH, Applying
+from engine.pipeline.compute import Computed
+from engine.pipeline.generated_columns import Ask, with_computed
+from engine.pipeline.speculative_insert import rest_of
+from engine.platform.clock import Clock
+from engine.platform.failpoints import Failpoint, hit
+from engine.platform.fault_policy import Action, policy
+from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
+from engine.tables.planner import PlannedBatch
+from engine.tables.registry import PartitionCopy, TableBook, TableEntry
+from engine.tables.reporter import BatchTimes, Evidence, Reporter
+from engine.tables.schema_change import differences
 
 _FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
 """Of these every structure is told; a copy takes the one that is there."""

@@ -10,19 +10,19 @@ from typing import Literal
 from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
 from engine.model.subscription import SubscriptionSpec
 from engine.model.tasks import TaskRunner
+from engine.pipeline.apply_mode import AS_BATCH, ApplyChooser, Applying
+from engine.pipeline.batch_slices import Piece, Sizes, Staged, compute
+from engine.pipeline.generated_columns import rows_needed
+from engine.pipeline.intake import Sealed
+from engine.pipeline.job_cost import JobTuner, Way
+from engine.pipeline.netting_cost import Written
+from engine.pipeline.speculative_insert import EarlyRows
+from engine.pipeline.streamed_transactions import AheadDesk, files_of
+from engine.pipeline.task_functions import net_all_here, net_task
+from engine.platform.clock import Clock
+from engine.platform.failpoints import Failpoint, hit
 from engine.queue.catalog import QueueCatalog
-from engine.runtime.ahead import AheadDesk, files_of
-from engine.runtime.apply_tuning import Written
-from engine.runtime.applying import AS_BATCH, ApplyChooser, Applying
-from engine.runtime.clock import Clock
-from engine.runtime.computing import rows_needed
-from engine.runtime.early import EarlyRows
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.intake import Sealed
-from engine.runtime.pieces import Piece, Sizes, Staged, compute
-from engine.runtime.planner import PlannedBatch, Planner
-from engine.runtime.tuning import JobTuner, Way
-from engine.runtime.worker import net_all_here, net_task
+from engine.tables.planner import PlannedBatch, Planner
 
 
 @dataclass(frozen=True, slots=True)

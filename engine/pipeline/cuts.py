@@ -15,8 +15,8 @@ from engine.model.position import Lsn
 from engine.model.source import ExportedSnapshot
 from engine.model.table_state import TableState
 from engine.model.target import TableRecord, TargetReader
-from engine.runtime.intake import Cut, HoldBack, Intake
-from engine.runtime.parts import RunParts
+from engine.pipeline.intake import Cut, HoldBack, Intake
+from engine.tables.context import RunParts
 
 HELD_BACK_MS = (300, 600, 1200, 2400, 4800)
 """So long before it is sealed each try holds back what is read, while its snapshot is made. A snapshot has the position at which the

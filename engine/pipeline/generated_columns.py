@@ -10,8 +10,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.apply.arrow_rows import rows_of
-from engine.apply.text import array_literal, as_text
 from engine.model.batch import TableChanges, TablePart
 from engine.model.identity import TableId
 from engine.model.schema import Column, KeyMode, TableSchema
@@ -19,6 +17,8 @@ from engine.model.target import ReadRows, TableCommit
 from engine.model.values import Kind, ValueType, value_type
 from engine.net.copy_text import decode_copy_text
 from engine.net.decode import arrow_type
+from engine.targets.arrow_rows import rows_of
+from engine.targets.text import array_literal, as_text
 
 MOST_ROWS, MOST_BYTES = 10_000, 16 * 1024 * 1024
 """Of rows that the source computes at a time; a single larger row is asked for by itself."""

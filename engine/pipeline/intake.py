@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from engine.capture.postgres_log.ddl_message import read_told
-from engine.capture.postgres_log.guard import parse_truncate
 from engine.model.batch import BlockRef, SealedBatch
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
@@ -21,16 +19,28 @@ from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.model.ticket import read_marker
+from engine.pipeline.reader_process import ReaderProcess
+from engine.pipeline.streamed_transactions import PIECE_PART, AheadCutter, AheadDesk
+from engine.pipeline.tickets import RunTickets
+from engine.platform.clock import Clock
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
-from engine.runtime.ahead import PIECE_PART, AheadCutter, AheadDesk
-from engine.runtime.clock import Clock
-from engine.runtime.leaves import LeavesTold, ToldLeaves
-from engine.runtime.log_reader import AskPosition, Durable, Failed, Hold, Holds, Moved, ReaderEvent, Started, Verified
-from engine.runtime.reader_process import ReaderProcess
-from engine.runtime.tickets import RunTickets
 from engine.sort.batcher import Alone, Batcher
 from engine.sort.sorter import TransactionSorter
+from engine.sources.postgres_log.ddl_message import read_told
+from engine.sources.postgres_log.partition_watch import parse_truncate
+from engine.sources.postgres_log.reader_main import (
+    AskPosition,
+    Durable,
+    Failed,
+    Hold,
+    Holds,
+    Moved,
+    ReaderEvent,
+    Started,
+    Verified,
+)
+from engine.sources.postgres_log.safety.observed_partitions import LeavesTold, ToldLeaves
 
 IDLE_WAIT_S = 0.2
 BUSY_WAIT_S = 0.01

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.model.target import CommitRates
-from engine.runtime.tuning import LinearCost
+from engine.pipeline.job_cost import LinearCost
 
 MOST_IN_A_GROUP = 65_536
 LANE_CHOICES = (1, 2, 4)

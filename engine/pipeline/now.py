@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
-from engine.runtime.known_catalog import KnownCatalog, Settled
-from engine.runtime.parts import RunParts
+from engine.tables.context import RunParts
+from engine.tables.known_catalog import KnownCatalog, Settled
 
 HELD_S = 20.0
 """So long a "now" waits for what the catalog showed to be in force; the server asks again then."""

@@ -7,12 +7,12 @@ import os
 import threading
 from collections.abc import Callable
 
-from engine.apply.duckdb import query_process as duckdb_queries
-from engine.apply.postgres import query_process as postgres_queries
-from engine.model import forks
 from engine.model.fault import EngineFault, FaultKind
-from engine.runtime import log_reader
-from engine.runtime.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
+from engine.platform import forks
+from engine.sources.postgres_log import reader_main as log_reader
+from engine.sources.postgres_log.reader_main import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
+from engine.targets.duckdb import query_process as duckdb_queries
+from engine.targets.postgres import query_process as postgres_queries
 
 STOP_TIMEOUT_S = 3.0
 

@@ -14,6 +14,9 @@ from dataclasses import replace
 
 import structlog
 
+from engine.copy.orchestrator import CopyDesk
+from engine.copy.partition_reload import PartitionDesk
+from engine.copy.reload_requests import PartitionChoice
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
 from engine.model.patterns import TablePattern
@@ -23,37 +26,35 @@ from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import CopyPolicy, QueueMode
 from engine.model.table_state import Refused, TableEvent, TableState
+from engine.pipeline.apply_mode import ApplyChooser
+from engine.pipeline.commit import Applied, CommitStage
+from engine.pipeline.compute import Computed, JobStage
+from engine.pipeline.cross_run import CrossRunState
+from engine.pipeline.cuts import CutDesk
+from engine.pipeline.intake import Demand, Done, Flush, Intake, Sealed, Wake
+from engine.pipeline.now import NowDesk
+from engine.pipeline.queue_start import QueueCheck, QueueStart, open_queue
+from engine.pipeline.reader_process import ReaderProcess
+from engine.pipeline.session_start import free_slot, last_at_start, restore
+from engine.pipeline.speculative_insert import EarlyInserter
+from engine.pipeline.streamed_transactions import PIECE_PART, AheadDesk
+from engine.pipeline.task_functions import sweep
+from engine.pipeline.tickets import RunTickets
+from engine.platform.failpoints import Failpoint, hit
 from engine.queue import QueueCatalog
-from engine.runtime.ahead import PIECE_PART, AheadDesk
-from engine.runtime.applying import ApplyChooser
-from engine.runtime.commits import Applied, CommitStage
-from engine.runtime.copying import CopyDesk
-from engine.runtime.cuts import CutDesk
-from engine.runtime.early import EarlyInserter
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.guard import Guard
-from engine.runtime.intake import Demand, Done, Flush, Intake, Sealed, Wake
-from engine.runtime.jobs import Computed, JobStage
-from engine.runtime.known_catalog import Settled
-from engine.runtime.leaves import below_told, has_unjudged
-from engine.runtime.log_reader import Confirm, Failed, Holds, ReaderConfig
-from engine.runtime.marks import TableMarks
-from engine.runtime.now import NowDesk
-from engine.runtime.partition_loads import PartitionDesk
-from engine.runtime.parts import RunParts
-from engine.runtime.planner import Learnt, PlannedBatch, Planner
-from engine.runtime.queue_start import QueueCheck, QueueStart, open_queue
-from engine.runtime.queue_switch import Marks, QueueSwitch
-from engine.runtime.reader_process import ReaderProcess
-from engine.runtime.reloads import PartitionChoice
-from engine.runtime.reporting import BatchTimes
-from engine.runtime.session_start import free_slot, last_at_start, restore
-from engine.runtime.slot_care import Orders, UnderWay
-from engine.runtime.slot_mark import SlotMark
-from engine.runtime.table_book import TableEntry
-from engine.runtime.tickets import RunTickets
-from engine.runtime.told import Anchor
-from engine.runtime.worker import sweep
+from engine.queue.durability_switch import Marks, QueueSwitch
+from engine.sources.postgres_log.reader_main import Confirm, Failed, Holds, ReaderConfig
+from engine.sources.postgres_log.safety.observed_partitions import below_told, has_unjudged
+from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
+from engine.sources.postgres_log.safety.restart_lsn_watermark import SlotMark
+from engine.sources.postgres_log.safety.source_monitor import Guard
+from engine.sources.postgres_log.safety.wal_retention import Orders, UnderWay
+from engine.tables.context import RunParts
+from engine.tables.ddl_messages import Anchor
+from engine.tables.known_catalog import Settled
+from engine.tables.planner import Learnt, PlannedBatch, Planner
+from engine.tables.registry import TableEntry
+from engine.tables.reporter import BatchTimes
 
 log = structlog.get_logger(__name__)
 
@@ -66,8 +67,9 @@ READER_RESTARTS = 5
 class ReplicationRun:
     """Start it with `execute`, which returns when `stop` was called and raises the fault that ended it otherwise."""
 
-    def __init__(self, parts: RunParts) -> None:
+    def __init__(self, parts: RunParts, kept: CrossRunState) -> None:
         self._parts = parts
+        self._kept = kept
         self._spec = parts.spec
         self._book = parts.book
         self._stop = threading.Event()
@@ -120,7 +122,7 @@ class ReplicationRun:
             lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
             self._sets_aside,
         )
-        self.tickets = RunTickets(parts.tickets, parts.clock, parts.source.write_ticket, self.demand, end)
+        self.tickets = RunTickets(self._kept.tickets, parts.clock, parts.source.write_ticket, self.demand, end)
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -139,7 +141,7 @@ class ReplicationRun:
             self._log_verified,
         )
         self._switch = QueueSwitch(
-            parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=parts.care.orders.persist
+            parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=self._kept.care.orders.persist
         )
         self._planner = self._make_planner()
         self._jobs = JobStage(
@@ -185,7 +187,7 @@ class ReplicationRun:
             self._give_up,
             self._commits.marks.note_copied,
             None if self._chooser.keeps_transactions else self._commits.copies.standing,
-            PartitionDesk(self._parts, self._begin_load, self.flush, self.cuts.cut),
+            PartitionDesk(self._parts, self._kept.reloads, self._begin_load, self.flush, self.cuts.cut),
         )
 
     def _make_planner(self) -> Planner:
@@ -264,7 +266,7 @@ class ReplicationRun:
             self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
             for stage in stages:
                 stage.start()
-            if self._parts.care.orders.hold_copies:
+            if self._kept.care.orders.hold_copies:
                 self.copies.hold()
             self.copies.begin_missing()
             for entry in self._book.all():
@@ -623,7 +625,7 @@ class ReplicationRun:
 
     def _care(self, reading: GuardReading) -> Orders:
         """In the guard's thread: do what the ladder says."""
-        orders = self._parts.care.judge(reading, UnderWay(self._switch.may_persist, self.copies.wanted))
+        orders = self._kept.care.judge(reading, UnderWay(self._switch.may_persist, self.copies.wanted))
         self._switch.press(orders.persist)
         if orders.hold_copies:
             self.copies.hold()

@@ -11,9 +11,9 @@ from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
 from engine.model.subscription import OriginFilter
 from engine.model.target import TargetProgress
-from engine.runtime.intake import Intake
-from engine.runtime.parts import RunParts
-from engine.runtime.queue_start import QueueStart
+from engine.pipeline.intake import Intake
+from engine.pipeline.queue_start import QueueStart
+from engine.tables.context import RunParts
 
 SLOT_GRACE_MS = 5000.0
 

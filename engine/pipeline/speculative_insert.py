@@ -15,10 +15,10 @@ from engine.model.batch import StagedRows, TableChanges
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.target import AheadRows, BatchCommit, TableCommit
-from engine.runtime.clock import Clock
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.pieces import Staged
-from engine.runtime.table_book import TableBook
+from engine.pipeline.batch_slices import Staged
+from engine.platform.clock import Clock
+from engine.platform.failpoints import Failpoint, hit
+from engine.tables.registry import TableBook
 
 OPEN_MS = 600_000.0
 """How long rows may wait in the target for their commit: all the while it cannot do its housekeeping."""

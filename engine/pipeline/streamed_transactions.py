@@ -22,13 +22,13 @@ from engine.model.position import ZERO, Lsn
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableState
 from engine.model.tasks import TaskRunner
+from engine.pipeline.batch_slices import BytesOf, Staged, cut
+from engine.pipeline.speculative_insert import EarlyInserter, EarlyRows, Lot
+from engine.pipeline.task_functions import net_task
 from engine.queue.catalog import QueueCatalog
-from engine.runtime.early import EarlyInserter, EarlyRows, Lot
-from engine.runtime.pieces import BytesOf, Staged, cut
-from engine.runtime.table_book import TableBook
-from engine.runtime.worker import net_task
 from engine.sort.closed import Controls
 from engine.sort.sorter import TransactionSorter
+from engine.tables.registry import TableBook
 
 PIECE_PART = 4
 """Pieces of open transactions are so many times smaller than those of batches: what is no whole piece yet is left for the commit."""

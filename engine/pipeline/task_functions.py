@@ -9,12 +9,12 @@ from importlib import import_module
 from pathlib import Path
 
 from engine import net
-from engine.capture.postgres_log import scan
-from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import TaskDescriptor, TaskResult
 from engine.net import run_task, spill_result, staging_prefix
+from engine.platform.failpoints import Failpoint, arm_from_environment, hit
 from engine.queue import read_blocks
-from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
+from engine.sources.postgres_log import scan
+from engine.sources.postgres_log.scan import PgOutputScanner
 
 _scanner = PgOutputScanner()
 

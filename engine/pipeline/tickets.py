@@ -18,9 +18,9 @@ from engine.model.identity import TicketId
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
 from engine.model.ticket import TicketMarker, TicketState, TicketWritten, read_marker
-from engine.runtime.clock import Clock
-from engine.runtime.fault_policy import policy
-from engine.runtime.reporting import Reporter, TicketPassage
+from engine.platform.clock import Clock
+from engine.platform.fault_policy import policy
+from engine.tables.reporter import Reporter, TicketPassage
 
 ENDED_KEPT = 1000
 """How many of the last tickets that ended are known, so that none is begun again."""

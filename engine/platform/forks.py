@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from engine.model.children import how_it_ended
+from engine.platform.child_processes import how_it_ended
 
 TRIES = 3
 """So often a child is started where the fork server ends each time."""

@@ -1,1 +1,1 @@
-"""Wiring and supervision: the only place that knows every stage."""
+"""The engine's former package: `python -m engine.runtime` still starts the engine, for one release."""

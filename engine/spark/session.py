@@ -21,8 +21,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from engine.model.children import how_it_ended
 from engine.model.fault import EngineFault, FaultKind
+from engine.platform.child_processes import how_it_ended
 from engine.spark.java import find_java
 from engine.spark.outcome import attempt_all, results
 

@@ -8,14 +8,11 @@ from engine.model.source import Source
 from engine.model.subscription import SubscriptionSpec
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
-from engine.runtime.clock import Clock
-from engine.runtime.reloads import ReloadBook
-from engine.runtime.reporting import Reporter
-from engine.runtime.settings import EngineSettings
-from engine.runtime.slot_care import SlotCare
-from engine.runtime.startup import StartPoint
-from engine.runtime.table_book import TableBook
-from engine.runtime.tickets import TicketBook
+from engine.platform.clock import Clock
+from engine.platform.settings import EngineSettings
+from engine.tables.registry import TableBook
+from engine.tables.reporter import Reporter
+from engine.tables.start_point import StartPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +28,6 @@ class RunParts:
     clock: Clock
     reporter: Reporter
     book: TableBook
-    reloads: ReloadBook
-    care: SlotCare
-    tickets: TicketBook
     number: int
     """Of this run (`Reporter.run`)."""
     suspect_queue: bool = False

@@ -16,7 +16,9 @@ from engine.model.schema import TableSchema, still_computed
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy
 from engine.model.table_state import TableState
-from engine.runtime.structure import (
+from engine.tables.ddl_messages import Anchor, Read, ToldBook, Warn, relabelled
+from engine.tables.registry import PartitionCopy, Stretch, TableBook, TableEntry
+from engine.tables.schema_change import (
     Anew,
     Followed,
     Same,
@@ -31,8 +33,6 @@ from engine.runtime.structure import (
     with_fills,
     written_anew,
 )
-from engine.runtime.table_book import PartitionCopy, Stretch, TableBook, TableEntry
-from engine.runtime.told import Anchor, Read, ToldBook, Warn, relabelled
 
 _STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
 """Of these the target has rows, and their structure is known."""

@@ -20,7 +20,7 @@ from engine.model.schema import TableSchema
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import Reason
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
-from engine.runtime.fault_policy import RENEWED, policy
+from engine.platform.fault_policy import RENEWED, policy
 
 
 @dataclass(frozen=True, slots=True)

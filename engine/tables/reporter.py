@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
-from engine.copy.progress import CopyProgress as CopyFigures
 from engine.link.messages import (
     BatchReport,
     ColumnPart,
@@ -31,6 +30,7 @@ from engine.link.messages import (
 )
 from engine.link.partition_parts import LoadedPartitionPart
 from engine.model.batch import TableChanges
+from engine.model.copies import CopyProgress as CopyFigures
 from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName, TicketId
 from engine.model.partitions import LoadReason
@@ -40,11 +40,11 @@ from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason, SubscriptionState
 from engine.model.ticket import TicketState
 from engine.model.values import value_type
-from engine.runtime.clock import Clock
-from engine.runtime.fault_policy import policy
-from engine.runtime.known_catalog import Settled
-from engine.runtime.planner import PlannedBatch
-from engine.runtime.table_book import TableEntry
+from engine.platform.clock import Clock
+from engine.platform.fault_policy import policy
+from engine.tables.known_catalog import Settled
+from engine.tables.planner import PlannedBatch
+from engine.tables.registry import TableEntry
 
 Send = Callable[[Report], None]
 

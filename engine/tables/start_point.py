@@ -15,7 +15,7 @@ from engine.model.schema import KeyMode
 from engine.model.source import Earlier, Severity, SlotStatus, Source, SourceIdentity
 from engine.model.subscription import SubscriptionSpec, TableSpec
 from engine.model.target import TableRecord, Target, TargetProgress
-from engine.runtime.failpoints import Failpoint, hit
+from engine.platform.failpoints import Failpoint, hit
 
 NOT_FOLLOWED = frozenset({FaultKind.TABLE_NO_IDENTITY, FaultKind.TABLE_NOT_LOGGED})
 """Why a table that is there is not described."""

@@ -1,1 +1,1 @@
-"""A stage of the engine."""
+"""The kinds of target, and what they share."""

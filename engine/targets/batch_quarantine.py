@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from engine.apply.bookkeeping import CopyRecord, Records, Reservation
-from engine.apply.refused_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
-from engine.apply.setting_aside import RefusedByTarget, RefusingTables, SettingAside
 from engine.model.batch import TableChanges
 from engine.model.identity import SubscriptionName, TableId, TableName
-from engine.model.refused import (
+from engine.model.quarantine import (
     PARKED_KEPT,
     SET_ASIDE_LIMIT,
     RefusedCause,
@@ -21,6 +18,9 @@ from engine.model.refused import (
 )
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, QueryRefused, TableCommit
+from engine.targets.quarantine import RefusedByTarget, RefusingTables, SettingAside
+from engine.targets.quarantined_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
+from engine.targets.target_metadata import CopyRecord, Records, Reservation
 
 PutInPlace = Callable[[int], RefusedByTarget]
 """Puts a copy into its table's place, where so many rows may be refused; returns those."""

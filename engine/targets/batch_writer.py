@@ -8,8 +8,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from engine.apply.arrow_rows import refuse_faults
-from engine.apply.bookkeeping import (
+from engine.model.batch import TableChanges
+from engine.model.copies import StandingCopy
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.partitions import PartitionRows
+from engine.model.position import ZERO, Lsn
+from engine.model.quarantine import PARKED_KEPT
+from engine.model.schema import TableSchema
+from engine.model.shared import SharedInto
+from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
+from engine.targets.arrow_rows import refuse_faults
+from engine.targets.batch_quarantine import RefusedOfBatch
+from engine.targets.evolution import Evolution, evolution
+from engine.targets.quarantine import RefusedByTarget, RefusingTables
+from engine.targets.quarantined_rows import DecodeText
+from engine.targets.shared import SharedTables, Views, shown_alike
+from engine.targets.target_metadata import (
     CopyRecord,
     Position,
     Records,
@@ -18,21 +33,6 @@ from engine.apply.bookkeeping import (
     loaded_whole,
     refuse_batch,
 )
-from engine.apply.evolution import Evolution, evolution
-from engine.apply.refused_of_batch import RefusedOfBatch
-from engine.apply.refused_rows import DecodeText
-from engine.apply.setting_aside import RefusedByTarget, RefusingTables
-from engine.apply.shared import SharedTables, Views, shown_alike
-from engine.model.batch import TableChanges
-from engine.model.copies import StandingCopy
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import SubscriptionName, TableId, TableName
-from engine.model.partitions import PartitionRows
-from engine.model.position import ZERO, Lsn
-from engine.model.refused import PARKED_KEPT
-from engine.model.schema import TableSchema
-from engine.model.shared import SharedInto
-from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
 
 
 class Tables(RefusingTables, Protocol):

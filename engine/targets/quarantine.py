@@ -9,8 +9,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from engine.apply.arrow_rows import joined, rows_of
-from engine.apply.refused_rows import (
+from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.quarantine import RefusedCause, RefusedRow, RefusedState, SetAside, Texts
+from engine.model.schema import KeyMode, TableSchema
+from engine.targets.arrow_rows import joined, rows_of
+from engine.targets.quarantined_rows import (
     DecodeText,
     Origin,
     key_of,
@@ -21,11 +26,6 @@ from engine.apply.refused_rows import (
     typed,
     typed_one,
 )
-from engine.model.batch import TableChanges
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
-from engine.model.refused import RefusedCause, RefusedRow, RefusedState, SetAside, Texts
-from engine.model.schema import KeyMode, TableSchema
 
 RefusedByTarget = list[tuple[Any, RefusedCause]]
 """Rows (each a pyarrow.Table of one row, columns c0 … cn) that the target did not take, and why."""

@@ -11,13 +11,13 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from engine.apply.text import as_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId
 from engine.model.position import ZERO, Lsn
-from engine.model.refused import RefusedCause, RefusedRow, RefusedState, Texts
+from engine.model.quarantine import RefusedCause, RefusedRow, RefusedState, Texts
 from engine.model.schema import Column, TableSchema
 from engine.model.values import value_type
+from engine.targets.text import as_text
 
 DecodeText = Callable[[bytes, TableSchema], Any]
 """Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn. Raises EngineFault(VALUE_OUT_OF_DOMAIN)."""

@@ -15,8 +15,8 @@ from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
-from engine.model import forks
 from engine.model.target import QueryRefused
+from engine.platform import forks
 
 CLOSED = "closed"
 _KEPT = 2

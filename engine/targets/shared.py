@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from engine.apply.bookkeeping import Member, Records
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.shared import SharedInto
 from engine.model.widening import holds
+from engine.targets.target_metadata import Member, Records
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
-from engine.apply.structure_text import from_text, to_text
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.partitions import WHOLE, LoadReason, Loads, PartitionLoad, generation_of
 from engine.model.position import Lsn
-from engine.model.refused import RefusedRow
+from engine.model.quarantine import RefusedRow
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.target import BatchCommit, TableRecord, TargetProgress
+from engine.targets.structure_text import from_text, to_text
 
 OWN_SCHEMA = "penstock"
 """Schema of the target that holds the progress record."""

@@ -9,7 +9,7 @@ import typer
 
 from server.cli import (
     apply_command,
-    bench_commands,
+    bench_command,
     console_command,
     data_commands,
     ddl_commands,
@@ -52,7 +52,7 @@ app.add_typer(sample_commands.sample, name="sample")
 app.add_typer(process_commands.database, name="db")
 app.add_typer(ddl_commands.ddl_capture, name="ddl-capture")
 app.add_typer(token_commands.tokens, name="token")
-app.add_typer(bench_commands.bench, name="bench")
+app.add_typer(bench_command.load_bench(), name="bench")
 
 
 def _print_version(wanted: bool) -> None:

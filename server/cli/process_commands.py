@@ -99,7 +99,7 @@ def engine() -> None:
     token = Home(default_home()).engine_token_file
     if not environment.get("PENSTOCK_ENGINE_TOKEN") and token.is_file():
         environment["PENSTOCK_ENGINE_TOKEN"] = token.read_text().strip()
-    os.execve(sys.executable, [sys.executable, "-m", "engine.runtime"], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-m", "engine.control"], environment)  # noqa: S606
 
 
 @database.command("upgrade")

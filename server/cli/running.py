@@ -120,7 +120,7 @@ class Running:
         )
 
     def _engine(self, environment: Mapping[str, str]) -> ChildSpec:
-        command = (sys.executable, "-m", "engine.runtime")
+        command = (sys.executable, "-m", "engine.control")
         own = {key: value for key, value in environment.items() if key != "PENSTOCK_ADMIN_TOKEN"}
         return ChildSpec("engine", command, own, self._log("engine"))
 

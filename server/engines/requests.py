@@ -18,7 +18,7 @@ from engine.link.messages import (
     SequencesBody,
 )
 from engine.link.partition_parts import PartitionsBody
-from engine.link.refused_parts import RefusedRowsBody
+from engine.link.quarantine_parts import RefusedRowsBody
 from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.errors import ReportedProblem

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.model.refused import RefusedState
+from engine.model.quarantine import RefusedState
 
 
 class RefusedValue(BaseModel):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from engine.link.refused_parts import RefusedRowPart, RefusedRowsBody
-from engine.model.refused import RefusedState
+from engine.link.quarantine_parts import RefusedRowPart, RefusedRowsBody
+from engine.model.quarantine import RefusedState
 from engine.model.table_state import TableState
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, NotFound

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from engine.model.patterns import ANY
 from engine.model.position import Lsn
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from engine.model.identity import TableName
 from engine.model.patterns import ANY, TablePattern
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
 from server.errors import FieldError, InvalidRequest, NotSupportedYet
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.model.identity import TableName
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
 from server.connections.kinds import Kind
 from server.errors import FieldError, InvalidRequest

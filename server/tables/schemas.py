@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.table_state import TableState
 from server.subscriptions.health import HealthStatus
 from server.tables.body import ColumnOptions, Identifier, Operation

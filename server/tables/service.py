@@ -9,7 +9,7 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from engine.model.identity import TableName
-from engine.model.refused import RefusedPolicy
+from engine.model.quarantine import RefusedPolicy
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
 from server.connections.kinds import Kind
 from server.db.models.subscription import SubscriptionRow

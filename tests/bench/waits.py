@@ -28,8 +28,8 @@ from datetime import datetime
 import httpx
 import psutil
 
+from bench.pgbench import run
 from engine.model.position import Lsn
-from server.bench.pgbench import run
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.rig import DATABASE, Rig
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.runtime.failpoints import Failpoint, held_file
+from engine.platform.failpoints import Failpoint, held_file
 from server.cli.client import Document, NoServerError, ProblemError
 from tests.chaos.failpoint_kills import READER, NothingToKillError
 from tests.chaos.meddling import (

@@ -14,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
+from engine.connectors import open_source
 from engine.link.messages import (
     EventReport,
     Progress,
@@ -26,7 +27,6 @@ from engine.link.messages import (
 from engine.model.identity import Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
-from engine.runtime.catalog import open_source
 from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.chaos.ddl_transactions import BALLAST
 from tests.fixtures.postgres import Database, drop_database

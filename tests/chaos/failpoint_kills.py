@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from engine.runtime.failpoints import Failpoint
+from engine.platform.failpoints import Failpoint
 from server.cli.client import Document, NoServerError, ProblemError
 from tests.fixtures.rig import Rig
 

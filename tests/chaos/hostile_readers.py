@@ -23,8 +23,8 @@ from typing import Any
 import httpx
 import psutil
 
-from engine.runtime.settings import EngineSettings
-from server.bench.pgbench import run as pgbench
+from bench.pgbench import run as pgbench
+from engine.platform.settings import EngineSettings
 from server.cli.client import NoServerError, ProblemError
 from tests.chaos.memory import Memory
 from tests.fixtures.rig import Rig

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from server.bench.processes import family, our_role, pss_bytes
+from bench.processes import family, our_role, pss_bytes
 
 _EVERY_S = 1.0
 _WARM_S = 30.0

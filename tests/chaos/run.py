@@ -30,7 +30,7 @@ from time import monotonic
 from typing import Any
 from unittest.mock import patch
 
-from engine.runtime.clock import SystemClock
+from engine.platform.clock import SystemClock
 from tests.chaos import bank
 from tests.chaos.adversary import ACT_KINDS, Adversary
 from tests.chaos.failpoint_kills import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
 from engine.model.identity import TableId, TableName
 from engine.model.target import TableCommit
+from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
 from tests.contract.target_material import Pipeline, changes, inserts, keys, structure
 
 LEFT = TableId("t0a")

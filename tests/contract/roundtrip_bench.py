@@ -12,9 +12,6 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 
-from engine.apply.duckdb.target import DuckDbTarget
-from engine.capture.postgres_log.scan import PgOutputScanner
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.batch import BlockRef, LogRange, TableChanges, TablePart, TaskDescriptor
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId, TableName
@@ -24,6 +21,9 @@ from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import BatchCommit, TableCommit
 from engine.model.values import value_type
 from engine.net import decode_copy_text, run_task
+from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.sources.postgres_log.source import PostgresSource
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.value_cases import Case
 from tests.contract.value_render import Held, selected
 from tests.fixtures.answers import answered

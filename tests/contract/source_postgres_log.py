@@ -9,11 +9,11 @@ from typing import Any
 
 import psycopg
 
-from engine.capture.postgres_log.scan import PgOutputScanner
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.identity import TableId, TableName
 from engine.model.source import Scanner, Source
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.sources.postgres_log.source import PostgresSource
 from tests.contract.source_material import Session
 from tests.fixtures.postgres import Database
 

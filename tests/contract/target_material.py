@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.apply.duckdb import DuckDbTarget
-from engine.apply.postgres import PostgresTarget
 from engine.model.batch import TableChanges
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
@@ -16,6 +14,8 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import BatchCommit, TableCommit, Target
 from engine.model.values import Kind, ValueType, value_type
+from engine.targets.duckdb import DuckDbTarget
+from engine.targets.postgres import PostgresTarget
 from tests.fixtures.answers import answered
 
 SUBSCRIPTION = SubscriptionName("shop")

@@ -9,11 +9,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from engine.apply.duckdb import DuckDbTarget
-from engine.apply.postgres import PostgresTarget
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import PARTS_FROM_ROWS, Target
 from engine.net.copy_text import decode_copy_text
+from engine.targets.duckdb import DuckDbTarget
+from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database, drop_database, target_settings
 

@@ -9,15 +9,15 @@ from time import monotonic
 
 import pytest
 
-from engine.apply.postgres import PostgresTarget
-from engine.apply.postgres.prepared import PartId, database_of
-from engine.apply.postgres.target import Passage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import BatchCommit, QueryRefused, TableCommit
 from engine.net.copy_text import decode_copy_text
+from engine.targets.postgres import PostgresTarget
+from engine.targets.postgres.target import Passage
+from engine.targets.postgres.two_phase.recovery import PartId, database_of
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.target_material import (
     SLOT,

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from engine.apply.batch_writer import BatchWriter
-from engine.apply.duckdb import loading
-from engine.apply.postgres import target as postgres_target
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.target import BatchCommit, TableCommit
+from engine.targets.batch_writer import BatchWriter
+from engine.targets.duckdb import loading
+from engine.targets.postgres import target as postgres_target
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure
 from tests.contract.targets import KINDS, OpenTarget, target_opener
 

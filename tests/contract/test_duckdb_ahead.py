@@ -10,13 +10,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from engine.apply.duckdb import DuckDbTarget, ahead
 from engine.model.batch import StagedRows
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.target import AheadRows, BatchCommit, TableCommit
+from engine.targets.duckdb import DuckDbTarget
+from engine.targets.duckdb import speculative_insert as ahead
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
 
 T, OTHER = TableId("t0a"), TableId("t0b")

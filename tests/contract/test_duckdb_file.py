@@ -11,13 +11,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from engine.apply.duckdb import DuckDbSettings, DuckDbTarget, open_target
-from engine.apply.duckdb.settings import settings_from
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryRefused
+from engine.targets.duckdb import DuckDbSettings, DuckDbTarget, open_target
+from engine.targets.duckdb.settings import settings_from
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
 from tests.fixtures.answers import answered
 

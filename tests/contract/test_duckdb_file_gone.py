@@ -10,11 +10,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
+from engine.control.target_registry import TargetRegistry
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.subscription import ConnectionSpec
-from engine.runtime.targets import TargetRegistry
+from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure
 from tests.fixtures.answers import answered
 

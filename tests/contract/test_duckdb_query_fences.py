@@ -16,11 +16,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
-from engine.apply.duckdb.query_guard import TABLE_FUNCTIONS, Named
-from engine.apply.duckdb.scans import Snapshot, snapshot
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.target import QueryLimits, QueryRefused
+from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
+from engine.targets.duckdb.query_guard import TABLE_FUNCTIONS, Named
+from engine.targets.duckdb.scans import Snapshot, snapshot
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
 from tests.fixtures.answers import answered
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.apply.postgres import PostgresTarget
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, KeyMode, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, LanePolicy
 from engine.model.target import InOrder, TableCommit, Target
 from engine.net.copy_text import decode_copy_text
+from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.in_order_material import DELETE, INSERT, TRUNCATE, UPDATE, Change, write_in_order
 from tests.contract.target_material import (
@@ -237,7 +237,7 @@ def test_a_reload_keeps_the_table(
     filled: Pipeline, mart: Database, monkeypatch: pytest.MonkeyPatch, small_bytes: int, referenced: bool
 ) -> None:
     """Its identity, its indexes, partitions and grants; a truncate of it is not possible where a foreign key leads to it."""
-    monkeypatch.setattr("engine.apply.postgres.tables.TRUNCATE_ABOVE_BYTES", small_bytes)
+    monkeypatch.setattr("engine.targets.postgres.tables.TRUNCATE_ABOVE_BYTES", small_bytes)
     if referenced:
         mart.execute("CREATE TABLE parts (id bigint, region text, FOREIGN KEY (id, region) REFERENCES orders)")
     before = mart.execute("SELECT 'orders'::regclass::oid, pg_relation_filenode('orders_us_1')")

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from engine.apply.postgres import PostgresTarget
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, TableId, TableName
 from engine.model.last_commit import LastCommit
@@ -19,6 +18,7 @@ from engine.model.schema import KeyMode
 from engine.model.subscription import ConnectionSpec, LanePolicy, OriginFilter
 from engine.model.target import BatchCommit, InOrder, TableCommit
 from engine.net.copy_text import decode_copy_text
+from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.in_order_material import (
     DELETE,

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from engine.apply.postgres import PostgresTarget
-from engine.apply.postgres.origins import drop_unused, take_origin
 from engine.model.identity import TableId, TableName
 from engine.model.subscription import ConnectionSpec, LanePolicy
 from engine.model.target import InOrder
 from engine.net.copy_text import decode_copy_text
+from engine.targets.postgres import PostgresTarget
+from engine.targets.postgres.origins import drop_unused, take_origin
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.in_order_material import INSERT, Change, write_in_order
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, structure

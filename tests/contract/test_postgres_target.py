@@ -10,13 +10,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.apply.postgres import PostgresTarget
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryRefused, TableCommit
 from engine.net.copy_text import decode_copy_text
+from engine.targets.postgres import PostgresTarget
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.target_material import (
     SLOT,
@@ -182,7 +182,7 @@ def test_a_query_never_sees_a_table_empty_that_is_just_replaced(
     pipeline: Pipeline, mart: Database, monkeypatch: pytest.MonkeyPatch, small_bytes: int
 ) -> None:
     """A snapshot from before the replacement sees none of the new rows; such a query is run again."""
-    monkeypatch.setattr("engine.apply.postgres.tables.TRUNCATE_ABOVE_BYTES", small_bytes)
+    monkeypatch.setattr("engine.targets.postgres.tables.TRUNCATE_ABOVE_BYTES", small_bytes)
     refused: list[BaseException] = []
     counts: set[int] = set()
     stop = threading.Event()

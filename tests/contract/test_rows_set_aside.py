@@ -11,15 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine.apply.postgres import PostgresTarget
 from engine.model.batch import TableChanges, TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
-from engine.model.refused import RefusedCause, RefusedState, SetAside
+from engine.model.quarantine import RefusedCause, RefusedState, SetAside
 from engine.model.schema import KeyMode
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import BatchCommit, TableCommit, Target
 from engine.net.copy_text import decode_copy_text
+from engine.targets.postgres import PostgresTarget
 from tests.contract.target_material import (
     SUBSCRIPTION,
     Pipeline,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.runtime.alone.techniques import TECHNIQUES
-from server.bench import suite
-from server.bench.catalogue import WORKLOADS
-from server.bench.report import markdown, plots
+from bench import suite
+from bench.isolated.techniques import TECHNIQUES
+from bench.report import markdown, plots
+from bench.workloads import WORKLOADS
 
 
 def test_every_way_is_measured_and_reported() -> None:

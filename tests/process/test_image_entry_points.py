@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.settings import EngineSettings
+from engine.platform.settings import EngineSettings
 from server.cli.client import Api, NoServerError, ProblemError
 from server.cli.ports import free_port
 from server.settings import Settings

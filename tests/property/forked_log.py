@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.capture.postgres_log.scan import find_controls
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
+from engine.sources.postgres_log.scan import find_controls
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 _TABLE = 5

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import SealedBatch, TableChanges, TaskDescriptor
 from engine.model.identity import BatchId, Epoch, SubscriptionName
 from engine.model.position import ZERO
@@ -22,6 +21,7 @@ from engine.model.subscription import BatchPolicy
 from engine.net import run_task
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
+from engine.sources.postgres_log.scan import PgOutputScanner
 from tests.property.raw_log import RawLog
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import part

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import SealedBatch, StagedRows, TableChanges, TablePart, TaskDescriptor, TaskResult
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId
 from engine.model.position import Lsn
@@ -18,8 +17,9 @@ from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import BatchPolicy
 from engine.model.target import TableCommit
 from engine.net import run_task
-from engine.runtime.early import only_inserts, rest_of
-from engine.runtime.pieces import Piece, Sizes, Staged, compute
+from engine.pipeline.batch_slices import Piece, Sizes, Staged, compute
+from engine.pipeline.speculative_insert import only_inserts, rest_of
+from engine.sources.postgres_log.scan import PgOutputScanner
 from tests.property.raw_log import RawLog
 from tests.property.source_history import Case, Sender, SourceHistory, Tape, make_history
 from tests.unit.net.batch_builder import FIRST, column, part, table

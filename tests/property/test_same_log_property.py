@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.postgres_log.history import HistoryCheck, SessionCommits
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
+from engine.sources.postgres_log.history import HistoryCheck, SessionCommits
 from tests.property.forked_log import Sent, Transaction, Walsender, chunks, history, placed
 
 

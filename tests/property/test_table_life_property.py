@@ -15,24 +15,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from engine.control.supervisor import entry_at_start
 from engine.link.messages import Report
 from engine.model.batch import LogRange, RelationSeen, SealedBatch, TableChanges
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
-from engine.model.refused import SetAside
+from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, SubscriptionSpec, TableSpec
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
-from engine.runtime.clock import SystemClock
-from engine.runtime.commits import CommitStage
-from engine.runtime.jobs import Computed
-from engine.runtime.marks import TableMarks
-from engine.runtime.pipeline import entry_at_start
-from engine.runtime.planner import PlannedBatch, Planner
-from engine.runtime.reporting import Reporter
-from engine.runtime.startup import StartPoint
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.pipeline.commit import CommitStage
+from engine.pipeline.compute import Computed
+from engine.platform.clock import SystemClock
+from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
+from engine.tables.planner import PlannedBatch, Planner
+from engine.tables.registry import TableBook, TableEntry
+from engine.tables.reporter import Reporter
+from engine.tables.start_point import StartPoint
 
 TABLES = (TableId("ta"), TableId("tb"))
 LENGTH = 100

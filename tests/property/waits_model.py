@@ -11,28 +11,28 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
+from engine.control.supervisor import entry_at_start
 from engine.link.client import ServerLink
 from engine.link.messages import Report
 from engine.model.batch import SealedBatch, TableChanges, TableFault, TablePart
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn
-from engine.model.refused import SetAside
+from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import DesiredState, Reason, SubscriptionEvent, SubscriptionState, next_state
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.model.table_state import next_state as next_table
 from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
-from engine.runtime.clock import SystemClock
-from engine.runtime.commits import CommitStage
-from engine.runtime.jobs import Computed
-from engine.runtime.marks import TableMarks
-from engine.runtime.pipeline import entry_at_start
-from engine.runtime.planner import PlannedBatch
-from engine.runtime.reporting import Reporter
-from engine.runtime.startup import StartPoint
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.pipeline.commit import CommitStage
+from engine.pipeline.compute import Computed
+from engine.platform.clock import SystemClock
+from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
+from engine.tables.planner import PlannedBatch
+from engine.tables.registry import TableBook, TableEntry
+from engine.tables.reporter import Reporter
+from engine.tables.start_point import StartPoint
 from server.clock import SystemClock as ServerClock
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from engine.runtime.fault_policy import POLICIES
+from engine.platform.fault_policy import POLICIES
 from tests.fixtures.console import run_module
 
 MODULE = "src/words/remedies.ts"

@@ -9,7 +9,7 @@ import tomllib
 import yaml
 
 from engine.model.fault import FaultKind
-from engine.runtime.fault_policy import POLICIES
+from engine.platform.fault_policy import POLICIES
 from tests.tidy.source_tree import ROOT, imported, modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -47,9 +47,20 @@ def test_what_is_imported_is_a_declared_dependency() -> None:
     assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in foreign} <= declared
 
 
+def test_what_the_benchmark_imports_is_declared_in_its_extra() -> None:
+    declared = {_name(line) for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["bench"]]}
+    foreign = {name for module in modules("bench") for name in imported(module)}
+    foreign -= {"engine", "server", "bench"} | set(sys.stdlib_module_names)
+    assert {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in foreign} <= declared
+
+
 def test_lock_names_every_dependency_with_hashes() -> None:
     pinned = dict(re.findall(r"^([a-z0-9._-]+)(?:\[[a-z,]+\])?==(\S+)", LOCK, re.MULTILINE))
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]
+    wanted = [
+        *PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"]["dev"],
+        *PROJECT["optional-dependencies"]["bench"],
+    ]
     assert {_name(line) for line in wanted} <= set(pinned)
     blocks = re.split(r"\n(?=[a-z0-9])", LOCK.strip())
     assert all("--hash=sha256:" in block for block in blocks if "==" in block)

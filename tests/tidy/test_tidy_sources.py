@@ -9,12 +9,12 @@ import pytest
 
 from tests.tidy.source_tree import ROOT, Module, calls, functions, modules
 
-OURS = modules("engine", "server", "migrations", "deploy")
+OURS = modules("engine", "server", "bench", "migrations", "deploy")
 TESTS = modules("tests")
 BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc", "core"}
 CLOCKS = re.compile(r"(^|/)(clock|clocks)\.py$")
 CLOCK_CALLS = {"datetime.now", "datetime.datetime.now", "datetime.utcnow", "datetime.today", "date.today", "time.time"}
-DRIVERS_WITHOUT_CODES = {"engine/apply/duckdb/errors.py"}
+DRIVERS_WITHOUT_CODES = {"engine/targets/duckdb/errors.py"}
 """Places whose driver tells a full disk in no other way than the operating system's own words for it."""
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/[a-z]\w*|Users)/")
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine.capture.postgres_log.types import TypeRow, load_types, source_type
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.types import TypeRow, load_types, source_type
 
 TABLE_FACTS = """c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        c.relfilenode::bigint, c.reltuples"""

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from engine.capture.postgres_log.guard import TableWatch
-from engine.capture.postgres_log.position import end_of_log, written_now
 from engine.model.identity import TableName
 from engine.model.source import CatalogAt
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.partition_watch import TableWatch
+from engine.sources.postgres_log.position import end_of_log, written_now
 
 _FIRST_OF_USERS = 16384
 """Lower numbers are of types that come with the server, and do not change."""

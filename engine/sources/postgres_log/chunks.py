@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 import psycopg
 from psycopg import pq, sql
 
-from engine.capture.postgres_log.connect import SOURCE, Connector
-from engine.capture.postgres_log.frames import MALFORMED, copy_lines, error_fields
-from engine.capture.postgres_log.transport import Inbox, RawSocket
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk
 from engine.postgres.sessions import PostgresConnection, describe_state
+from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres_log.frames import MALFORMED, copy_lines, error_fields
+from engine.sources.postgres_log.transport import Inbox, RawSocket
 
 PIECE_BYTES = 256 * 1024
 _READ_TIMEOUT_MS = 21_600_000

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import psycopg
 
-from engine.capture.postgres_log.catalog import (
+from engine.model.ddl import DdlCapture
+from engine.model.fault import FaultKind
+from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.catalog import (
     COLUMN_FACTS,
     INDEX_FACTS,
     MISSING_VALUE,
@@ -18,11 +21,8 @@ from engine.capture.postgres_log.catalog import (
     UNIQUE_INDEXES,
     USABLE_INDEX,
 )
-from engine.capture.postgres_log.connect import SOURCE, Connector
-from engine.capture.postgres_log.types import TYPE_FACTS, TYPES
-from engine.model.ddl import DdlCapture
-from engine.model.fault import FaultKind
-from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres_log.types import TYPE_FACTS, TYPES
 
 VERSION = 3
 """Of function and messages; a message says which one wrote it."""

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.capture.postgres_log.catalog import (
+from engine.model.ddl import DdlTold
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import ReplicaIdentity, TableSchema
+from engine.model.subscription import TableSpec
+from engine.sources.postgres_log.catalog import (
     CatalogTable,
     UniqueIndex,
     fill_tables,
@@ -19,15 +24,10 @@ from engine.capture.postgres_log.catalog import (
     table_of,
     with_leaves_fill,
 )
-from engine.capture.postgres_log.ddl_capture import PREFIX, VERSION
-from engine.capture.postgres_log.own_messages import HEAD
-from engine.capture.postgres_log.relation import Announced
-from engine.capture.postgres_log.types import TypeRow
-from engine.model.ddl import DdlTold
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import RelationId, TableName
-from engine.model.schema import ReplicaIdentity, TableSchema
-from engine.model.subscription import TableSpec
+from engine.sources.postgres_log.ddl_capture import PREFIX, VERSION
+from engine.sources.postgres_log.own_messages import HEAD
+from engine.sources.postgres_log.relation import Announced
+from engine.sources.postgres_log.types import TypeRow
 
 _BEHIND = HEAD + len(PREFIX) + 1 + 4
 """Where the content begins: behind the prefix with its end mark, and the content's length."""

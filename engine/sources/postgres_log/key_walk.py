@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-from engine.capture.postgres_log.chunks import columns_read, select_rows
-from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.copies import KeyBound, ordered_type
 from engine.model.fault import FaultKind
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import CopyChunk, KeyedChunk, KeyWalk
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.chunks import columns_read, select_rows
+from engine.sources.postgres_log.connect import SOURCE, Connector
 
 ROW_BYTES = 100
 """Assumed of a row where the source knows no better."""

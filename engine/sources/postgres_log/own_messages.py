@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.capture.postgres_log.ddl_capture import MOST_BYTES, PREFIX
 from engine.model.ticket import read_marker
+from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
 
 HEAD = 10
 """Bytes before the prefix: type, flags and position; a transaction id stands behind the type where the message is streamed."""

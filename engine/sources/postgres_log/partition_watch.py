@@ -11,15 +11,15 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.capture.postgres_log.catalog import names_of, one_look
-from engine.capture.postgres_log.connect import Connector
-from engine.capture.postgres_log.position import current
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.catalog import names_of, one_look
+from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.position import current
 
 _CREATED_IN_PLACE = 2
 """CREATE TABLE … PARTITION OF enters the partition two commands behind its row type; CREATE and ATTACH lie further apart."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import psycopg
 from psycopg import sql
 
-from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.copies import compared_type
 from engine.model.fault import FaultKind
 from engine.model.identity import RelationId, TableName
@@ -17,6 +16,7 @@ from engine.model.partitions import Bound, DefaultBound, Edge, Limit, ListBound,
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.connect import SOURCE, Connector
 
 _TREE = """
 WITH RECURSIVE tree(oid, parent) AS (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
-from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TicketId
 from engine.model.position import Lsn
 from engine.model.source import SourceIdentity
 from engine.model.ticket import PREFIX, TicketWritten
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.connect import SOURCE, Connector
 
 MESSAGE_PREFIX = "penstock"
 _MARK = """

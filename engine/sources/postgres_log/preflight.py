@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.capture.postgres_log import ddl_capture, mending
-from engine.capture.postgres_log.catalog import (
+from engine.model.ddl import DdlCapture
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.source import DiscoveredTable, Finding, Severity
+from engine.model.subscription import OriginFilter, TableSpec
+from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log import ddl_capture, mending
+from engine.sources.postgres_log.catalog import (
     STORED_VERSION,
     CatalogTable,
     choose_key,
@@ -15,14 +21,8 @@ from engine.capture.postgres_log.catalog import (
     load_tables,
     not_logged,
 )
-from engine.capture.postgres_log.connect import Connector
-from engine.capture.postgres_log.stream import ORIGIN_VERSION, origin_refusal
-from engine.model.ddl import DdlCapture
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
-from engine.model.source import DiscoveredTable, Finding, Severity
-from engine.model.subscription import OriginFilter, TableSpec
-from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.stream import ORIGIN_VERSION, origin_refusal
 
 OLDEST_VERSION = 140000
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import psycopg
 from psycopg import sql
 
-from engine.capture.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look, publishes_stored
-from engine.capture.postgres_log.connect import Connector
-from engine.capture.postgres_log.publication_marks import mark_text, strangers, writers_in
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.source import Earlier
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.catalog import CatalogTable, key_of, load_tables, one_look, publishes_stored
+from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.publication_marks import mark_text, strangers, writers_in
 
 _MOST_BYTES = 59
 _FULL = "insert, update, delete, truncate"

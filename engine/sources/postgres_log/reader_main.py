@@ -15,17 +15,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.capture.postgres_log.source import PostgresSource
-from engine.model.children import die_with_parent, die_with_peer, name_process
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed, RecordChunk
 from engine.model.subscription import ConnectionSpec, OriginFilter
+from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
+from engine.platform.failpoints import Failpoint, arm_from_environment, hit
 from engine.queue import Backlog, SegmentWriter, mark_durable, unmark_durable
-from engine.runtime.failpoints import Failpoint, arm_from_environment, hit
-from engine.runtime.queue_switch import KeepDurable
+from engine.queue.durability_switch import KeepDurable
+from engine.sources.postgres_log.source import PostgresSource
 
 if TYPE_CHECKING:
     from engine.model.source import LogStream

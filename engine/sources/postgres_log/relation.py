@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from engine.capture.postgres_log.catalog import (
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableName
+from engine.model.schema import Column, ReplicaIdentity, TableSchema, still_computed
+from engine.model.subscription import TableSpec
+from engine.sources.postgres_log.catalog import (
     CatalogColumn,
     CatalogTable,
     choose_key,
@@ -16,11 +20,7 @@ from engine.capture.postgres_log.catalog import (
     key_of,
     mapped,
 )
-from engine.capture.postgres_log.types import TypeRow, source_type
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import RelationId, TableName
-from engine.model.schema import Column, ReplicaIdentity, TableSchema, still_computed
-from engine.model.subscription import TableSpec
+from engine.sources.postgres_log.types import TypeRow, source_type
 
 _NOT_BUILT_IN = 10_000
 """From here on the log tells the types of columns: FirstGenbkiObjectId of PostgreSQL."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.capture.postgres_log.connect import Connector
 from engine.model.identity import TableName
 from engine.model.sequences import SourceSequence
 from engine.postgres.sequences import refuse_forbidden, sequences_of, values_of
+from engine.sources.postgres_log.connect import Connector
 
 
 def of_tables(connector: Connector, tables: Sequence[TableName]) -> list[SourceSequence]:

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import pq, sql
 
-from engine.capture.postgres_log.connect import SOURCE, Connector
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import ZERO, Lsn
 from engine.model.source import ExportedSnapshot, SlotStatus
 from engine.postgres.sessions import PostgresConnection, describe_state
+from engine.sources.postgres_log.connect import SOURCE, Connector
 
 CREATE_TIMEOUT_S = 600.0
 FREE_TIMEOUT_S = 5.0

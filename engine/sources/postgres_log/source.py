@@ -7,34 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from engine.capture.postgres_log import (
-    chunks,
-    computing,
-    ddl_capture,
-    position,
-    preflight,
-    publications,
-    sequences,
-    slots,
-)
-from engine.capture.postgres_log.catalog import (
-    load_numbered,
-    load_tables,
-    names_of,
-    one_look,
-    roots_of,
-    schema_of,
-    standing,
-)
-from engine.capture.postgres_log.catalog_mark import CatalogMarks
-from engine.capture.postgres_log.connect import Connector
-from engine.capture.postgres_log.ddl_message import CatalogTold, read_told
-from engine.capture.postgres_log.guard import TableWatch, mark_told, marks_of
-from engine.capture.postgres_log.key_walk import walk_key
-from engine.capture.postgres_log.partitions import partitions
-from engine.capture.postgres_log.relation import complete, is_announced, parse_relation
-from engine.capture.postgres_log.stream import PostgresLogStream, open_stream
-from engine.capture.postgres_log.types import load_types
 from engine.model.copies import KeyBound
 from engine.model.ddl import Capture, DdlCapture, DdlTold
 from engine.model.identity import RelationId, TableId, TableName, TicketId
@@ -58,6 +30,34 @@ from engine.model.source import (
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.model.ticket import TicketWritten
+from engine.sources.postgres_log import (
+    chunks,
+    ddl_capture,
+    generated_columns,
+    position,
+    preflight,
+    publications,
+    sequences,
+    slots,
+)
+from engine.sources.postgres_log.catalog import (
+    load_numbered,
+    load_tables,
+    names_of,
+    one_look,
+    roots_of,
+    schema_of,
+    standing,
+)
+from engine.sources.postgres_log.catalog_mark import CatalogMarks
+from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.ddl_message import CatalogTold, read_told
+from engine.sources.postgres_log.key_walk import walk_key
+from engine.sources.postgres_log.partition_watch import TableWatch, mark_told, marks_of
+from engine.sources.postgres_log.partitions import partitions
+from engine.sources.postgres_log.relation import complete, is_announced, parse_relation
+from engine.sources.postgres_log.stream import PostgresLogStream, open_stream
+from engine.sources.postgres_log.types import load_types
 
 
 class PostgresSource:
@@ -289,7 +289,7 @@ class PostgresSource:
         return chunks.cut_table(self._connector, schema, chunk_bytes)
 
     def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
-        return computing.compute(self._connector, table, columns, inputs, rows)
+        return generated_columns.compute(self._connector, table, columns, inputs, rows)
 
     def walk_key(
         self,

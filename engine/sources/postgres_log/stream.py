@@ -9,14 +9,6 @@ import time
 import numpy as np
 import psycopg
 
-from engine.capture.postgres_log import slots
-from engine.capture.postgres_log.connect import SOURCE, Connector
-from engine.capture.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
-from engine.capture.postgres_log.history import HistoryCheck, SessionCommits
-from engine.capture.postgres_log.keep_alive import KeepAlive, period_s
-from engine.capture.postgres_log.own_messages import own_records
-from engine.capture.postgres_log.scan import find_controls
-from engine.capture.postgres_log.transport import Inbox, Transport, open_transport
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.last_commit import LastCommit
@@ -24,6 +16,14 @@ from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.model.subscription import OriginFilter
 from engine.postgres.sessions import describe_state
+from engine.sources.postgres_log import slots
+from engine.sources.postgres_log.connect import SOURCE, Connector
+from engine.sources.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
+from engine.sources.postgres_log.history import HistoryCheck, SessionCommits
+from engine.sources.postgres_log.keep_alive import KeepAlive, period_s
+from engine.sources.postgres_log.own_messages import own_records
+from engine.sources.postgres_log.scan import find_controls
+from engine.sources.postgres_log.transport import Inbox, Transport, open_transport
 
 CHUNK_BYTES = 8 * 1024 * 1024
 _INBOX_BYTES = CHUNK_BYTES + 256 * 1024

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import psycopg
 from psycopg import pq
 
-from engine.capture.postgres_log.frames import MESSAGE_HEADER
 from engine.model.fault import EngineFault, FaultKind
 from engine.postgres.sessions import PostgresConnection
+from engine.sources.postgres_log.frames import MESSAGE_HEADER
 
 RECEIVE_BUFFER_BYTES = 8 * 1024 * 1024
 _LOCAL_BUFFER_BYTES = 128 * 1024

@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.apply.arrow_rows import joined, refuse_faults, require_form
-from engine.apply.bookkeeping import behind
-from engine.apply.duckdb.identifiers import folded, quoted
-from engine.apply.duckdb.staging import StagingConnection
-from engine.apply.duckdb.types import equal_means_identical, staged_as
-from engine.apply.partition_rows import condition
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.partitions import PartitionRows
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.values import Kind, ValueType, value_type
+from engine.targets.arrow_rows import joined, refuse_faults, require_form
+from engine.targets.duckdb.identifiers import folded, quoted
+from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.duckdb.types import equal_means_identical, staged_as
+from engine.targets.partition_rows import condition
+from engine.targets.target_metadata import behind
 
 _COMPLETED = "__penstock_completed"
 _ASIDE = "__penstock_aside"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.apply.duckdb.changes import Place, identical
-from engine.apply.duckdb.identifiers import quoted
-from engine.apply.duckdb.types import duckdb_type, equal_means_identical
 from engine.model.schema import KeyMode
 from engine.model.target import TableRecord
 from engine.model.values import Kind, value_type
+from engine.targets.duckdb.changes import Place, identical
+from engine.targets.duckdb.identifiers import quoted
+from engine.targets.duckdb.types import duckdb_type, equal_means_identical
 
 SOURCE = "temp.__penstock_source"
 """The source's rows in their form for the comparison."""

@@ -12,13 +12,13 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb import probe
-from engine.apply.duckdb.errors import fault_of, is_disk_full
-from engine.apply.duckdb.identifiers import literal
-from engine.apply.duckdb.opened_file import OpenedFile
-from engine.apply.duckdb.settings import DuckDbSettings
-from engine.apply.duckdb.staging import StagingConnection
 from engine.model.fault import EngineFault, FaultKind
+from engine.targets.duckdb import probe
+from engine.targets.duckdb.errors import fault_of, is_disk_full
+from engine.targets.duckdb.identifiers import literal
+from engine.targets.duckdb.opened_file import OpenedFile
+from engine.targets.duckdb.settings import DuckDbSettings
+from engine.targets.duckdb.staging import StagingConnection
 
 _PROBE_SECONDS = 10.0
 _CLOSE_ATTEMPTS = 100

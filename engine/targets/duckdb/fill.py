@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.apply.duckdb.identifiers import literal
-from engine.apply.duckdb.types import duckdb_type
 from engine.model.values import Kind, ValueType
+from engine.targets.duckdb.identifiers import literal
+from engine.targets.duckdb.types import duckdb_type
 
 _DECIMAL = re.compile(r"-?(\d+)(?:\.(\d+))?")
 _DATE = re.compile(r"(\d{4,})-(\d\d)-(\d\d)( BC)?")

@@ -14,9 +14,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from engine.apply.duckdb.changes import Place, insert_rows
-from engine.apply.duckdb.database import Database, roll_back, transaction
 from engine.model.fault import EngineFault, FaultKind
+from engine.targets.duckdb.changes import Place, insert_rows
+from engine.targets.duckdb.database import Database, roll_back, transaction
 
 ROW_GROUP = 122_880
 """DuckDB's own."""

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.apply.bookkeeping import OWN_SCHEMA
-from engine.apply.duckdb.identifiers import folded, folded_name
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.shared import SharedInto
 from engine.model.sizes import size
+from engine.targets.duckdb.identifiers import folded, folded_name
+from engine.targets.target_metadata import OWN_SCHEMA
 
 Finding = tuple[str, str, str, str]
 """Severity, code, what, remedy."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.apply.duckdb.identifiers import literal, quoted
+from engine.targets.duckdb.identifiers import literal, quoted
 
 Condition = list[Any]
 """`["and" | "or" | "not" | "=" …, …]`, of what JSON can hold; a column is its number, a constant the text that DuckDB casts to its type."""

@@ -13,14 +13,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from engine.apply.duckdb.database import Database
-from engine.apply.duckdb.errors import is_broken
-from engine.apply.duckdb.query_guard import Named
-from engine.apply.duckdb.scans import Shown, Snapshot, snapshot
-from engine.apply.query_pool import Message, QueryPool, QueryProcess
-from engine.apply.query_rows import limited
 from engine.model.identity import SubscriptionName
 from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused
+from engine.targets.duckdb.database import Database
+from engine.targets.duckdb.errors import is_broken
+from engine.targets.duckdb.query_guard import Named
+from engine.targets.duckdb.scans import Shown, Snapshot, snapshot
+from engine.targets.query_pool import Message, QueryPool, QueryProcess
+from engine.targets.query_rows import limited
 
 _LATE = "late"
 _GIVEN_UP = "given up"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from engine.apply.duckdb.identifiers import folded
+from engine.targets.duckdb.identifiers import folded
 
 HIDDEN = "__penstock_"
 """What names of relations begin with that are not for readers: scans of tables, and copies that are being loaded."""

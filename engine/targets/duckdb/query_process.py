@@ -21,15 +21,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset
 
-from engine.apply.duckdb.errors import is_out_of_memory
-from engine.apply.duckdb.identifiers import folded, literal, qualified, quoted
-from engine.apply.duckdb.pushed import condition_of, scan_column
-from engine.apply.duckdb.query_guard import Named, named, refusal
-from engine.apply.query_channel import NICE, EngineChannel, bound_memory, data_bytes
-from engine.apply.query_rows import pieces
-from engine.model.children import die_with_parent, die_with_peer, name_process
 from engine.model.identity import TableName
 from engine.model.target import QueryRefused
+from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
+from engine.targets.duckdb.errors import is_out_of_memory
+from engine.targets.duckdb.identifiers import folded, literal, qualified, quoted
+from engine.targets.duckdb.pushed import condition_of, scan_column
+from engine.targets.duckdb.query_guard import Named, named, refusal
+from engine.targets.query_channel import NICE, EngineChannel, bound_memory, data_bytes
+from engine.targets.query_rows import pieces
 
 MAX_SQL_CHARACTERS = 100_000
 MAX_NESTING = 200

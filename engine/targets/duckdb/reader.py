@@ -8,16 +8,16 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.arrow_rows import in_chunks, require_form
-from engine.apply.duckdb.changes import Place, belongs
-from engine.apply.duckdb.comparison import SOURCE, TARGET, Sides
-from engine.apply.duckdb.identifiers import folded, qualified
-from engine.apply.duckdb.staging import StagingConnection
-from engine.apply.duckdb.types import staged_as
 from engine.model.partitions import PartitionRows
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.target import TableRecord
+from engine.targets.arrow_rows import in_chunks, require_form
+from engine.targets.duckdb.changes import Place, belongs
+from engine.targets.duckdb.comparison import SOURCE, TARGET, Sides
+from engine.targets.duckdb.identifiers import folded, qualified
+from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.duckdb.types import staged_as
 
 _BOUNDS = "temp.__penstock_bounds"
 _WIDE_BYTES = 32 * 1024

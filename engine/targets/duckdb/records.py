@@ -6,7 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from engine.apply.bookkeeping import (
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import SubscriptionName, TableId, TableName
+from engine.model.partitions import WHOLE, Loads
+from engine.model.position import Lsn
+from engine.model.quarantine import RefusedRow
+from engine.model.target import TableRead, TableRecord
+from engine.targets.duckdb.identifiers import folded, folded_name, quoted
+from engine.targets.quarantined_rows import body_of, row_from
+from engine.targets.structure_text import from_text, to_text
+from engine.targets.target_metadata import (
     OWN_SCHEMA,
     CopyRecord,
     Member,
@@ -18,15 +27,6 @@ from engine.apply.bookkeeping import (
     member_row,
     standing_text,
 )
-from engine.apply.duckdb.identifiers import folded, folded_name, quoted
-from engine.apply.refused_rows import body_of, row_from
-from engine.apply.structure_text import from_text, to_text
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import SubscriptionName, TableId, TableName
-from engine.model.partitions import WHOLE, Loads
-from engine.model.position import Lsn
-from engine.model.refused import RefusedRow
-from engine.model.target import TableRead, TableRecord
 
 LAYOUT = 7
 """Version of the tables below; raised when they change, or what their rows mean."""

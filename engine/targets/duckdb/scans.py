@@ -17,15 +17,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from engine.apply.duckdb.database import Database
-from engine.apply.duckdb.identifiers import folded, folded_name, qualified, quoted
-from engine.apply.duckdb.pushed import condition_sql, scan_column
-from engine.apply.duckdb.query_guard import Named
-from engine.apply.duckdb.query_process import NOTHING
-from engine.apply.duckdb.records import DuckDbRecords
 from engine.model.identity import SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.target import QueryRefused, TableRead
+from engine.targets.duckdb.database import Database
+from engine.targets.duckdb.identifiers import folded, folded_name, qualified, quoted
+from engine.targets.duckdb.pushed import condition_sql, scan_column
+from engine.targets.duckdb.query_guard import Named
+from engine.targets.duckdb.query_process import NOTHING
+from engine.targets.duckdb.records import DuckDbRecords
 
 MOST_SCANS = 64
 """Scans of one statement, each of which may be open beside all others."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.apply.duckdb.identifiers import folded, literal, qualified, quoted
-from engine.apply.duckdb.staging import StagingConnection
-from engine.apply.duckdb.types import duckdb_type
-from engine.apply.duckdb.views import views_upon
-from engine.apply.shared import SharedColumn, SharedView, nothing
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import Column
 from engine.model.values import value_type
+from engine.targets.duckdb.identifiers import folded, literal, qualified, quoted
+from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.duckdb.types import duckdb_type
+from engine.targets.duckdb.views import views_upon
+from engine.targets.shared import SharedColumn, SharedView, nothing
 
 _OF = "WHERE database_name = ? AND lower(schema_name) = lower(?)"
 

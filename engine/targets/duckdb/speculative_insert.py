@@ -15,17 +15,17 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from engine.apply.bookkeeping import Position
-from engine.apply.duckdb.changes import Place, apply_changes
-from engine.apply.duckdb.database import Database, roll_back
-from engine.apply.duckdb.errors import is_broken
-from engine.apply.duckdb.identifiers import folded, qualified
-from engine.apply.duckdb.records import DuckDbRecords
-from engine.apply.duckdb.staging import StagingConnection
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, TableCommit
+from engine.targets.duckdb.changes import Place, apply_changes
+from engine.targets.duckdb.database import Database, roll_back
+from engine.targets.duckdb.errors import is_broken
+from engine.targets.duckdb.identifiers import folded, qualified
+from engine.targets.duckdb.records import DuckDbRecords
+from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.target_metadata import Position
 
 LOG_BYTES = 256 * 1024 * 1024
 """DuckDB folds its write-ahead log into the file only while nobody else is writing: this much of it is let grow meanwhile."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from engine.apply.duckdb.fill import OutsideDomain, fill_expression
-from engine.apply.duckdb.identifiers import folded, literal, quoted, same_to_duckdb
-from engine.apply.duckdb.types import duckdb_type
-from engine.apply.evolution import Evolution, require_columns
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.values import Kind, value_type
+from engine.targets.duckdb.fill import OutsideDomain, fill_expression
+from engine.targets.duckdb.identifiers import folded, literal, quoted, same_to_duckdb
+from engine.targets.duckdb.types import duckdb_type
+from engine.targets.evolution import Evolution, require_columns
 
 
 def check_columns(table: TableId, schema: TableSchema) -> None:

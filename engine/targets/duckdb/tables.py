@@ -9,22 +9,22 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb.changes import Place, apply_changes, belongs, check_key, read_rows, rows_at
-from engine.apply.duckdb.errors import fault_of, is_broken, is_out_of_memory
-from engine.apply.duckdb.identifiers import folded_name, qualified, quoted
-from engine.apply.duckdb.preflight import standing
-from engine.apply.duckdb.staging import StagingConnection
-from engine.apply.duckdb.structure import check_columns, evolve_statements
-from engine.apply.duckdb.views import views_upon
-from engine.apply.evolution import Evolution
-from engine.apply.refused_rows import texts_of
-from engine.apply.setting_aside import RefusedByTarget
 from engine.model.batch import TableChanges
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.partitions import PartitionRows
-from engine.model.refused import Texts
+from engine.model.quarantine import Texts
 from engine.model.schema import TableSchema
+from engine.targets.duckdb.changes import Place, apply_changes, belongs, check_key, read_rows, rows_at
+from engine.targets.duckdb.errors import fault_of, is_broken, is_out_of_memory
+from engine.targets.duckdb.identifiers import folded_name, qualified, quoted
+from engine.targets.duckdb.preflight import standing
+from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.duckdb.structure import check_columns, evolve_statements
+from engine.targets.duckdb.views import views_upon
+from engine.targets.evolution import Evolution
+from engine.targets.quarantine import RefusedByTarget
+from engine.targets.quarantined_rows import texts_of
 
 
 class DuckDbTables:

@@ -12,51 +12,11 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.batch_writer import BatchWriter
-from engine.apply.bookkeeping import (
-    CopyRecord,
-    Member,
-    Position,
-    claimed,
-    hidden_name,
-    mark_of,
-    progress_of,
-    rebased,
-    stands,
-)
-from engine.apply.duckdb.ahead import AheadTransaction
-from engine.apply.duckdb.changes import Place, delete_behind
-from engine.apply.duckdb.database import Database, roll_back, transaction
-from engine.apply.duckdb.errors import fault_of, is_broken
-from engine.apply.duckdb.identifiers import folded, folded_name, qualified, quoted
-from engine.apply.duckdb.loading import CopyLoad
-from engine.apply.duckdb.preflight import (
-    ambiguous_members,
-    fault_finding,
-    is_reserved,
-    name_findings,
-    place_findings,
-    standing,
-    taken_finding,
-)
-from engine.apply.duckdb.query import run_query
-from engine.apply.duckdb.query_process import ProcessLimits
-from engine.apply.duckdb.query_process import main as query_process
-from engine.apply.duckdb.reader import DuckDbReader
-from engine.apply.duckdb.records import DuckDbRecords
-from engine.apply.duckdb.settings import DuckDbSettings, settings_from
-from engine.apply.duckdb.shared import DuckDbViews
-from engine.apply.duckdb.structure import check_columns, create_statements, evolve_statements
-from engine.apply.duckdb.tables import DuckDbTables
-from engine.apply.evolution import evolution
-from engine.apply.query_pool import Begin, QueryPool
-from engine.apply.refused_rows import DecodeText, in_order, no_decoder
-from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
-from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
+from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
@@ -70,6 +30,46 @@ from engine.model.target import (
     TargetProgress,
     TargetReader,
     any_reads,
+)
+from engine.targets.batch_writer import BatchWriter
+from engine.targets.duckdb.changes import Place, delete_behind
+from engine.targets.duckdb.database import Database, roll_back, transaction
+from engine.targets.duckdb.errors import fault_of, is_broken
+from engine.targets.duckdb.identifiers import folded, folded_name, qualified, quoted
+from engine.targets.duckdb.loading import CopyLoad
+from engine.targets.duckdb.preflight import (
+    ambiguous_members,
+    fault_finding,
+    is_reserved,
+    name_findings,
+    place_findings,
+    standing,
+    taken_finding,
+)
+from engine.targets.duckdb.query import run_query
+from engine.targets.duckdb.query_process import ProcessLimits
+from engine.targets.duckdb.query_process import main as query_process
+from engine.targets.duckdb.reader import DuckDbReader
+from engine.targets.duckdb.records import DuckDbRecords
+from engine.targets.duckdb.settings import DuckDbSettings, settings_from
+from engine.targets.duckdb.shared import DuckDbViews
+from engine.targets.duckdb.speculative_insert import AheadTransaction
+from engine.targets.duckdb.structure import check_columns, create_statements, evolve_statements
+from engine.targets.duckdb.tables import DuckDbTables
+from engine.targets.evolution import evolution
+from engine.targets.quarantined_rows import DecodeText, in_order, no_decoder
+from engine.targets.query_pool import Begin, QueryPool
+from engine.targets.shared import shared_findings
+from engine.targets.target_metadata import (
+    CopyRecord,
+    Member,
+    Position,
+    claimed,
+    hidden_name,
+    mark_of,
+    progress_of,
+    rebased,
+    stands,
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 
-from engine.apply.duckdb.identifiers import folded, folded_name, qualified
-from engine.apply.duckdb.staging import StagingConnection
 from engine.model.identity import TableName
+from engine.targets.duckdb.identifiers import folded, folded_name, qualified
+from engine.targets.duckdb.staging import StagingConnection
 
 _BODY = re.compile(r" AS ")
 

@@ -1,5 +1,5 @@
 """PostgreSQL as a target."""
 
-from engine.apply.postgres.target import PostgresTarget
+from engine.targets.postgres.target import PostgresTarget
 
 __all__ = ["PostgresTarget"]

@@ -11,13 +11,19 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.apply.arrow_rows import joined, refuse_faults, require_form, split
-from engine.apply.bookkeeping import behind
-from engine.apply.partition_rows import condition
-from engine.apply.postgres.errors import cause_of
-from engine.apply.postgres.identifiers import quoted
-from engine.apply.postgres.plans import JOIN_WHOLE_ROWS
-from engine.apply.postgres.staging import (
+from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId
+from engine.model.partitions import PartitionRows
+from engine.model.schema import KeyMode, TableSchema
+from engine.model.values import Kind, ValueType, value_type
+from engine.postgres.sessions import PostgresConnection
+from engine.targets.arrow_rows import joined, refuse_faults, require_form, split
+from engine.targets.partition_rows import condition
+from engine.targets.postgres.errors import cause_of
+from engine.targets.postgres.identifiers import quoted
+from engine.targets.postgres.plans import JOIN_WHOLE_ROWS
+from engine.targets.postgres.staging import (
     COPY_ABOVE_ROWS,
     MOST_ARRAY_BYTES,
     Source,
@@ -26,15 +32,9 @@ from engine.apply.postgres.staging import (
     in_key_order,
     staged,
 )
-from engine.apply.postgres.types import column_types
-from engine.apply.setting_aside import RefusedByTarget
-from engine.model.batch import TableChanges
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId
-from engine.model.partitions import PartitionRows
-from engine.model.schema import KeyMode, TableSchema
-from engine.model.values import Kind, ValueType, value_type
-from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.types import column_types
+from engine.targets.quarantine import RefusedByTarget
+from engine.targets.target_metadata import behind
 
 _COMPLETED = "pg_temp.__penstock_completed"
 _EXACT = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.TEXT, Kind.UUID, Kind.DATE, Kind.TIMESTAMPTZ})

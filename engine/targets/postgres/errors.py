@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.refused import RefusedCause
+from engine.model.quarantine import RefusedCause
 from engine.postgres.sessions import StateKinds, describe_state
 
 _K = FaultKind

@@ -10,9 +10,9 @@ from time import perf_counter
 import psycopg
 import pyarrow as pa
 
-from engine.apply.postgres.staging import LEAST_COPIED, StagedColumn, as_arrays, in_table
 from engine.model.values import Kind, ValueType
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.staging import LEAST_COPIED, StagedColumn, as_arrays, in_table
 
 MOST_AS_ARRAYS = 20_000
 _SAMPLE = 2_000

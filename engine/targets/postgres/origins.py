@@ -17,8 +17,8 @@ import psycopg
 import structlog
 from psycopg import errors
 
-from engine.apply.postgres.preflight import Finding
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.preflight import Finding
 
 log = structlog.get_logger(__name__)
 

@@ -7,17 +7,17 @@ from contextlib import suppress
 
 import psycopg
 
-from engine.apply.bookkeeping import OWN_SCHEMA
-from engine.apply.postgres.existing import (
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableName
+from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.owner_tables.inspect import (
     firing_triggers,
     foreign_rows,
     holds_rows,
     rigid_foreign_keys,
     table_misfits,
 )
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableName
-from engine.postgres.sessions import PostgresConnection
+from engine.targets.target_metadata import OWN_SCHEMA
 
 Finding = tuple[str, str, str, str]
 """Severity, code, what, remedy."""

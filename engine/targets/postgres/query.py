@@ -13,16 +13,16 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
-from engine.apply.postgres.query_process import DENIED, PIECE
-from engine.apply.postgres.readers import UNUSABLE, Readers, unusable
-from engine.apply.postgres.records import PostgresRecords
-from engine.apply.query_pool import Message, QueryPool, QueryProcess
-from engine.apply.query_rows import limited, pieces
 from engine.model.identity import RelationId, SubscriptionName, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.target import JudgeReads, QueryAnswer, QueryLimits, QueryRefused, TableRead
 from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.targets.postgres.query_process import DENIED, PIECE
+from engine.targets.postgres.readers import UNUSABLE, Readers, unusable
+from engine.targets.postgres.records import PostgresRecords
+from engine.targets.query_pool import Message, QueryPool, QueryProcess
+from engine.targets.query_rows import limited, pieces
 
 DecodeText = Callable[[bytes, TableSchema], Any]
 """Lines of COPY's text form as a pyarrow.RecordBatch with columns c0 … cn."""

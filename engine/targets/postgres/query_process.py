@@ -19,11 +19,11 @@ from typing import Any
 import psycopg
 from psycopg import pq
 
-from engine.apply.postgres.query_guard import refusal
-from engine.apply.query_channel import NICE, EngineChannel, bound_memory, data_bytes
-from engine.model.children import die_with_parent, die_with_peer, name_process
 from engine.model.target import BATCH_BYTES, MOST_ROW_BYTES, QueryRefused
+from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.query_guard import refusal
+from engine.targets.query_channel import NICE, EngineChannel, bound_memory, data_bytes
 
 MAX_SQL_CHARACTERS = 100_000
 PIECE = struct.Struct(">I")

@@ -8,11 +8,6 @@ from typing import Any
 
 import psycopg
 
-from engine.apply.arrow_rows import in_chunks
-from engine.apply.postgres.changes import Place, belongs, bounds_of, image
-from engine.apply.postgres.existing import place_of
-from engine.apply.postgres.records import PostgresRecords
-from engine.apply.postgres.staging import copy_rows, in_table
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableName
 from engine.model.partitions import PartitionRows
@@ -20,6 +15,11 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.target import TableRecord
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.arrow_rows import in_chunks
+from engine.targets.postgres.changes import Place, belongs, bounds_of, image
+from engine.targets.postgres.owner_tables.inspect import place_of
+from engine.targets.postgres.records import PostgresRecords
+from engine.targets.postgres.staging import copy_rows, in_table
 
 _SOURCE = "pg_temp.__penstock_source"
 _BOUNDS = "__penstock_bounds"

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from engine.apply.postgres.errors import TARGET
-from engine.apply.postgres.identifiers import qualified, quoted
 from engine.model.fault import EngineFault
 from engine.model.identity import SubscriptionName, TableName
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryRefused
 from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.targets.postgres.errors import TARGET
+from engine.targets.postgres.identifiers import qualified, quoted
 
 UNFIT = "query_role_unfit"
 UNUSABLE = "query_role_unusable"

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import psycopg
 
-from engine.apply.postgres.identifiers import qualified, quoted
-from engine.apply.postgres.types import postgres_type
-from engine.apply.shared import SharedColumn, SharedView, nothing
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import Column
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.postgres.types import postgres_type
+from engine.targets.shared import SharedColumn, SharedView, nothing
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('penstock shared', 0))"
 _COLUMNS = """

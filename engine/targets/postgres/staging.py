@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import pyarrow as pa
 
-from engine.apply.postgres.identifiers import quoted
-from engine.apply.text import array_literal, csv_blocks
 from engine.model.values import ValueType
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.identifiers import quoted
+from engine.targets.text import array_literal, csv_blocks
 
 COPY_ABOVE_ROWS = 2_000
 """Rows above which a temporary table is worth its cost, where that was not measured; and so many travel as arrays at a time."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.apply.evolution import Evolution
-from engine.apply.postgres.identifiers import literal, quoted
-from engine.apply.postgres.types import postgres_type
 from engine.model.schema import Column, TableSchema
+from engine.targets.evolution import Evolution
+from engine.targets.postgres.identifiers import literal, quoted
+from engine.targets.postgres.types import postgres_type
 
 
 def create_statement(place: str, schema: TableSchema) -> str:

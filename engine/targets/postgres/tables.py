@@ -8,9 +8,15 @@ from typing import Any
 
 import psycopg
 
-from engine.apply.bookkeeping import Existing, Reservation
-from engine.apply.evolution import Evolution, require_columns
-from engine.apply.postgres.changes import (
+from engine.model.batch import TableChanges
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TableId, TableName
+from engine.model.partitions import PartitionRows
+from engine.model.quarantine import Texts
+from engine.model.schema import TableSchema
+from engine.postgres.sessions import PostgresConnection
+from engine.targets.evolution import Evolution, require_columns
+from engine.targets.postgres.changes import (
     Place,
     apply_changes,
     check_key,
@@ -20,22 +26,23 @@ from engine.apply.postgres.changes import (
     take_changes,
     texts_at,
 )
-from engine.apply.postgres.errors import cause_of, fault_of_table
-from engine.apply.postgres.existing import foreign_rows, holds_rows, place_of, refuse, refuse_unfit, takes_rows_of
-from engine.apply.postgres.following import add_columns, follow
-from engine.apply.postgres.identifiers import literal, qualified, quoted
-from engine.apply.postgres.records import PostgresRecords
-from engine.apply.postgres.structure import evolve_statements, key_statement
-from engine.apply.postgres.types import postgres_type
-from engine.apply.refused_rows import DecodeText, key_of, typed
-from engine.apply.setting_aside import RefusedByTarget
-from engine.model.batch import TableChanges
-from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
-from engine.model.partitions import PartitionRows
-from engine.model.refused import Texts
-from engine.model.schema import TableSchema
-from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.errors import cause_of, fault_of_table
+from engine.targets.postgres.identifiers import literal, qualified, quoted
+from engine.targets.postgres.owner_tables.ddl import add_columns, follow
+from engine.targets.postgres.owner_tables.inspect import (
+    foreign_rows,
+    holds_rows,
+    place_of,
+    refuse,
+    refuse_unfit,
+    takes_rows_of,
+)
+from engine.targets.postgres.records import PostgresRecords
+from engine.targets.postgres.structure import evolve_statements, key_statement
+from engine.targets.postgres.types import postgres_type
+from engine.targets.quarantine import RefusedByTarget
+from engine.targets.quarantined_rows import DecodeText, key_of, typed
+from engine.targets.target_metadata import Existing, Reservation
 
 TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
 """Tables up to this size are cleared row by row."""

@@ -11,52 +11,11 @@ from typing import Any
 
 import psycopg
 
-from engine.apply.batch_writer import BatchWriter
-from engine.apply.bookkeeping import (
-    CopyRecord,
-    Position,
-    claimed,
-    hidden_name,
-    progress_of,
-    rebased,
-)
-from engine.apply.evolution import evolution, require_columns
-from engine.apply.postgres.adoption import adopt, refuse_reserved
-from engine.apply.postgres.changes import Place, delete_behind, insert_rows
-from engine.apply.postgres.errors import TARGET
-from engine.apply.postgres.existing import place_of, refuse_unfit
-from engine.apply.postgres.identifiers import qualified, quoted
-from engine.apply.postgres.lanes import LaneWriter, TableStretch, stream_of, tied_tables
-from engine.apply.postgres.origins import Origins, origin_findings
-from engine.apply.postgres.parts import Dealt, PartSessions, PartsUnderWay, apply_part, deal
-from engine.apply.postgres.preflight import (
-    existing_findings,
-    fault_finding,
-    is_taken,
-    name_findings,
-    place_findings,
-    rigid_findings,
-    taken_finding,
-)
-from engine.apply.postgres.prepared import all_prepared, wait_alone, waiting_parts
-from engine.apply.postgres.query import GAVE_WAY, DecodeText, QueryParts, run_query
-from engine.apply.postgres.query_process import ProcessLimits
-from engine.apply.postgres.query_process import main as query_process
-from engine.apply.postgres.rates import measured_rates
-from engine.apply.postgres.reader import PostgresReader
-from engine.apply.postgres.readers import Readers, role_findings
-from engine.apply.postgres.records import PostgresRecords
-from engine.apply.postgres.sequences import PostgresSequences
-from engine.apply.postgres.structure import create_statement, evolve_statements, key_statement
-from engine.apply.postgres.writer import Writer, roll_back
-from engine.apply.query_pool import QueryPool
-from engine.apply.refused_rows import in_order
-from engine.apply.shared import shared_findings
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
-from engine.model.refused import RefusedCause, RefusedRow, SetAside, Texts
+from engine.model.quarantine import RefusedCause, RefusedRow, SetAside, Texts
 from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, OriginFilter
@@ -75,6 +34,47 @@ from engine.model.target import (
     any_reads,
 )
 from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.targets.batch_writer import BatchWriter
+from engine.targets.evolution import evolution, require_columns
+from engine.targets.postgres.changes import Place, delete_behind, insert_rows
+from engine.targets.postgres.errors import TARGET
+from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.postgres.lanes import LaneWriter, TableStretch, stream_of, tied_tables
+from engine.targets.postgres.origins import Origins, origin_findings
+from engine.targets.postgres.owner_tables.claim import adopt, refuse_reserved
+from engine.targets.postgres.owner_tables.inspect import place_of, refuse_unfit
+from engine.targets.postgres.preflight import (
+    existing_findings,
+    fault_finding,
+    is_taken,
+    name_findings,
+    place_findings,
+    rigid_findings,
+    taken_finding,
+)
+from engine.targets.postgres.query import GAVE_WAY, DecodeText, QueryParts, run_query
+from engine.targets.postgres.query_process import ProcessLimits
+from engine.targets.postgres.query_process import main as query_process
+from engine.targets.postgres.rates import measured_rates
+from engine.targets.postgres.reader import PostgresReader
+from engine.targets.postgres.readers import Readers, role_findings
+from engine.targets.postgres.records import PostgresRecords
+from engine.targets.postgres.sequences import PostgresSequences
+from engine.targets.postgres.structure import create_statement, evolve_statements, key_statement
+from engine.targets.postgres.two_phase.recovery import all_prepared, wait_alone, waiting_parts
+from engine.targets.postgres.two_phase.writer import Dealt, PartSessions, PartsUnderWay, apply_part, deal
+from engine.targets.postgres.writer import Writer, roll_back
+from engine.targets.quarantined_rows import in_order
+from engine.targets.query_pool import QueryPool
+from engine.targets.shared import shared_findings
+from engine.targets.target_metadata import (
+    CopyRecord,
+    Position,
+    claimed,
+    hidden_name,
+    progress_of,
+    rebased,
+)
 
 QUERY_MEMORY = 512 << 20
 _NOT_THE_ROWS = frozenset({FaultKind.TARGET_UNAVAILABLE, FaultKind.TARGET_DISK_FULL, FaultKind.EPOCH_LOST})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.apply.postgres.identifiers import quoted
 from engine.model.schema import Column, SourceType, TableSchema
+from engine.targets.postgres.identifiers import quoted
 
 # fmt: off
 _EVERYWHERE = frozenset({

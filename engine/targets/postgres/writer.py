@@ -10,21 +10,21 @@ from weakref import WeakSet
 import psycopg
 from psycopg import pq
 
-from engine.apply.batch_writer import BatchWriter
-from engine.apply.bookkeeping import Position, mark_of, stands
-from engine.apply.postgres.errors import TARGET, fault_of_table
-from engine.apply.postgres.ingest import Ingest, measured_ingest
-from engine.apply.postgres.origins import Origins, drop_unused
-from engine.apply.postgres.plans import FIND_BY_KEY
-from engine.apply.postgres.prepared import settle_parts
-from engine.apply.postgres.records import PostgresRecords
-from engine.apply.postgres.shared import PostgresViews
-from engine.apply.postgres.staging import set_copy_above, wonders
-from engine.apply.postgres.tables import PostgresTables
-from engine.apply.refused_rows import DecodeText
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.target import BatchCommit
 from engine.postgres.sessions import PostgresConnection, Sessions
+from engine.targets.batch_writer import BatchWriter
+from engine.targets.postgres.errors import TARGET, fault_of_table
+from engine.targets.postgres.ingest import Ingest, measured_ingest
+from engine.targets.postgres.origins import Origins, drop_unused
+from engine.targets.postgres.plans import FIND_BY_KEY
+from engine.targets.postgres.records import PostgresRecords
+from engine.targets.postgres.shared import PostgresViews
+from engine.targets.postgres.staging import set_copy_above, wonders
+from engine.targets.postgres.tables import PostgresTables
+from engine.targets.postgres.two_phase.recovery import settle_parts
+from engine.targets.quarantined_rows import DecodeText
+from engine.targets.target_metadata import Position, mark_of, stands
 
 STATEMENTS_KEPT = 200
 """Prepared statements that a writer's connection keeps, the least recently used ones going first."""

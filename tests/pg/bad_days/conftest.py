@@ -14,18 +14,18 @@ from typing import Any
 import psycopg
 import pytest
 
+from engine.connectors import open_source, open_target
+from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.target_registry import TargetRegistry
 from engine.link.messages import EventReport, Report, SubscriptionStateReport, TableStateReport
 from engine.model.fault import EngineFault
 from engine.model.identity import Epoch, SubscriptionName
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, ConnectionSpec, QueueMode, SchemaPolicy, SubscriptionSpec, TableSpec
-from engine.runtime.catalog import open_source, open_target
-from engine.runtime.clock import Clock, SystemClock
-from engine.runtime.failpoints import watch
-from engine.runtime.pipeline import Pipeline, PipelineParts
-from engine.runtime.reporting import Reporter
-from engine.runtime.settings import EngineSettings
-from engine.runtime.targets import TargetRegistry
+from engine.platform.clock import Clock, SystemClock
+from engine.platform.failpoints import watch
+from engine.platform.settings import EngineSettings
+from engine.tables.reporter import Reporter
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, Reports, table

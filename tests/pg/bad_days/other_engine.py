@@ -6,14 +6,14 @@ import pickle
 import sys
 from pathlib import Path
 
+from engine.connectors import open_source, open_target
+from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report, SubscriptionStateReport
-from engine.runtime.catalog import open_source, open_target
-from engine.runtime.clock import SystemClock
-from engine.runtime.pipeline import Pipeline, PipelineParts
-from engine.runtime.reporting import Reporter
-from engine.runtime.settings import EngineSettings
-from engine.runtime.targets import TargetRegistry
+from engine.platform.clock import SystemClock
+from engine.platform.settings import EngineSettings
 from engine.spark.local import LocalRunner
+from engine.tables.reporter import Reporter
 
 
 def _tell(report: Report) -> None:

@@ -16,7 +16,7 @@ from engine.link.messages import Report, SubscriptionStateReport
 from engine.model.fault import EngineFault
 from engine.model.subscription import QueueMode
 from engine.model.subscription_state import DesiredState
-from engine.runtime.failpoints import Failpoint, held_file
+from engine.platform.failpoints import Failpoint, held_file
 from tests.chaos.meddling import (
     IDENTITY_WAYS,
     PUBLICATION_WAYS,

@@ -17,7 +17,7 @@ import pytest
 
 from engine.model.identity import Epoch
 from engine.model.subscription import QueueMode, SubscriptionSpec
-from engine.runtime.clock import SystemClock
+from engine.platform.clock import SystemClock
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import BadDays
 

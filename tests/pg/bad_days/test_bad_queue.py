@@ -14,7 +14,7 @@ import pytest
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.subscription import BatchPolicy, QueueMode
 from engine.model.subscription_state import DesiredState
-from engine.runtime.intake import Intake
+from engine.pipeline.intake import Intake
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import BadDay, BadDays
 from tests.pg.bad_days.small_disk import SmallDisk

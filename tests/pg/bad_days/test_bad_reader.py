@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.model.subscription import QueueMode
-from engine.runtime.failpoints import Failpoint, held_file
+from engine.platform.failpoints import Failpoint, held_file
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import BadDay, BadDays, kill_reader

@@ -19,7 +19,7 @@ from engine.model.subscription_state import DesiredState
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
 from tests.pg.bad_days.conftest import BadDay, BadDays
-from tests.pg.runtime.killed_engines import OrderLoad
+from tests.pg.engine.killed_engines import OrderLoad
 
 pytestmark = pytest.mark.pg
 

@@ -16,14 +16,14 @@ import psycopg
 import pytest
 
 from engine.model.subscription import QueueMode
-from engine.runtime.failpoints import Failpoint, held_file
+from engine.platform.failpoints import Failpoint, held_file
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import until
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import PATIENCE_S, BadDay, BadDays, kill_reader, reloaded
-from tests.pg.runtime.killed_engines import engine, wait_for
+from tests.pg.engine.killed_engines import engine, wait_for
 
 pytestmark = pytest.mark.pg
 

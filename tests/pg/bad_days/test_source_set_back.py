@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.connectors import open_target
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
-from engine.runtime.catalog import open_target
 from server.cli.ports import free_port
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import SHOP, BadDay, BadDays
-from tests.pg.runtime.killed_engines import OrderLoad, engine, wait_for
+from tests.pg.engine.killed_engines import OrderLoad, engine, wait_for
 
 pytestmark = pytest.mark.pg
 

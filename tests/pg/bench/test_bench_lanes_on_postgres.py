@@ -8,15 +8,15 @@ from time import perf_counter
 
 import pytest
 
-from server.bench import lanes, suite
-from server.bench.catalogue import WORKLOADS
-from server.bench.delay import DelayProxy
-from server.bench.errors import BenchError
-from server.bench.lanes import KEYED, PAIRS, order_wrong
-from server.bench.report import markdown
-from server.bench.round_trips import FORMS, Form, Statement, measured_ms, write
-from server.bench.suite import Order
-from server.bench.workload import DATABASE, Connection
+from bench import lanes, suite
+from bench.delay import DelayProxy
+from bench.errors import BenchError
+from bench.lanes import KEYED, PAIRS, order_wrong
+from bench.report import markdown
+from bench.round_trips import FORMS, Form, Statement, measured_ms, write
+from bench.suite import Order
+from bench.workload import DATABASE, Connection
+from bench.workloads import WORKLOADS
 from server.demo.embedded import EmbeddedPostgres, server_folder
 from tests.fixtures.postgres import Database
 

@@ -7,19 +7,19 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from bench import backlog, capture, suite
+from bench.capture import ReaderSide, ReceiverSide
+from bench.contenders import NATIVE, PENSTOCK, declared, until
+from bench.environment import Stage
+from bench.errors import BenchError
+from bench.isolated.capture import table_of
+from bench.isolated.scaling import descriptors, sealed
+from bench.source_log import position, volume
+from bench.workload import DATABASE, Table
+from bench.workloads import WORKLOADS
+from engine.connectors import open_source
 from engine.model.subscription import ConnectionSpec
-from engine.runtime.alone.capture import table_of
-from engine.runtime.alone.scaling import descriptors, sealed
-from engine.runtime.catalog import open_source
-from engine.runtime.worker import net_here
-from server.bench import backlog, capture, suite
-from server.bench.capture import ReaderSide, ReceiverSide
-from server.bench.catalogue import WORKLOADS
-from server.bench.errors import BenchError
-from server.bench.sides import NATIVE, PENSTOCK, declared, until
-from server.bench.source_log import position, volume
-from server.bench.stage import Stage
-from server.bench.workload import DATABASE, Table
+from engine.pipeline.task_functions import net_here
 from server.demo.embedded import EmbeddedPostgres, server_folder
 
 pytestmark = pytest.mark.pg

@@ -14,10 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from server.bench.tpcc import Done, Driver, Kind, Scale, TpccError, TpccWorkload
-from server.bench.tpcc.consistency import CONDITIONS
-from server.bench.tpcc.suite import Tpcc
-from server.bench.workload import DATABASE
+from bench.tpcc import Done, Driver, Kind, Scale, TpccError, TpccWorkload
+from bench.tpcc.consistency import CONDITIONS
+from bench.tpcc.suite import Tpcc
+from bench.workload import DATABASE
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -165,7 +165,7 @@ def test_client_that_cannot_connect_ends_the_load(loaded: Database) -> None:
 
 
 def test_program_runs_until_it_is_interrupted(loaded: Database) -> None:
-    command = [sys.executable, "-m", "server.bench.tpcc", loaded.dsn, "--rate", "150", "--clients", "2"]
+    command = [sys.executable, "-m", "bench.tpcc", loaded.dsn, "--rate", "150", "--clients", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         with loaded.connect() as connection:
             paid = wait_for_payments(connection)
@@ -188,7 +188,7 @@ def wait_for_payments(connection: psycopg.Connection[Any]) -> int:
 
 
 def test_program_tells_why_it_ended(database: Database) -> None:
-    command = [sys.executable, "-m", "server.bench.tpcc", database.dsn, "--rate", "10"]
+    command = [sys.executable, "-m", "bench.tpcc", database.dsn, "--rate", "10"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith("UndefinedTable: ")

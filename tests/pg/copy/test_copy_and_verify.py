@@ -11,13 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.apply.duckdb.target import DuckDbTarget
-from engine.capture.postgres_log.source import PostgresSource
 from engine.copy.chunk_task import ReadLimits
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
-from engine.copy.progress import CopyProgress
 from engine.model.batch import TableChanges, TableFault
+from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
@@ -25,7 +23,9 @@ from engine.model.source import ExportedSnapshot
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import BatchCommit, TableCommit
 from engine.net import decode_copy_text
+from engine.sources.postgres_log.source import PostgresSource
 from engine.spark.local import LocalRunner
+from engine.targets.duckdb.target import DuckDbTarget
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import TableVerdict, VerdictStatus
 from tests.fixtures.answers import answered

@@ -14,20 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engine.connectors import open_source, open_target
+from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.target_registry import TargetRegistry
 from engine.copy.chunk_task import CopyTask
+from engine.copy.reload_requests import PartitionChoice
 from engine.link.messages import EventReport, Progress, ReloadReport, Report, TableStateReport
 from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
-from engine.runtime.catalog import open_source, open_target
-from engine.runtime.clock import SystemClock
-from engine.runtime.failpoints import arm_from_environment
-from engine.runtime.pipeline import Pipeline, PipelineParts
-from engine.runtime.reloads import PartitionChoice
-from engine.runtime.reporting import Reporter
-from engine.runtime.settings import EngineSettings
-from engine.runtime.targets import TargetRegistry
+from engine.platform.clock import SystemClock
+from engine.platform.failpoints import arm_from_environment
+from engine.platform.settings import EngineSettings
 from engine.spark.local import LocalRunner
+from engine.tables.reporter import Reporter
 
 
 class _Telling(LocalRunner):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.model.identity import Epoch
 from engine.model.subscription import QueueMode
-from engine.runtime.failpoints import Failpoint
+from engine.platform.failpoints import Failpoint
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Session
 from tests.pg.bad_days.conftest import BadDay
@@ -40,7 +40,7 @@ def engine(replica: BadDay, mode: QueueMode, armed: Path) -> Iterator[subprocess
     given = armed.parent / "subscription.pickle"
     given.write_bytes(pickle.dumps((replica.spec, replica.home)))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.pg.runtime.engine_to_kill", str(given)],
+        [sys.executable, "-m", "tests.pg.engine.engine_to_kill", str(given)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -16,13 +16,14 @@ from engine.link.messages import EventReport, ReloadReport
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
 from engine.model.subscription_state import DesiredState
+from engine.pipeline import compute as jobs
+from engine.pipeline import run
+from engine.pipeline.queue_start import QueueStart
+from engine.pipeline.reader_process import ReaderProcess
+from engine.platform.failpoints import Failpoint
 from engine.queue import is_durable
-from engine.runtime import jobs, run
-from engine.runtime.failpoints import Failpoint
-from engine.runtime.guard import Guard
-from engine.runtime.log_reader import Confirm, ReaderCommand
-from engine.runtime.queue_start import QueueStart
-from engine.runtime.reader_process import ReaderProcess
+from engine.sources.postgres_log.reader_main import Confirm, ReaderCommand
+from engine.sources.postgres_log.safety.source_monitor import Guard
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from engine.connectors import open_source
 from engine.link.messages import EventReport, SchemaVersion, TableStateReport
 from engine.model.position import Lsn
-from engine.runtime.catalog import open_source
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

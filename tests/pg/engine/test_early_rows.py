@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from engine.model.identity import Epoch
-from engine.runtime.early import EarlyCounts
-from engine.runtime.failpoints import Failpoint
-from engine.runtime.run import ReplicationRun
+from engine.pipeline.run import ReplicationRun
+from engine.pipeline.speculative_insert import EarlyCounts
+from engine.platform.failpoints import Failpoint
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import Replica
@@ -197,7 +197,7 @@ def killed_at(replica: Replica, point: Failpoint, work: Callable[[], None], last
     armed.mkdir(exist_ok=True)
     environment = {"PENSTOCK_FAILPOINTS_FOLDER": str(armed), "PENSTOCK_PIECE_BYTES": str(256 * 1024)}
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.pg.runtime.engine_to_kill", str(given)],
+        [sys.executable, "-m", "tests.pg.engine.engine_to_kill", str(given)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.capture.postgres_log import catalog
 from engine.link.messages import SchemaVersion, TableStateReport
 from engine.model.subscription import ApplyMode, ApplyPolicy, BatchPolicy
+from engine.sources.postgres_log import catalog
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database

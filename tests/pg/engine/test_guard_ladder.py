@@ -20,14 +20,14 @@ from engine.model import sizes
 from engine.model.identity import Epoch, SubscriptionName
 from engine.model.subscription import BatchPolicy, ConnectionSpec, GuardPolicy, QueueMode, SubscriptionSpec
 from engine.model.subscription_state import DesiredState
-from engine.runtime.dropped_slot import DroppedSlot
-from engine.runtime.queue_switch import QueueState
+from engine.queue.durability_switch import QueueState
+from engine.sources.postgres_log.safety.slot_tombstone import DroppedSlot
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
-from tests.pg.runtime.test_tables_meanwhile import GatedRunner
+from tests.pg.engine.test_tables_meanwhile import GatedRunner
 
 pytestmark = pytest.mark.pg
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.control import supervisor as pipeline_module
+from engine.control.supervisor import DECODING_TRIES
 from engine.link.messages import EventReport
 from engine.model.fault import FaultKind
-from engine.runtime import pipeline as pipeline_module
-from engine.runtime import run as run_module
-from engine.runtime.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent
-from engine.runtime.pipeline import DECODING_TRIES
+from engine.pipeline import run as run_module
+from engine.sources.postgres_log.reader_main import Failed, ReaderCommand, ReaderConfig, ReaderEvent
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

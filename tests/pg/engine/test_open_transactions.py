@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.ahead import AheadCounts
+from engine.pipeline.streamed_transactions import AheadCounts
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import Replica

@@ -10,16 +10,16 @@ from time import monotonic
 
 import pytest
 
-from engine.capture.postgres_log.source import PostgresSource
+from engine.copy.orchestrator import CopyDesk
 from engine.model.fault import FaultKind
 from engine.model.identity import Epoch, TableName
 from engine.model.source import ExportedSnapshot
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
-from engine.runtime.commits import CommitStage
-from engine.runtime.copying import CopyDesk
-from engine.runtime.guard import Guard
-from engine.runtime.table_book import TableEntry
+from engine.pipeline.commit import CommitStage
+from engine.sources.postgres_log.safety.source_monitor import Guard
+from engine.sources.postgres_log.source import PostgresSource
+from engine.tables.registry import TableEntry
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, Reports, table
 

@@ -21,12 +21,12 @@ from engine.model.subscription import (
     SubscriptionSpec,
     Visibility,
 )
-from engine.runtime.failpoints import Failpoint
+from engine.platform.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
-from tests.pg.runtime.killed_engines import OrderLoad, arm, engine, wait_for
+from tests.pg.engine.killed_engines import OrderLoad, arm, engine, wait_for
 
 pytestmark = pytest.mark.pg
 

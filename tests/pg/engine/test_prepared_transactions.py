@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from server.bench.open_transactions import OpenTransactions, ending, statements
+from bench.open_transactions import OpenTransactions, ending, statements
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

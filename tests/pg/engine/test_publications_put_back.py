@@ -9,12 +9,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from engine.capture.postgres_log import publications
-from engine.capture.postgres_log.source import PostgresSource
 from engine.link.messages import EventReport
 from engine.model.fault import EngineFault
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription_state import DesiredState
+from engine.sources.postgres_log import publications
+from engine.sources.postgres_log.source import PostgresSource
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

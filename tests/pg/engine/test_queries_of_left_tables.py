@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
+from engine.control.request_handlers import RequestDesk
 from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
 from engine.link.messages import Problem
 from engine.link.query_parts import Query
 from engine.model.position import Lsn
-from engine.runtime.requests import RequestDesk
-from engine.runtime.settings import EngineSettings
+from engine.platform.settings import EngineSettings
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from engine.model.subscription import QueueMode
-from engine.runtime.failpoints import Failpoint
+from engine.platform.failpoints import Failpoint
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import SHOP, BadDay, Circumstances
-from tests.pg.runtime.killed_engines import OrderLoad, arm, engine, wait_for
+from tests.pg.engine.killed_engines import OrderLoad, arm, engine, wait_for
 
 pytestmark = pytest.mark.pg
 

@@ -10,14 +10,14 @@ import pytest
 
 from engine.link.messages import EventReport, Report, RowsSetAside
 from engine.model.identity import Epoch, SubscriptionName
-from engine.model.refused import RefusedPolicy, RefusedRow
+from engine.model.quarantine import RefusedPolicy, RefusedRow
 from engine.model.subscription import ApplyMode, ApplyPolicy, ConnectionSpec, QueueMode, SubscriptionSpec
-from engine.runtime.failpoints import Failpoint
+from engine.platform.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
-from tests.pg.runtime.killed_engines import arm, engine, wait_for
+from tests.pg.engine.killed_engines import arm, engine, wait_for
 
 pytestmark = pytest.mark.pg
 

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import pytest
 
+from engine.control.partitions import listed_partitions
 from engine.copy.chunk_task import CopyTask
+from engine.copy.reload_requests import PartitionChoice
 from engine.link.messages import EventReport, ReloadReport, Report
 from engine.model.partitions import LoadReason, Loads, generation_of
 from engine.model.subscription import ApplyMode, ApplyPolicy
-from engine.runtime import failpoints
-from engine.runtime.failpoints import Failpoint
-from engine.runtime.partition_list import listed_partitions
-from engine.runtime.reloads import PartitionChoice
+from engine.platform import failpoints
+from engine.platform.failpoints import Failpoint
 from engine.spark.local import LocalRunner
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from engine.control.supervisor import Pipeline
+from engine.copy.orchestrator import CopyDesk
 from engine.link.messages import ReloadReport, Report
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableEvent
-from engine.runtime.copying import CopyDesk
-from engine.runtime.pipeline import Pipeline
-from engine.runtime.run import ReplicationRun
+from engine.pipeline.run import ReplicationRun
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

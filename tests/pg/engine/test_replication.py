@@ -14,7 +14,7 @@ from engine.link.messages import BatchReport, EventReport, ReloadReport, SchemaV
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy, QueueMode, SchemaPolicy
 from engine.model.subscription_state import DesiredState
-from engine.runtime.run import ReplicationRun
+from engine.pipeline.run import ReplicationRun
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

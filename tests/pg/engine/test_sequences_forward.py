@@ -10,9 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.apply.postgres import PostgresTarget
-from engine.apply.postgres.sequences import _LOCK, _set
-from engine.capture.postgres_log.source import PostgresSource
+from engine.control.request_handlers import RequestDesk
 from engine.link.client import ServerLink
 from engine.link.messages import Answer, Problem, SequencePart, Sequences, SequencesBody
 from engine.model.identity import TableName
@@ -20,9 +18,11 @@ from engine.model.sequences import SequenceGoal, SequencesRefused, SequenceStep,
 from engine.model.subscription import ConnectionSpec
 from engine.model.subscription_state import DesiredState
 from engine.net.copy_text import decode_copy_text
+from engine.platform.settings import EngineSettings
 from engine.postgres.sequences import sequences_of, values_of
-from engine.runtime.requests import RequestDesk
-from engine.runtime.settings import EngineSettings
+from engine.sources.postgres_log.source import PostgresSource
+from engine.targets.postgres import PostgresTarget
+from engine.targets.postgres.sequences import _LOCK, _set
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from engine.connectors import open_target
 from engine.model.copies import StandingCopy
 from engine.model.identity import Epoch, SubscriptionName
 from engine.model.subscription import ConnectionSpec, QueueMode, SubscriptionSpec
-from engine.runtime.catalog import open_target
-from engine.runtime.failpoints import Failpoint
-from engine.runtime.settings import EngineSettings
+from engine.platform.failpoints import Failpoint
+from engine.platform.settings import EngineSettings
 from tests.fixtures.load import Load
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
 from tests.pg.bad_days.conftest import BadDay, Circumstances
-from tests.pg.runtime.killed_engines import arm, engine
+from tests.pg.engine.killed_engines import arm, engine
 
 pytestmark = pytest.mark.pg
 

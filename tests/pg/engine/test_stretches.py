@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from engine.capture.postgres_log.source import PostgresSource
+from engine.connectors import open_source
 from engine.copy.chunk_task import CopyTask
 from engine.link.messages import EventReport
 from engine.model.batch import PlacedMessage
 from engine.model.ddl import DdlTold
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.subscription_state import DesiredState
-from engine.runtime.catalog import open_source
-from engine.runtime.told import ToldBook
+from engine.sources.postgres_log.source import PostgresSource
 from engine.spark.local import LocalRunner
+from engine.tables.ddl_messages import ToldBook
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

@@ -10,12 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.apply import structure_text
 from engine.link.messages import EventReport, Report, SchemaVersion, TableRenamed, TableStateReport
 from engine.model.schema import Column
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
-from engine.runtime.commits import CommitStage
+from engine.pipeline.commit import CommitStage
+from engine.targets import structure_text
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from engine.control.request_handlers import RequestDesk
 from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.messages import Preflight, TableDropped
 from engine.model.identity import TableId
 from engine.model.subscription import TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.target import QueryRefused
-from engine.runtime.requests import RequestDesk
-from engine.runtime.settings import EngineSettings
+from engine.platform.settings import EngineSettings
 from tests.contract.targets import builder
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from engine.control.supervisor import Pipeline
+from engine.copy import orchestrator as copying
+from engine.copy.orchestrator import CopyDesk
 from engine.link.messages import (
     EventReport,
     ReloadReport,
@@ -22,11 +25,9 @@ from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableState
-from engine.runtime import copying, startup
-from engine.runtime.copying import CopyDesk
-from engine.runtime.pipeline import Pipeline
-from engine.runtime.run import ReplicationRun
+from engine.pipeline.run import ReplicationRun
 from engine.spark.local import LocalRunner
+from engine.tables import start_point as startup
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -537,7 +538,7 @@ def test_a_table_that_gets_the_name_of_one_whose_copy_begins_is_published_first(
 
 def test_a_whole_reload_asked_for_while_the_subscription_starts_is_made(shop: Database, replicate: Replicate) -> None:
     """The request comes when the start has looked at `_reset` already, and its run is not there yet."""
-    from engine.runtime import pipeline as module
+    from engine.control import supervisor as module
 
     lines = table("lines")
     replica = replicate(shop, [lines])

@@ -13,7 +13,7 @@ from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
-from tests.pg.runtime.test_tables_that_appear import declare, found, looked, wait_found
+from tests.pg.engine.test_tables_that_appear import declare, found, looked, wait_found
 
 pytestmark = pytest.mark.pg
 

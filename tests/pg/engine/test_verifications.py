@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from engine.connectors import open_source
+from engine.control.verification import CUTS, verify_at_cuts
 from engine.model.identity import TableId
 from engine.model.position import Lsn
-from engine.runtime.catalog import open_source
-from engine.runtime.verifications import CUTS, verify_at_cuts
 from engine.verify.verdict import TableVerdict
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table

@@ -12,15 +12,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.capture.postgres_log import publications
-from engine.capture.postgres_log.chunks import PIECE_BYTES
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.source import Earlier, Finding, Severity
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
+from engine.sources.postgres_log import publications
+from engine.sources.postgres_log.chunks import PIECE_BYTES
+from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
 from engine.model.source import LogStream, RecordChunk
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.source import LogStream
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.sources.postgres_log.source import PostgresSource
 from server.demo.binaries import PostgresMissingError, system
 from server.demo.embedded import EmbeddedPostgres, server_folder
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.capture.postgres_log.ddl_capture import MOST_BYTES, PREFIX
-from engine.capture.postgres_log.ddl_message import CatalogTold, read_told
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.ddl import DdlTold
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec
+from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
+from engine.sources.postgres_log.ddl_message import CatalogTold, read_told
+from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import table

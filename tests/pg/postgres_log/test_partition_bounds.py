@@ -12,19 +12,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.apply.duckdb.changes import Place as DuckDbPlace
-from engine.apply.duckdb.changes import belongs as belongs_in_duckdb
-from engine.apply.duckdb.identifiers import quoted
-from engine.apply.duckdb.staging import StagingConnection
-from engine.apply.postgres.changes import Place, belongs, bounds_of
-from engine.apply.postgres.staging import as_arrays
-from engine.capture.postgres_log.source import PostgresSource
 from engine.copy.partition_filter import PartitionFilter, partition_rows
 from engine.model.identity import TableId, TableName
 from engine.model.partitions import DefaultBound, Edge, ListBound, Partition
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.net import decode_copy_text
+from engine.sources.postgres_log.source import PostgresSource
+from engine.targets.duckdb.changes import Place as DuckDbPlace
+from engine.targets.duckdb.changes import belongs as belongs_in_duckdb
+from engine.targets.duckdb.identifiers import quoted
+from engine.targets.duckdb.staging import StagingConnection
+from engine.targets.postgres.changes import Place, belongs, bounds_of
+from engine.targets.postgres.staging import as_arrays
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import table
 

@@ -10,12 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.capture.postgres_log import publications
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.source import Earlier
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.sources.postgres_log import publications
+from engine.sources.postgres_log.source import PostgresSource
 from tests.fixtures.postgres import Database
 
 pytestmark = pytest.mark.pg

@@ -11,10 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine.capture.postgres_log.source import PostgresSource
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.subscription import ConnectionSpec
-from engine.runtime.fault_policy import Action, policy
+from engine.platform.fault_policy import Action, policy
+from engine.sources.postgres_log.source import PostgresSource
 from server.demo.embedded import EmbeddedPostgres
 from tests.fixtures.postgres import Database
 

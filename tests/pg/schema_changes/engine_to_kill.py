@@ -10,14 +10,14 @@ import pickle
 import sys
 from pathlib import Path
 
+from engine.connectors import open_source, open_target
+from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report
-from engine.runtime.catalog import open_source, open_target
-from engine.runtime.clock import SystemClock
-from engine.runtime.failpoints import arm_from_environment
-from engine.runtime.pipeline import Pipeline, PipelineParts
-from engine.runtime.reporting import Reporter
-from engine.runtime.targets import TargetRegistry
+from engine.platform.clock import SystemClock
+from engine.platform.failpoints import arm_from_environment
 from engine.spark.local import LocalRunner
+from engine.tables.reporter import Reporter
 
 
 def _tell(report: Report) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 from engine.link.messages import TableRenamed
 from engine.model.identity import Epoch, TableId, TableName
 from engine.model.subscription import SubscriptionSpec
-from engine.runtime.failpoints import Failpoint
+from engine.platform.failpoints import Failpoint
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica
-from tests.pg.runtime.killed_engines import arm
+from tests.pg.engine.killed_engines import arm
 from tests.pg.schema_changes.golden import Golden
 from tests.pg.schema_changes.playing import PROBE, Played, Playing, Sessions
 

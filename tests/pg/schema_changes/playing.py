@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
+from engine.connectors import open_source
 from engine.link.messages import (
     EventReport,
     Report,
@@ -27,7 +28,6 @@ from engine.model.schema import Column
 from engine.model.subscription import BatchPolicy, ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.target import TableRecord
 from engine.model.values import Kind, value_type
-from engine.runtime.catalog import open_source
 from server.demo.embedded import EmbeddedPostgres
 from tests.contract.value_render import rendered as rendered_value
 from tests.fixtures.answers import answered

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from engine.link.messages import SubscriptionStateReport
-from engine.runtime.failpoints import Failpoint
+from engine.platform.failpoints import Failpoint
 from server.demo.embedded import EmbeddedPostgres
 from tests.pg.schema_changes.golden import golden_names, read_golden, rendered
 from tests.pg.schema_changes.killing import Killing, ReplicaToKill

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.runtime.alone import changes as made
-from engine.runtime.alone.techniques import TECHNIQUES, Technique, measure
-from server.bench.techniques import told
+from bench.isolated import changes as made
+from bench.isolated.techniques import TECHNIQUES, Technique, measure
+from bench.techniques import told
 
 SMALL = made.make(2_000, 1)
 

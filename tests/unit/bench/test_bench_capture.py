@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server.bench.capture import queued_bytes
+from bench.capture import queued_bytes
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.bench import backlog
-from server.bench.errors import BenchError
-from server.bench.facts import cpu_model
-from server.bench.histogram import Times
-from server.bench.processes import SENDER, Sampler, Usage, native_role, our_role, pss_bytes, written_bytes
-from server.bench.source_log import LogVolume, image_bytes
-from server.bench.suite import good, summary
-from server.bench.watching import growth
-from server.bench.workload import Made
+from bench import backlog
+from bench.errors import BenchError
+from bench.facts import cpu_model
+from bench.histogram import Times
+from bench.probes import growth
+from bench.processes import SENDER, Sampler, Usage, native_role, our_role, pss_bytes, written_bytes
+from bench.source_log import LogVolume, image_bytes
+from bench.suite import good, summary
+from bench.workload import Made
 
 WALDUMP = """WAL statistics between 0/1A00028 and 0/2B00000:
 Type            N      (%)   Record size      (%)    FPI size      (%)   Combined size      (%)
@@ -59,7 +59,7 @@ def test_no_time_is_lost_or_shortened_by_more_than_its_digits(values: list[float
     ("command", "role"),
     [
         (["/x/python", "-m", "server.cli.main", "serve"], "server"),
-        (["/x/python", "-m", "engine.runtime"], "engine"),
+        (["/x/python", "-m", "engine.control"], "engine"),
         (["/x/python", "-c", "from multiprocessing.forkserver import main; main(7, 9)"], "log reader"),
         (["/usr/bin/java", "-cp", "jars", "-m", "x"], "jvm"),
         (["/x/python", "-m", "pyspark.daemon", "pyspark.worker"], "spark workers"),

@@ -9,14 +9,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from server.bench import report, results, suite
-from server.bench.catalogue import WORKLOADS
-from server.bench.errors import BenchError
-from server.bench.goals import TITLE
-from server.bench.lanes import PAIRS, TWO, ratios
-from server.bench.sides import subscription
-from server.bench.suite import FORMAT, Order
-from server.bench.workload import Mode, Table
+from bench import report, results, suite
+from bench.contenders import subscription
+from bench.errors import BenchError
+from bench.lanes import PAIRS, TWO, ratios
+from bench.suite import FORMAT, Order
+from bench.targets import TITLE
+from bench.workload import Mode, Table
+from bench.workloads import WORKLOADS
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bench" / "goals.md.txt"
 Document = dict[str, Any]

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from bench import budget, lanes, suite
+from bench import workloads as catalogue
+from bench.lanes import ONE, PAIRS, TWO, WAYS, position_wrong, ratios, turns, wrong_way
+from bench.suite import Order
+from bench.workload import Mode
+from bench.workloads import WORKLOADS
 from engine.model.position import Lsn
-from server.bench import budget, catalogue, lanes, suite
-from server.bench.catalogue import WORKLOADS
-from server.bench.lanes import ONE, PAIRS, TWO, WAYS, position_wrong, ratios, turns, wrong_way
-from server.bench.suite import Order
-from server.bench.workload import Mode
 
 NAMES = list(dict.fromkeys(name for _, *pair in PAIRS for name in pair))
 

@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from server.bench import lanes, report, results, scaling
-from server.bench.errors import BenchError
-from server.bench.suite import FORMAT, summary
+from bench import lanes, report, results, scaling
+from bench.errors import BenchError
+from bench.suite import FORMAT, summary
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bench"
 

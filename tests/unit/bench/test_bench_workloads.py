@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from bench import budget, open_transactions, results, suite
+from bench import workloads as catalogue
+from bench.commands import ApplyName
+from bench.errors import BenchError
+from bench.pgbench import PgbenchWorkload
+from bench.small_transactions import Idle
+from bench.suite import Order
+from bench.workload import Mode, Size, Workload
+from bench.workloads import WORKLOADS, everything
 from engine.model.subscription import ApplyMode
-from server.bench import budget, catalogue, open_transactions, results, suite
-from server.bench.catalogue import WORKLOADS, everything
-from server.bench.errors import BenchError
-from server.bench.pgbench import PgbenchWorkload
-from server.bench.small_transactions import Idle
-from server.bench.suite import Order
-from server.bench.workload import Mode, Size, Workload
-from server.cli.bench_commands import ApplyName
 from server.cli.exit_codes import ExitCode
 from server.cli.main import app
 

@@ -12,7 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from engine.apply.duckdb import DuckDbSettings, DuckDbTarget
+from engine.connectors import is_unyielding
+from engine.control.query_admission import QueryPlaces, QueryTurn
+from engine.control.request_handlers import RequestDesk
+from engine.control.supervisor import Pipeline
 from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
 from engine.link.messages import Problem
@@ -20,11 +23,8 @@ from engine.link.query_parts import Query
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import QueryAnswer
-from engine.runtime.catalog import is_unyielding
-from engine.runtime.pipeline import Pipeline
-from engine.runtime.query_places import QueryPlaces, QueryTurn
-from engine.runtime.requests import RequestDesk
-from engine.runtime.settings import EngineSettings
+from engine.platform.settings import EngineSettings
+from engine.targets.duckdb import DuckDbSettings, DuckDbTarget
 from tests.contract.target_material import SUBSCRIPTION
 from tests.contract.target_material import Pipeline as Filled
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
+from engine.control.request_handlers import Request
 from engine.link.messages import Cancel, Command, Reload
-from engine.runtime.requests import Request
 
 
 def test_every_request_has_somebody_who_answers() -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.job import CopyJob, CopySettings, CopyTable, CopyTools
-from engine.copy.progress import CopyProgress
 from engine.model.batch import TableFault
+from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import Lsn

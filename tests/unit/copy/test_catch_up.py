@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.copy.catch_up import CopyFollower
 from engine.model.batch import SealedBatch, TablePart
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.identity import BatchId, Epoch, RelationId, TableId, TableName
@@ -14,9 +15,8 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.model.target import TargetProgress
-from engine.runtime.following import CopyFollower
-from engine.runtime.planner import PlannedBatch
-from engine.runtime.table_book import RESUMED, Stretch, TableBook, TableEntry
+from engine.tables.planner import PlannedBatch
+from engine.tables.registry import RESUMED, Stretch, TableBook, TableEntry
 
 ORDERS = TableId("t1")
 NAME = TableName("public", "orders")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.copy.schedule import PARTS_PER_TASK, ChunkSchedule
+from engine.copy.chunk_order import PARTS_PER_TASK, ChunkSchedule
 from engine.model.identity import RelationId, TableId
 from engine.model.source import CopyChunk
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.copy.chunk_task import ReadLimits
 from engine.copy.job import CopySettings
-from engine.copy.pace import write_pace
+from engine.copy.rate_limit import write_pace
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.subscription import CopyPolicy

@@ -15,9 +15,10 @@ import pytest
 from engine.copy import chunk_task
 from engine.copy.chunk_task import ChunkPart, CopyTask, ReadLimits, StagedFile, copy_task, decoded, staging_fault
 from engine.copy.fault_handling import Consequence, consequence, last_consequence
-from engine.copy.pace import write_pace
-from engine.copy.progress import CopyProgress, Course, ProgressMeter
+from engine.copy.progress import Course, ProgressMeter
+from engine.copy.rate_limit import write_pace
 from engine.copy.staging import read_staged
+from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
 from engine.model.subscription import ConnectionSpec, CopyPolicy

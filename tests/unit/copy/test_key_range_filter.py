@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.copy.within import KeyRange, KeyUnordered, RowUnknown, key_row, within
+from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowUnknown, key_row, within
 from engine.model.batch import TableChanges
 from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableId, TableName

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine.copy.pace import (
+from engine.copy.rate_limit import (
     LOOK_S,
     LOWER_BY,
     PIECE_ROWS,

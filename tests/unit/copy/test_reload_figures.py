@@ -8,13 +8,14 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.copy.progress import CopyProgress, Course
+from engine.copy.progress import Course
+from engine.copy.reload_requests import ReloadBook
 from engine.link.messages import ReloadReport, Report
+from engine.model.copies import CopyProgress
 from engine.model.identity import Epoch, SubscriptionName, TableId
 from engine.model.subscription import SubscriptionSpec
-from engine.runtime.clock import SystemClock
-from engine.runtime.reloads import ReloadBook
-from engine.runtime.reporting import Reporter
+from engine.platform.clock import SystemClock
+from engine.tables.reporter import Reporter
 
 A, B = TableId("ta"), TableId("tb")
 

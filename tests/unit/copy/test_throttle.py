@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.runtime.give_way import BEHIND_MS, LEAST_SHARE, LOOK_SHARE, WINDOW_MS, GiveWay
+from engine.copy.throttle import BEHIND_MS, LEAST_SHARE, LOOK_SHARE, WINDOW_MS, GiveWay
 
 
 class Course:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import BlockRef, LogRange, TableChanges, TablePart, TaskDescriptor, TaskResult
 from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, SubscriptionName, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.net import run_task
+from engine.sources.postgres_log.scan import PgOutputScanner
 from tests.unit.net.pgoutput_encoder import pack
 
 FIRST = 1000

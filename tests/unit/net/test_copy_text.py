@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from engine.control.verification import leaving_out
 from engine.copy.chunk_task import decoded_but_refused
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.refused import RefusedCause, Texts
+from engine.model.quarantine import RefusedCause, Texts
 from engine.net import decode_copy_text
-from engine.runtime.verifications import leaving_out
 from tests.unit.net.batch_builder import column, table
 
 _ESCAPES = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.capture.postgres_log.types import TypeRow, source_type
 from engine.model.schema import Column, SourceType
 from engine.net import decode_copy_text
+from engine.sources.postgres_log.types import TypeRow, source_type
 from tests.unit.net.batch_builder import table
 
 TYPES = {

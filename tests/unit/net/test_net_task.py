@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine.capture.postgres_log import scan
 from engine.model.batch import BlockRef, LogRange, TableChanges, TaskDescriptor
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName
@@ -24,6 +23,7 @@ from engine.net import (
     staging_prefix,
 )
 from engine.net.compiled import Array
+from engine.sources.postgres_log import scan
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST, column, net, part, rows, table, task
 
@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
 
 _WARM_CHECK = """
 from pathlib import Path
-from engine.capture.postgres_log import scan
+from engine.sources.postgres_log import scan
 from engine.net import change_kernels, value_kernels, warm
 from tests.unit.net import test_net_task
 from tests.unit.net.net_change_text import run_case

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.postgres_log.scan import PgOutputScanner, find_controls
 from engine.model.batch import LogRange, TablePart
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.source import ScannedChanges
+from engine.sources.postgres_log.scan import PgOutputScanner, find_controls
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST, column, part, table, whole
 

@@ -10,7 +10,7 @@ from engine.link.messages import BatchReport
 from engine.model.batch import TableChanges
 from engine.model.identity import TableId
 from engine.model.position import ZERO
-from engine.runtime.reporting import apply_calls
+from engine.tables.reporter import apply_calls
 from server.metrics.meters import Meters
 
 

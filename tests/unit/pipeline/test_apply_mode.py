@@ -10,9 +10,9 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
 from engine.model.target import BatchCommit, CommitRates, InOrder
-from engine.runtime.apply_tuning import IN_A_ROW, LANES_FROM, PROBE_EVERY, GroupTuner, LaneTuner, NetOrNot, Written
-from engine.runtime.applying import MOST_SINGLE, ApplyChooser, Applying
-from engine.runtime.planner import PlannedBatch
+from engine.pipeline.apply_mode import MOST_SINGLE, ApplyChooser, Applying
+from engine.pipeline.netting_cost import IN_A_ROW, LANES_FROM, PROBE_EVERY, GroupTuner, LaneTuner, NetOrNot, Written
+from engine.tables.planner import PlannedBatch
 from tests.contract.target_material import structure
 
 RATES = CommitRates(low=100.0, high=1100.0)

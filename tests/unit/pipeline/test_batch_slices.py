@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.model.batch import LogRange, RelationSeen, TableChanges, TablePart
 from engine.model.identity import Ordinal, RelationId, TableId
 from engine.model.position import Lsn
-from engine.runtime.pieces import Piece, Sizes, compute, cut, pieces
+from engine.pipeline.batch_slices import Piece, Sizes, compute, cut, pieces
 from tests.unit.net.batch_builder import column, table
 
 _RECORD_BYTES = 10

@@ -14,18 +14,18 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Epoch, RelationId, SubscriptionName, TableId, TableName
 from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
-from engine.model.refused import SetAside
+from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
-from engine.runtime.clock import SystemClock
-from engine.runtime.commits import CommitStage
-from engine.runtime.jobs import Computed
-from engine.runtime.marks import BelowTold, TableMarks
-from engine.runtime.planner import PlannedBatch
-from engine.runtime.reporting import Reporter
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.pipeline.commit import CommitStage
+from engine.pipeline.compute import Computed
+from engine.platform.clock import SystemClock
+from engine.sources.postgres_log.safety.partition_fingerprints import BelowTold, TableMarks
+from engine.tables.planner import PlannedBatch
+from engine.tables.registry import TableBook, TableEntry
+from engine.tables.reporter import Reporter
 
 KEYED, OTHER = TableId("tkeyed"), TableId("tother")
 

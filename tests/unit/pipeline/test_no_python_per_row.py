@@ -14,10 +14,6 @@ import pyarrow as pa
 import pytest
 
 from engine import net
-from engine.apply.duckdb.target import DuckDbTarget
-from engine.capture.postgres_log import frames, scan
-from engine.capture.postgres_log.scan import PgOutputScanner
-from engine.capture.postgres_log.stream import PostgresLogStream
 from engine.model.batch import TablePart, TaskDescriptor
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId
 from engine.model.position import Lsn
@@ -29,10 +25,14 @@ from engine.queue.catalog import QueueCatalog
 from engine.queue.writer import SegmentWriter
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
+from engine.sources.postgres_log import frames, scan
+from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.sources.postgres_log.stream import PostgresLogStream
+from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import Pipeline
-from tests.unit.capture.replication_wire import Pieces, xlog
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import column, table
+from tests.unit.postgres_log.replication_wire import Pieces, xlog
 
 ROWS = 400_000
 """That stand in the target before."""

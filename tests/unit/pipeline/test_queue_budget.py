@@ -17,13 +17,13 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy, OriginFilter
+from engine.pipeline.intake import Done, Intake, Sealed
+from engine.pipeline.reader_process import ReaderProcess
+from engine.pipeline.streamed_transactions import AheadDesk
+from engine.pipeline.tickets import RunTickets, TicketBook
+from engine.platform.clock import SystemClock
 from engine.queue import QueueCatalog
-from engine.runtime.ahead import AheadDesk
-from engine.runtime.clock import SystemClock
-from engine.runtime.intake import Done, Intake, Sealed
-from engine.runtime.log_reader import Hold, Verified
-from engine.runtime.reader_process import ReaderProcess
-from engine.runtime.tickets import RunTickets, TicketBook
+from engine.sources.postgres_log.reader_main import Hold, Verified
 
 BUDGET = 1000
 

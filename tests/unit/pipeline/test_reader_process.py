@@ -21,9 +21,9 @@ from pathlib import Path
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO
 from engine.model.subscription import ConnectionSpec
-from engine.runtime.log_reader import ReaderConfig
-from engine.runtime.queue_switch import KeepDurable
-from engine.runtime.reader_process import ReaderProcess, prepare
+from engine.sources.postgres_log.reader_main import ReaderConfig
+from engine.queue.durability_switch import KeepDurable
+from engine.pipeline.reader_process import ReaderProcess, prepare
 
 if __name__ == "__main__":
     prepare()

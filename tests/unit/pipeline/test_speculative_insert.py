@@ -15,9 +15,9 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.model.target import BatchCommit, TableCommit
-from engine.runtime.early import OPEN_MS, EarlyCounts, EarlyInserter, EarlyRows, Lot, rest_of
-from engine.runtime.pieces import Staged
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.pipeline.batch_slices import Staged
+from engine.pipeline.speculative_insert import OPEN_MS, EarlyCounts, EarlyInserter, EarlyRows, Lot, rest_of
+from engine.tables.registry import TableBook, TableEntry
 from tests.fixtures.channel import until
 
 T = TableId("t0a")

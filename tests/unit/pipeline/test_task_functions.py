@@ -13,7 +13,7 @@ import pytest
 from engine.model.batch import BlockRef, LogRange, StagedRows, TableChanges, TablePart, TaskDescriptor
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId
 from engine.model.position import Lsn
-from engine.runtime import worker
+from engine.pipeline import task_functions as worker
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import column, table
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from engine.capture.postgres_log.own_messages import own_records
-from engine.capture.postgres_log.scan import find_controls
 from engine.model.batch import BlockRef, SealedBatch
 from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
@@ -14,8 +12,10 @@ from engine.model.identity import Ordinal, TicketId
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.ticket import PREFIX, TicketMarker, TicketState, TicketWritten
-from engine.runtime.reporting import Reporter, TicketPassage
-from engine.runtime.tickets import RunTickets, TicketBook
+from engine.pipeline.tickets import RunTickets, TicketBook
+from engine.sources.postgres_log.own_messages import own_records
+from engine.sources.postgres_log.scan import find_controls
+from engine.tables.reporter import Reporter, TicketPassage
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 ONE = TicketId("tk1")

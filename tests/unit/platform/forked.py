@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
 
-from engine.model.children import die_with_parent
+from engine.platform.child_processes import die_with_parent
 
 
 def told(connection: Connection) -> None:

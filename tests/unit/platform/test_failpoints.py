@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.model.fault import EngineFault
-from engine.runtime.failpoints import Failpoint, arm, hit, watch
+from engine.platform.failpoints import Failpoint, arm, hit, watch
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model.fault import FaultKind
-from engine.runtime.fault_policy import POLICIES, policy
+from engine.platform.fault_policy import POLICIES, policy
 
 
 @pytest.mark.parametrize("kind", list(FaultKind))

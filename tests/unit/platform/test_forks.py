@@ -10,10 +10,10 @@ from multiprocessing import forkserver, spawn
 
 import pytest
 
-from engine.model import forks
-from engine.model.children import how_it_ended
+from engine.platform import forks
+from engine.platform.child_processes import how_it_ended
 from tests.fixtures.channel import until
-from tests.unit.model.forked import told
+from tests.unit.platform.forked import told
 
 
 def _server() -> int:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.postgres_log.frames import MALFORMED, cut, error_fields
-from engine.capture.postgres_log.position import without_page_header
-from engine.capture.postgres_log.stream import start_command
-from engine.capture.postgres_log.transport import Inbox
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.subscription import OriginFilter
-from tests.unit.capture.replication_wire import Pieces, copy_data, keepalive, xlog
+from engine.sources.postgres_log.frames import MALFORMED, cut, error_fields
+from engine.sources.postgres_log.position import without_page_header
+from engine.sources.postgres_log.stream import start_command
+from engine.sources.postgres_log.transport import Inbox
+from tests.unit.postgres_log.replication_wire import Pieces, copy_data, keepalive, xlog
 
 
 @settings(max_examples=80, deadline=None)

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from engine.model.subscription import GuardPolicy
-from engine.runtime.ladder import CLEAR_PART, Growth, Look, Rung, Standing, Step, budget_of, climb, share_of
+from engine.sources.postgres_log.safety.escalation import (
+    CLEAR_PART,
+    Growth,
+    Look,
+    Rung,
+    Standing,
+    Step,
+    budget_of,
+    climb,
+    share_of,
+)
 
 POLICY = GuardPolicy()
 BUDGET = 1000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.capture.postgres_log import stream as stream_module
-from engine.capture.postgres_log.stream import PostgresLogStream
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
-from tests.unit.capture.replication_wire import framed, keepalive
+from engine.sources.postgres_log import stream as stream_module
+from engine.sources.postgres_log.stream import PostgresLogStream
+from tests.unit.postgres_log.replication_wire import framed, keepalive
 
 START = 1000
 AGREED = framed(b"W", b"\0\0\0")

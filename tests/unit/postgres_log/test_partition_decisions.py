@@ -9,8 +9,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from engine.capture.postgres_log.guard import parse_truncate
-from engine.capture.postgres_log.scan import find_controls
 from engine.model.batch import BlockRef, RelationSeen, SealedBatch
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
@@ -20,10 +18,12 @@ from engine.model.schema import KeyMode
 from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, SlotStatus
 from engine.model.subscription_state import Reason
 from engine.model.table_state import TableState
-from engine.runtime.guard import Guard
-from engine.runtime.intake import TRUNCATIONS_KEPT, Truncations
-from engine.runtime.known_catalog import Settled
-from engine.runtime.leaves import LeavesTold, ToldLeaf, ToldLeaves
+from engine.pipeline.intake import TRUNCATIONS_KEPT, Truncations
+from engine.sources.postgres_log.partition_watch import parse_truncate
+from engine.sources.postgres_log.safety.observed_partitions import LeavesTold, ToldLeaf, ToldLeaves
+from engine.sources.postgres_log.safety.source_monitor import Guard
+from engine.sources.postgres_log.scan import find_controls
+from engine.tables.known_catalog import Settled
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 ROOT = TableName("public", "root")

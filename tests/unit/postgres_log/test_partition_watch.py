@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from engine.capture.postgres_log import guard
-from engine.capture.postgres_log.guard import TableWatch
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
 from engine.model.subscription import TableSpec
+from engine.sources.postgres_log import partition_watch as guard
+from engine.sources.postgres_log.partition_watch import TableWatch
 
 ROOT = TableName("public", "root")
 TABLES = [TableSpec(TableId("t1"), ROOT, ROOT)]

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from engine.capture.postgres_log import stream as module
-from engine.capture.postgres_log.stream import PostgresLogStream
 from engine.model.position import Lsn
+from engine.sources.postgres_log import stream as module
+from engine.sources.postgres_log.stream import PostgresLogStream
 
 
 class _Clock:

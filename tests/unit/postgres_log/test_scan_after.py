@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.postgres_log.scan import PgOutputScanner
 from engine.model.batch import LogRange, TablePart
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
+from engine.sources.postgres_log.scan import PgOutputScanner
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import column, part, table
 

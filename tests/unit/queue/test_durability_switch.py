@@ -8,7 +8,7 @@ import pytest
 
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import QueueMode
-from engine.runtime.queue_switch import KeepDurable, Marks, QueueState, QueueSwitch
+from engine.queue.durability_switch import KeepDurable, Marks, QueueState, QueueSwitch
 
 AUTO, MEMORY, PERSIST = QueueMode.AUTO, QueueMode.MEMORY, QueueMode.PERSIST
 

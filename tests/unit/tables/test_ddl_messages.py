@@ -16,9 +16,9 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.source import Resolve
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
-from engine.runtime.planner import Learnt, PlannedBatch, Planner
-from engine.runtime.table_book import TableBook, TableEntry
-from engine.runtime.told import Anchor
+from engine.tables.ddl_messages import Anchor
+from engine.tables.planner import Learnt, PlannedBatch, Planner
+from engine.tables.registry import TableBook, TableEntry
 
 INT = SourceType("int4", oid=23)
 MOOD = SourceType("public.mood", category="e", oid=99)

@@ -7,7 +7,7 @@ import threading
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.source import CatalogAt
-from engine.runtime.known_catalog import KnownCatalog, Settled
+from engine.tables.known_catalog import KnownCatalog, Settled
 
 ORDERS, LINES = TableId("orders"), TableId("lines")
 

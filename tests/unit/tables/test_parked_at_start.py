@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from engine.control.supervisor import entry_at_start
 from engine.link.messages import Report, TableStateReport
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableState
 from engine.model.target import TableRecord, TargetProgress
-from engine.runtime.clock import SystemClock
-from engine.runtime.pipeline import entry_at_start
-from engine.runtime.reporting import Reporter
-from engine.runtime.startup import StartPoint
-from engine.runtime.table_book import TableBook
-from tests.unit.runtime.test_planner import A, spec
+from engine.platform.clock import SystemClock
+from engine.tables.registry import TableBook
+from engine.tables.reporter import Reporter
+from engine.tables.start_point import StartPoint
+from tests.unit.tables.test_planner import A, spec
 
 T = TableId("ta")
 

@@ -15,8 +15,8 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.runtime.planner import Learnt, PlannedBatch, Planner
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.tables.planner import Learnt, PlannedBatch, Planner
+from engine.tables.registry import TableBook, TableEntry
 
 INT = SourceType("int4")
 

@@ -9,9 +9,9 @@ from engine.model.identity import BatchId, Ordinal, TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.table_state import Refused, TableEvent, TableState
-from engine.runtime.planner import Planner
-from engine.runtime.table_book import TableBook, TableEntry
-from tests.unit.runtime.test_planner import A, B, Bench, live, spec
+from engine.tables.planner import Planner
+from engine.tables.registry import TableBook, TableEntry
+from tests.unit.tables.test_planner import A, B, Bench, live, spec
 
 __all__ = ["TableSchema"]
 

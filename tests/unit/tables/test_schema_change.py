@@ -8,7 +8,7 @@ import pytest
 
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
-from engine.runtime.structure import (
+from engine.tables.schema_change import (
     Anew,
     Followed,
     Same,

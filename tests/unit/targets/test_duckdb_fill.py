@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.apply.duckdb.fill import OutsideDomain, fill_expression
-from engine.apply.duckdb.types import duckdb_type
 from engine.model.values import Kind, ValueType
+from engine.targets.duckdb.fill import OutsideDomain, fill_expression
+from engine.targets.duckdb.types import duckdb_type
 
 CONNECTION = duckdb.connect()
 CONNECTION.execute("SET TimeZone = 'UTC'")

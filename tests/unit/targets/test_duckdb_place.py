@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.apply.duckdb.target import DuckDbTarget
+from engine.targets.duckdb.target import DuckDbTarget
 
 
 def test_a_relative_path_is_said_in_full(tmp_path: Path) -> None:

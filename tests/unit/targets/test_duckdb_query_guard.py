@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from engine.apply.duckdb.query_guard import REFUSED_FUNCTIONS, TABLE_FUNCTIONS, Named, named, refusal
+from engine.targets.duckdb.query_guard import REFUSED_FUNCTIONS, TABLE_FUNCTIONS, Named, named, refusal
 
 
 @pytest.mark.parametrize("name", sorted(TABLE_FUNCTIONS))

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.apply.duckdb.errors import fault_of, is_broken, is_disk_full, is_out_of_memory
-from engine.apply.duckdb.identifiers import folded, literal, quoted, same_to_duckdb
-from engine.apply.duckdb.structure import create_statements, evolve_statements
-from engine.apply.evolution import evolution
-from engine.apply.structure_text import from_text, to_text
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
+from engine.targets.duckdb.errors import fault_of, is_broken, is_disk_full, is_out_of_memory
+from engine.targets.duckdb.identifiers import folded, literal, quoted, same_to_duckdb
+from engine.targets.duckdb.structure import create_statements, evolve_statements
+from engine.targets.evolution import evolution
+from engine.targets.structure_text import from_text, to_text
 from tests.contract.target_material import source_type, structure
 
 T = TableId("t1")

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.apply.postgres.changes import Place
-from engine.apply.postgres.lanes.arrays import TextArray, int4_array
-from engine.apply.postgres.lanes.dealing import Cut, calls
-from engine.apply.postgres.lanes.procedure import DELETE, END, INSERT, TURN, UPDATE, Kind, procedure
-from engine.apply.postgres.lanes.stream import Stream, TableStretch, stream_of
-from engine.apply.postgres.lanes.waits import circle_of
 from engine.model.identity import TableId, TableName
 from engine.model.position import Lsn
+from engine.targets.postgres.changes import Place
+from engine.targets.postgres.lanes.arrays import TextArray, int4_array
+from engine.targets.postgres.lanes.assignment import Cut, calls
+from engine.targets.postgres.lanes.deadlocks import circle_of
+from engine.targets.postgres.lanes.procedure import DELETE, END, INSERT, TURN, UPDATE, Kind, procedure
+from engine.targets.postgres.lanes.stream import Stream, TableStretch, stream_of
 from tests.contract.in_order_material import Change, staged
 from tests.contract.target_material import structure
 
@@ -97,7 +97,7 @@ def test_every_change_is_dealt_out_once_and_never_beside_one_of_the_same_row(
 
 
 def test_calls_stay_small_and_begin_at_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.apply.postgres.lanes.dealing.CHANGES_AT_ONCE", 3)
+    monkeypatch.setattr("engine.targets.postgres.lanes.assignment.CHANGES_AT_ONCE", 3)
     found = stream([[1], [2], [3, 4], [5, 6, 7, 8, 9], [10]])
     assert [(call.first, list(call.kind)) for call in calls(found, Cut(0, 5, together=False), 0, Lsn(90))] == [
         (0, [1, END, 1, END]),

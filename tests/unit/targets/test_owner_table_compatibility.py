@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.apply.postgres.fitting import fits
 from engine.model.schema import Column, SourceType
+from engine.targets.postgres.owner_tables.compatibility import fits
 
 
 def numeric(precision: int, scale: int) -> SourceType:

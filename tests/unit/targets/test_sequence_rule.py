@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.apply.postgres.sequences import outcome_of
 from engine.model.identity import TableName
 from engine.model.sequences import SequenceGoal, SequenceValue, SourceSequence
 from engine.postgres.sequences import ColumnSequence
+from engine.targets.postgres.sequences import outcome_of
 
 ORDERS = TableName("public", "orders")
 SEQUENCE = TableName("public", "orders_id_seq")

@@ -9,10 +9,10 @@ import structlog
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
-from engine.runtime.clock import Clock
-from engine.runtime.dropped_slot import DroppedSlot
-from engine.runtime.failpoints import Failpoint, hit
-from engine.runtime.slot_care import SlotCare
+from engine.platform.clock import Clock
+from engine.platform.failpoints import Failpoint, hit
+from engine.sources.postgres_log.safety.slot_tombstone import DroppedSlot
+from engine.sources.postgres_log.safety.wal_retention import SlotCare
 
 log = structlog.get_logger(__name__)
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from engine.capture.postgres_log.relation import named_below
 from engine.model.batch import RelationSeen, SealedBatch
 from engine.model.identity import Ordinal, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.table_state import TableState
-from engine.runtime.table_book import TableBook, TableEntry
+from engine.sources.postgres_log.relation import named_below
+from engine.tables.registry import TableBook, TableEntry
 
 LEAVES_KEPT = 100_000
 """How many partitions are known between two looks; each is named once per session, and once more per streamed transaction."""

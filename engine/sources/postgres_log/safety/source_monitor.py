@@ -17,15 +17,15 @@ from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import CatalogAt, GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
-from engine.runtime.known_catalog import Settled
-from engine.runtime.leaves import LeavesTold, ToldLeaf, is_covered, is_missed
-from engine.runtime.parts import RunParts
-from engine.runtime.planner import Learnt
-from engine.runtime.slot_care import Orders
-from engine.runtime.startup import NOT_FOLLOWED, why_not_described
-from engine.runtime.structure import Same, judge, with_definitions, without_fills
-from engine.runtime.table_book import TableEntry
-from engine.runtime.told import Anchor
+from engine.sources.postgres_log.safety.observed_partitions import LeavesTold, ToldLeaf, is_covered, is_missed
+from engine.sources.postgres_log.safety.wal_retention import Orders
+from engine.tables.context import RunParts
+from engine.tables.ddl_messages import Anchor
+from engine.tables.known_catalog import Settled
+from engine.tables.planner import Learnt
+from engine.tables.registry import TableEntry
+from engine.tables.schema_change import Same, judge, with_definitions, without_fills
+from engine.tables.start_point import NOT_FOLLOWED, why_not_described
 
 _COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
 """Of these a copy is to be made, or being made."""

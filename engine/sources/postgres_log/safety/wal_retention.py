@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import SubscriptionSpec
-from engine.runtime.clock import Clock
-from engine.runtime.ladder import Growth, Look, Rung, Standing, budget_of, climb
-from engine.runtime.reporting import Reporter
+from engine.platform.clock import Clock
+from engine.sources.postgres_log.safety.escalation import Growth, Look, Rung, Standing, budget_of, climb
+from engine.tables.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Source transactions written one by one, in commit order, over one or more connections of a PostgreSQL target."""
 
-from engine.apply.postgres.lanes.stream import TableStretch, stream_of
-from engine.apply.postgres.lanes.ties import tied_tables
-from engine.apply.postgres.lanes.writer import LaneWriter
+from engine.targets.postgres.lanes.constraints import tied_tables
+from engine.targets.postgres.lanes.stream import TableStretch, stream_of
+from engine.targets.postgres.lanes.writer import LaneWriter
 
 __all__ = ["LaneWriter", "TableStretch", "stream_of", "tied_tables"]

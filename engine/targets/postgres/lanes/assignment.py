@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.apply.postgres.lanes.arrays import Int4Array, TextArray, int4_array, text_array
-from engine.apply.postgres.lanes.procedure import DELETE, END, INSERT, TRUNCATE, TURN, UPDATE
-from engine.apply.postgres.lanes.stream import Stream
 from engine.model.position import Lsn
+from engine.targets.postgres.lanes.arrays import Int4Array, TextArray, int4_array, text_array
+from engine.targets.postgres.lanes.procedure import DELETE, END, INSERT, TRUNCATE, TURN, UPDATE
+from engine.targets.postgres.lanes.stream import Stream
 
 CHANGES_AT_ONCE = 8_192
 BYTES_AT_ONCE = 4 * 1024 * 1024

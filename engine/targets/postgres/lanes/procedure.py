@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.apply.bookkeeping import OWN_SCHEMA
-from engine.apply.postgres.changes import Place, image
-from engine.apply.postgres.identifiers import literal
-from engine.apply.postgres.origins import STAMP
-from engine.apply.postgres.tables import cleared_by_rows
 from engine.model.schema import KeyMode
+from engine.targets.postgres.changes import Place, image
+from engine.targets.postgres.identifiers import literal
+from engine.targets.postgres.origins import STAMP
+from engine.targets.postgres.tables import cleared_by_rows
+from engine.targets.target_metadata import OWN_SCHEMA
 
 NAME = "pg_temp.penstock_lane"
 ROW_MISSING = "PS001"

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import psycopg
 
-from engine.apply.postgres.lanes.arrays import register
-from engine.apply.postgres.lanes.dealing import Call
-from engine.apply.postgres.lanes.procedure import NAME, Kind, Procedure, procedure
 from engine.model.identity import BatchId, Epoch, SubscriptionName
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.lanes.arrays import register
+from engine.targets.postgres.lanes.assignment import Call
+from engine.targets.postgres.lanes.procedure import NAME, Kind, Procedure, procedure
 
 KINDS_KEPT = 500
 """Statements that a session keeps planned, the least recently used ones going first."""

@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.apply.arrow_rows import joined, require_form
-from engine.apply.postgres.changes import Place
-from engine.apply.postgres.lanes.procedure import TRUNCATE, Kind
-from engine.apply.text import as_text
 from engine.model.batch import TableChanges
 from engine.model.last_commit import CommitTimes
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import OriginFilter
+from engine.targets.arrow_rows import joined, require_form
+from engine.targets.postgres.changes import Place
+from engine.targets.postgres.lanes.procedure import TRUNCATE, Kind
+from engine.targets.text import as_text
 
 Array = npt.NDArray[Any]
 

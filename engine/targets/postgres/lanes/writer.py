@@ -9,18 +9,18 @@ from zlib import crc32
 
 import psycopg
 
-from engine.apply.postgres.errors import TARGET, fault_of_table
-from engine.apply.postgres.lanes.dealing import Cut, calls
-from engine.apply.postgres.lanes.procedure import OUT_OF_TURN, ROW_MISSING
-from engine.apply.postgres.lanes.session import LaneSession, Writing
-from engine.apply.postgres.lanes.stream import Stream
-from engine.apply.postgres.lanes.waits import circle_of
-from engine.apply.postgres.origins import Origins
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.subscription import LanePolicy
 from engine.model.target import BatchCommit, InOrder
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.errors import TARGET, fault_of_table
+from engine.targets.postgres.lanes.assignment import Cut, calls
+from engine.targets.postgres.lanes.deadlocks import circle_of
+from engine.targets.postgres.lanes.procedure import OUT_OF_TURN, ROW_MISSING
+from engine.targets.postgres.lanes.session import LaneSession, Writing
+from engine.targets.postgres.lanes.stream import Stream
+from engine.targets.postgres.origins import Origins
 
 WATCH_S = 0.02
 """How often lanes are looked at for a circle of waits among them."""

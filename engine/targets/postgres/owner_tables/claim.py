@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.apply.bookkeeping import Existing, Reservation
-from engine.apply.postgres.existing import refuse_unadoptable
-from engine.apply.postgres.preflight import INTO_REMEDY, is_reserved, is_taken
-from engine.apply.postgres.records import PostgresRecords
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.position import ZERO
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.owner_tables.inspect import refuse_unadoptable
+from engine.targets.postgres.preflight import INTO_REMEDY, is_reserved, is_taken
+from engine.targets.postgres.records import PostgresRecords
+from engine.targets.target_metadata import Existing, Reservation
 
 
 def adopt(

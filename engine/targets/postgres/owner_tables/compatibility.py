@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from engine.apply.postgres.identifiers import qualified, quoted
-from engine.apply.postgres.types import postgres_type
 from engine.model.identity import TableName
 from engine.model.schema import Column, SourceType, TableSchema
+from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.postgres.types import postgres_type
 
 _TEXTS = frozenset({"text", "varchar", "name"})
 _WIDER = {("int2", "int4"), ("int2", "int8"), ("int4", "int8")}

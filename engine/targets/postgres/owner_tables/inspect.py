@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from engine.apply.bookkeeping import Existing
-from engine.apply.postgres.changes import Place
-from engine.apply.postgres.fitting import StandingColumn, StandingTable, key_misfits, misfits
-from engine.apply.postgres.identifiers import qualified, quoted
-from engine.apply.postgres.records import PostgresRecords
-from engine.apply.postgres.types import own_type
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId, TableName
 from engine.model.schema import SourceType, TableSchema
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.changes import Place
+from engine.targets.postgres.identifiers import qualified, quoted
+from engine.targets.postgres.owner_tables.compatibility import StandingColumn, StandingTable, key_misfits, misfits
+from engine.targets.postgres.records import PostgresRecords
+from engine.targets.postgres.types import own_type
+from engine.targets.target_metadata import Existing
 
 _PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE")
 _COLUMNS = """

@@ -17,12 +17,12 @@ from time import monotonic
 
 from psycopg import errors
 
-from engine.apply.bookkeeping import OWN_SCHEMA
-from engine.apply.postgres.identifiers import literal
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, SubscriptionName
 from engine.model.position import Lsn
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.identifiers import literal
+from engine.targets.target_metadata import OWN_SCHEMA
 
 _PREFIX = "penstock"
 _MINE = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid LIKE 'penstock %' ORDER BY gid"

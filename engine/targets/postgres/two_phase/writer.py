@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from engine.apply.postgres.changes import Place, Share, apply_share, shares
-from engine.apply.postgres.errors import TARGET, fault_of_table
-from engine.apply.postgres.identifiers import literal
-from engine.apply.postgres.origins import Origins
-from engine.apply.postgres.prepared import PartId, database_of, finish, hold_as_part
-from engine.apply.postgres.writer import roll_back
 from engine.model.batch import TableChanges
 from engine.model.schema import KeyMode
 from engine.model.target import BatchCommit, TableCommit
 from engine.postgres.sessions import PostgresConnection
+from engine.targets.postgres.changes import Place, Share, apply_share, shares
+from engine.targets.postgres.errors import TARGET, fault_of_table
+from engine.targets.postgres.identifiers import literal
+from engine.targets.postgres.origins import Origins
+from engine.targets.postgres.two_phase.recovery import PartId, database_of, finish, hold_as_part
+from engine.targets.postgres.writer import roll_back
 
 
 @dataclass(frozen=True, slots=True)

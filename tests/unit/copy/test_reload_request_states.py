@@ -10,8 +10,8 @@ from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SchemaPolicy
 from engine.model.table_state import TableEvent, TableState
-from engine.runtime.table_book import RENEWALS, TableBook, TableEntry
-from tests.unit.runtime.test_planner import A, live, spec
+from engine.tables.registry import RENEWALS, TableBook, TableEntry
+from tests.unit.tables.test_planner import A, live, spec
 
 CODE, T = "table_structure_changed", TableId("ta")
 

@@ -1,0 +1,1 @@
+"""One run of a subscription: intake, compute, plan and commit of its batches."""

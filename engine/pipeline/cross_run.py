@@ -1,0 +1,18 @@
+"""What outlives a run of a subscription."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.copy.reload_requests import ReloadBook
+from engine.pipeline.tickets import TicketBook
+from engine.sources.postgres_log.safety.wal_retention import SlotCare
+
+
+@dataclass(frozen=True, slots=True)
+class CrossRunState:
+    """Held by the subscription's supervisor and handed to each of its runs."""
+
+    reloads: ReloadBook
+    care: SlotCare
+    tickets: TicketBook

@@ -1,0 +1,1 @@
+"""Two-phase commit of the parts of a batch, and its recovery."""
