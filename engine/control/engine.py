@@ -12,8 +12,8 @@ from importlib.metadata import version
 import structlog
 
 from engine.connectors import open_source, open_target
-from engine.control.request_handlers import Request, RequestDesk
-from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.request_handlers import Request, RequestHandler
+from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.copy.reload_requests import PartitionChoice
 from engine.link.client import ServerLink
@@ -50,13 +50,13 @@ class Engine:
         self._clock = clock
         self._runner = runner
         self._targets = TargetRegistry(lambda connection: open_target(connection, settings))
-        self._parts = PipelineParts(open_source, self._targets, runner, settings, clock)
-        self._pipelines: dict[str, Pipeline] = {}
+        self._parts = EngineContext(open_source, self._targets, runner, settings, clock)
+        self._pipelines: dict[str, SubscriptionSupervisor] = {}
         self._lock = threading.Lock()
         self._closing: list[threading.Thread] = []
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="changes")
         """One thread, so that changes take hold in the order in which they were declared."""
-        self._requests = RequestDesk(settings, self._find)
+        self._requests = RequestHandler(settings, self._find)
         self._link = ServerLink(
             settings.url,
             settings.engine_token.get_secret_value(),
@@ -96,7 +96,7 @@ class Engine:
         self._link.close()
         self._runner.stop()
 
-    def _find(self, subscription: str) -> Pipeline | None:
+    def _find(self, subscription: str) -> SubscriptionSupervisor | None:
         with self._lock:
             return self._pipelines.get(subscription)
 
@@ -133,7 +133,7 @@ class Engine:
         if running is not None:
             self._let_go(str(spec.name))
         reporter = Reporter(spec, self._link.report, self._clock)
-        pipeline = Pipeline(spec, self._parts, reporter)
+        pipeline = SubscriptionSupervisor(spec, self._parts, reporter)
         with self._lock:
             self._pipelines[str(spec.name)] = pipeline
         log.info("subscription_taken", subscription=spec.name, epoch=spec.epoch)
@@ -158,7 +158,7 @@ class Engine:
             pipeline = self._pipelines.pop(command.subscription, None)
         if pipeline is None and command.assignment is not None:
             spec = command.assignment.to_spec()
-            pipeline = Pipeline(spec, self._parts, Reporter(spec, self._link.report, self._clock))
+            pipeline = SubscriptionSupervisor(spec, self._parts, Reporter(spec, self._link.report, self._clock))
 
         def forget() -> None:
             left = pipeline.forget() if pipeline is not None else []
@@ -188,7 +188,7 @@ def _chosen(command: Reload) -> PartitionChoice | None:
     return PartitionChoice(None if command.partitions == "changed" else command.partitions)
 
 
-def _pass_on(pipeline: Pipeline, command: Approve | Desire | Reload | Table) -> None:
+def _pass_on(pipeline: SubscriptionSupervisor, command: Approve | Desire | Reload | Table) -> None:
     if isinstance(command, Desire):
         pipeline.desire(DesiredState(command.desired))
     elif isinstance(command, Reload):

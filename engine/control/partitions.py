@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from engine.connectors import open_source
-from engine.control.supervisor import Pipeline
+from engine.control.supervisor import SubscriptionSupervisor
 from engine.copy.partition_reload import hindrance
 from engine.link.partition_parts import PartitionPart, PartitionsBody
 from engine.model.fault import EngineFault, FaultKind
@@ -13,7 +13,7 @@ from engine.model.identity import TableId
 from engine.model.partitions import Loads, Partition, generation_of, last_load
 
 
-def listed_partitions(pipeline: Pipeline, table: TableId) -> PartitionsBody:
+def listed_partitions(pipeline: SubscriptionSupervisor, table: TableId) -> PartitionsBody:
     """As source and target have them now. Raises EngineFault(TABLE_MISSING) where the source does not show the table."""
     entry, target = pipeline.book.get(table), pipeline.target
     if entry is None or target is None:

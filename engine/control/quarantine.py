@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from engine.control.supervisor import Pipeline
+from engine.control.supervisor import SubscriptionSupervisor
 from engine.link.quarantine_parts import RefusedRowPart, RefusedRows, RefusedRowsBody
 from engine.model.identity import SubscriptionName, TableId
 from engine.model.quarantine import RefusedRow, RefusedState
 from engine.model.target import QueryRefused, Target
 
 
-def answer_refused(pipeline: Pipeline, command: RefusedRows) -> RefusedRowsBody:
+def answer_refused(pipeline: SubscriptionSupervisor, command: RefusedRows) -> RefusedRowsBody:
     """Do what is asked. Raises QueryRefused(query_unavailable, table_not_live) and what the target raises."""
     target = pipeline.target
     if target is None:

@@ -31,7 +31,7 @@ class QueryTurn:
     unyielding: bool = False
 
 
-class QueryPlaces:
+class QueryAdmission:
     """Runs queries on `count` threads of its own, of unyielding ones as many as `unyielding` at once (None: all may be).
 
     Queries of one sort run in the order of their arrival.

@@ -14,10 +14,10 @@ from engine.connectors import is_unyielding, open_source, open_target
 from engine.control.partitions import listed_partitions
 from engine.control.problem import problem_of
 from engine.control.quarantine import answer_refused
-from engine.control.query_admission import QueryPlaces, QueryTurn
+from engine.control.query_admission import QueryAdmission, QueryTurn
 from engine.control.read_tables import NOT_FOLLOWING, NOT_READY, ReadTables
 from engine.control.sequences import bring_forward, refusal
-from engine.control.supervisor import Pipeline
+from engine.control.supervisor import SubscriptionSupervisor
 from engine.control.verification import VerificationReport, verify_at_cuts
 from engine.link.answer_frames import AnswerEnd, end_frame, rows_frame
 from engine.link.client import ServerLink
@@ -65,14 +65,14 @@ Request = Preflight | Discover | DdlCapture | Now | Partitions | Query | Refused
 log = structlog.get_logger(__name__)
 
 
-class RequestDesk:
+class RequestHandler:
     """Answers requests beside the pipelines."""
 
-    def __init__(self, settings: EngineSettings, find: Callable[[str], Pipeline | None]) -> None:
+    def __init__(self, settings: EngineSettings, find: Callable[[str], SubscriptionSupervisor | None]) -> None:
         self._settings = settings
         self._find = find
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="request")
-        self._queries = QueryPlaces(settings.query_places, settings.unyielding_places)
+        self._queries = QueryAdmission(settings.query_places, settings.unyielding_places)
         self._cancels: dict[str, threading.Event] = {}
         self._link: ServerLink | None = None
 
@@ -280,7 +280,7 @@ class RequestDesk:
         pipeline = self._find(subscription)
         return None if pipeline is None else pipeline.book.get(table)
 
-    def _pipeline(self, subscription: str) -> Pipeline:
+    def _pipeline(self, subscription: str) -> SubscriptionSupervisor:
         pipeline = self._find(subscription)
         if pipeline is None:
             raise EngineFault(FaultKind.TARGET_UNAVAILABLE, subscription, "this engine does not run the subscription")
@@ -319,7 +319,7 @@ class RequestDesk:
     def _verify_run(
         self,
         run: ReplicationRun,
-        pipeline: Pipeline,
+        pipeline: SubscriptionSupervisor,
         command: Verify,
         cancelled: threading.Event,
         report: VerificationReport,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from engine.connectors import open_source
-from engine.control.supervisor import Pipeline
+from engine.control.supervisor import SubscriptionSupervisor
 from engine.link.declared_parts import TableNamePart
 from engine.link.messages import Problem, SequencePart, Sequences, SequencesBody, SequenceValuePart
 from engine.model.identity import TableName
@@ -24,7 +24,7 @@ from engine.model.target import Target
 _STATUS = {"subscription_not_running": 409, "sequences_unsupported": 422}
 
 
-def bring_forward(pipeline: Pipeline, command: Sequences) -> SequencesBody:
+def bring_forward(pipeline: SubscriptionSupervisor, command: Sequences) -> SequencesBody:
     """Read the source's sequences now, and see to it that the target's stand there or beyond.
 
     Which tables take part is read first: every row that is visible by then took its values from the source before, so what the
@@ -64,7 +64,7 @@ def refusal(refused: SequencesRefused) -> Problem:
     )
 
 
-def _live(pipeline: Pipeline, target: Target, specs: Sequence[TableSpec]) -> set[TableName]:
+def _live(pipeline: SubscriptionSupervisor, target: Target, specs: Sequence[TableSpec]) -> set[TableName]:
     """Those whose rows on the target are complete and stay; by their names on the source.
 
     The target's own record counts while no run keeps the book; a reload that will put another table in its place is in the book only.
@@ -80,7 +80,7 @@ def _live(pipeline: Pipeline, target: Target, specs: Sequence[TableSpec]) -> set
     return live
 
 
-def _of_source(pipeline: Pipeline, tables: Sequence[TableName]) -> list[SourceSequence]:
+def _of_source(pipeline: SubscriptionSupervisor, tables: Sequence[TableName]) -> list[SourceSequence]:
     source = open_source(pipeline.spec.source)
     try:
         return source.sequences(tables)

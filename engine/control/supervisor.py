@@ -13,7 +13,7 @@ import structlog
 
 from engine.connectors import as_held
 from engine.control.target_registry import TargetRegistry
-from engine.copy.reload_requests import PartitionChoice, ReloadBook
+from engine.copy.reload_requests import PartitionChoice, ReloadRequests
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TicketId
@@ -33,17 +33,17 @@ from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.pipeline.cross_run import CrossRunState
 from engine.pipeline.run import ReplicationRun
-from engine.pipeline.tickets import TicketBook
+from engine.pipeline.tickets import TicketTracker
 from engine.platform.clock import Clock
 from engine.platform.fault_policy import Action, policy
 from engine.platform.settings import EngineSettings
 from engine.queue import unmark_durable
-from engine.sources.postgres_log.safety.idle_slot_monitor import RestingGuard, drop_slot
-from engine.sources.postgres_log.safety.restart_lsn_watermark import SlotMark
-from engine.sources.postgres_log.safety.slot_tombstone import DroppedSlot
-from engine.sources.postgres_log.safety.wal_retention import SlotCare
-from engine.tables.context import RunParts
-from engine.tables.registry import RESUMED, TableBook, TableEntry
+from engine.sources.postgres_log.safety.idle_slot_monitor import IdleSlotMonitor, drop_slot
+from engine.sources.postgres_log.safety.restart_lsn_watermark import RestartLsnWatermark
+from engine.sources.postgres_log.safety.slot_tombstone import SlotTombstone
+from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
+from engine.tables.context import RunContext
+from engine.tables.registry import RESUMED, TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
 from engine.tables.start_point import StartPoint, known_marks, reset_point, start_point, why_not_described
 
@@ -57,7 +57,7 @@ DECODING_TRIES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineParts:
+class EngineContext:
     """What pipelines of one engine share."""
 
     open_source: Callable[[ConnectionSpec], Source]
@@ -67,10 +67,10 @@ class PipelineParts:
     clock: Clock
 
 
-class Pipeline:
+class SubscriptionSupervisor:
     """A subscription's life in this engine. Methods return at once unless they say otherwise; one thread does the work."""
 
-    def __init__(self, spec: SubscriptionSpec, parts: PipelineParts, reporter: Reporter) -> None:
+    def __init__(self, spec: SubscriptionSpec, parts: EngineContext, reporter: Reporter) -> None:
         self._spec = spec = as_held(spec)
         self._parts = parts
         self._reporter = reporter
@@ -87,7 +87,7 @@ class Pipeline:
         self._run: ReplicationRun | None = None
         self._source: Source | None = None
         self._target: Target | None = None
-        self._book = TableBook(reporter.table)
+        self._book = TableRegistry(reporter.table)
         self._demands: list[Lsn] = []
         """A heap of what is waited for, for a run that starts later."""
         self._whole_reloads: list[str] = []
@@ -97,12 +97,12 @@ class Pipeline:
         """Asked for while a run was starting; they begin with it."""
         self._not_copied: frozenset[TableId] = frozenset()
         """Tables whose reload was cancelled while no run was there; the next one does not copy them."""
-        self._reloads = ReloadBook(reporter)
-        self.tickets = TicketBook(reporter)
+        self._reloads = ReloadRequests(reporter)
+        self.tickets = TicketTracker(reporter)
         settings = parts.settings
-        self._care = SlotCare(spec, reporter, parts.clock, settings.guard_patience_s)
-        self._dropped = DroppedSlot(settings.queue_folder, spec.slot)
-        self._resting = RestingGuard(
+        self._care = RetentionGuard(spec, reporter, parts.clock, settings.guard_patience_s)
+        self._dropped = SlotTombstone(settings.queue_folder, spec.slot)
+        self._resting = IdleSlotMonitor(
             parts.open_source, self._care, self._dropped, parts.clock, settings.guard_interval_s
         )
         self._thread = threading.Thread(target=self._live, name=f"{spec.name}-pipeline", daemon=True)
@@ -122,7 +122,7 @@ class Pipeline:
         return self._target
 
     @property
-    def book(self) -> TableBook:
+    def book(self) -> TableRegistry:
         return self._book
 
     def start(self) -> None:
@@ -304,7 +304,7 @@ class Pipeline:
         except EngineFault as fault:
             left.append(f"the progress record on the target: {fault.detail}")
         shutil.rmtree(self._parts.settings.queue_folder / self._spec.slot, ignore_errors=True)
-        SlotMark(self._parts.settings.queue_folder, self._spec.slot).forget()
+        RestartLsnWatermark(self._parts.settings.queue_folder, self._spec.slot).forget()
         self._dropped.forget()
         return left
 
@@ -411,10 +411,10 @@ class Pipeline:
             self._reset |= reset
             raise
         self._book.retire()
-        self._book = TableBook(self._reporter.table, spec.schema_changes)
+        self._book = TableRegistry(self._reporter.table, spec.schema_changes)
         spec = self._without_removed(spec)
         self._fill_book(spec, source, point)
-        parts = RunParts(
+        parts = RunContext(
             spec=spec,
             source=source,
             target=target,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowUnknown, within
+from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowUnknown, restrict_to_range
 from engine.model.batch import TableChanges
 from engine.model.copies import StandingCopy
 from engine.model.fault import EngineFault, FaultKind
@@ -18,7 +18,7 @@ from engine.model.schema import TableSchema
 from engine.model.target import TableCommit, TargetProgress
 from engine.net import decode_copy_text
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import Stretch, TableBook, TableEntry
+from engine.tables.registry import Stretch, TableEntry, TableRegistry
 
 Tell = Callable[[TableId, str], None]
 
@@ -35,10 +35,10 @@ class _Deciding:
     """Truncated, or of another structure behind it: rows that are being added may be gone, or not fit."""
 
 
-class CopyFollower:
+class CopyCatchUp:
     """Used by the commit thread; `standing` may be asked from any. For each batch: `begin`, `commit_of` each table, `written`."""
 
-    def __init__(self, book: TableBook, incomplete: Tell) -> None:
+    def __init__(self, book: TableRegistry, incomplete: Tell) -> None:
         """`incomplete` is told of copies that begin again since the log left out what a row holds that came into them."""
         self._book = book
         self._incomplete = incomplete
@@ -104,7 +104,7 @@ class CopyFollower:
         if known is not None:
             try:
                 keys = KeyRange(schema, None, known.upto, decode_copy_text)
-                held = [within(one, keys) for one in changes]
+                held = [restrict_to_range(one, keys) for one in changes]
             except (RowUnknown, KeyUnordered) as trouble:
                 self._begin_anew(table, trouble)
                 return None
@@ -138,7 +138,7 @@ class CopyFollower:
             if not any(one.fault for one in missed):
                 lower = known.upto if known is not None else None
                 keys = KeyRange(schema, lower, stretch.upto, decode_copy_text)
-                return [within(one, keys) for one in missed]
+                return [restrict_to_range(one, keys) for one in missed]
         except (RowUnknown, KeyUnordered):
             pass
         self._book.stretch_void(table)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.copy.rate_limit import Pacer, behind_others, read_pace
+from engine.copy.rate_limit import RateLimiter, at_lower_priority, read_pace
 from engine.model.batch import TableFault
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Epoch, TableId
@@ -105,7 +105,7 @@ class CopyTaskResult:
 def copy_task(open_source: OpenSource, decode: Decode, task: CopyTask) -> CopyTaskResult:
     """Read every part of `task`. A part's fault is in its result and leaves the other parts alone; nothing is raised for it."""
     if read_pace(_pace_of(task)).give_way:
-        return behind_others(lambda: _copy(open_source, decode, task))
+        return at_lower_priority(lambda: _copy(open_source, decode, task))
     return _copy(open_source, decode, task)
 
 
@@ -180,7 +180,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
 
     try:
         with closing(files):
-            pacer = Pacer(lambda: read_pace(_pace_of(task)), task.readers)
+            pacer = RateLimiter(lambda: read_pace(_pace_of(task)), task.readers)
             pieces = pacer.paced(source.read_chunk(part.chunk, task.snapshot))
             for batches, size in decoded(pieces, part.schema, decode_part, task.limits.batch_bytes):
                 for batch in batches:

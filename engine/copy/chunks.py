@@ -22,9 +22,9 @@ from engine.model.schema import TableSchema
 from engine.model.source import KeyWalk
 from engine.model.subscription import CopyPolicy
 from engine.net import decode_copy_text
-from engine.tables.context import RunParts
+from engine.tables.context import RunContext
 from engine.tables.registry import Stretch, TableEntry
-from engine.tables.schema_change import Anew, Same, judge
+from engine.tables.schema_change import RecopyRequired, Unchanged, judge
 
 TRIES = 3
 """Stretches of a table one after another that did not get in: then it is copied under one snapshot."""
@@ -38,7 +38,7 @@ STORED_ROW_BYTES = 28
 """What a row takes in storage beside its values: header and line pointer."""
 
 
-class Next(Enum):
+class NextChunk(Enum):
     """What to do with a table for which there is no stretch."""
 
     WHOLE = "whole"
@@ -88,10 +88,10 @@ class _Way:
         return 0 if self.row_bytes is None else round(self.table_bytes / (self.row_bytes + STORED_ROW_BYTES))
 
 
-class Stretches:
+class ChunkPlanner:
     """Used by the copy thread."""
 
-    def __init__(self, parts: RunParts, standing: Callable[[TableId], StandingCopy | None] | None) -> None:
+    def __init__(self, parts: RunContext, standing: Callable[[TableId], StandingCopy | None] | None) -> None:
         """`standing` tells how far a copy is on the target; None: every table is copied under one snapshot."""
         self._parts = parts
         self._standing = standing
@@ -99,7 +99,7 @@ class Stretches:
         self._ways: dict[TableId, _Way] = {}
         self._lost: Counter[TableId] = Counter()
 
-    def next(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | Next:
+    def next(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | NextChunk:
         """The table's next stretch, as of `position`. `schema`: the structure that the source's catalog shows."""
         standing = self._standing(entry.table) if self._standing is not None and entry.copy_life is not None else None
         if entry.copy_life is not None and (why := self._hindrance(entry, schema, standing)) is not None:
@@ -109,28 +109,28 @@ class Stretches:
             return self._whole(entry)
         stretch = self._parts.book.stretch_begins(entry.table, schema, position, walk.chunks[-1].upto)
         if stretch is None:
-            return Next.LATER
+            return NextChunk.LATER
         self._note(entry.table, stretch, standing, walk)
         if standing is not None:
             # What an earlier try has left behind the rows that count.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
         return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=stretch.first)
 
-    def _hindrance(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> Next | None:
+    def _hindrance(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> NextChunk | None:
         """Why a copy does not go on right now."""
         known, copied = entry.schema, entry.copy_schema
         if standing is None or known is None or copied is None:
             return self._whole(entry)
-        if isinstance(judge(known, schema), Anew):
+        if isinstance(judge(known, schema), RecopyRequired):
             return self._whole(entry)
-        same = isinstance(judge(known, schema), Same) and isinstance(judge(copied, schema), Same)
-        return None if same else Next.LATER
+        same = isinstance(judge(known, schema), Unchanged) and isinstance(judge(copied, schema), Unchanged)
+        return None if same else NextChunk.LATER
 
-    def _whole(self, entry: TableEntry) -> Next:
+    def _whole(self, entry: TableEntry) -> NextChunk:
         if entry.copy_life is None:
-            return Next.WHOLE
+            return NextChunk.WHOLE
         self._parts.book.copy_anew(entry.table)
-        return Next.LATER
+        return NextChunk.LATER
 
     def _walk(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> KeyWalk | None:
         """The chunks of the next stretch; None where the table is not copied so."""

@@ -129,7 +129,7 @@ class RowsHeld(Protocol):
         ...
 
 
-def within(changes: TableChanges, keys: RowsHeld) -> TableChanges:
+def restrict_to_range(changes: TableChanges, keys: RowsHeld) -> TableChanges:
     """The part of a table's net changes that concerns the rows that are wanted, each row's old and new key judged for itself.
 
     Raises RowUnknown where a row that comes in cannot be completed.

@@ -17,14 +17,14 @@ import structlog
 
 from engine.connectors import open_source
 from engine.copy.chunk_task import staging_fault
-from engine.copy.chunks import Next, Stretches
+from engine.copy.chunks import ChunkPlanner, NextChunk
 from engine.copy.coordinator import CopyCoordinator
 from engine.copy.fault_handling import Consequence, consequence
 from engine.copy.job import CopyJob, CopyListener, CopySettings, CopyTable, CopyTools
-from engine.copy.partition_reload import PartitionDesk
+from engine.copy.partition_reload import PartitionReloader
 from engine.copy.rate_limit import write_pace
 from engine.copy.reload_requests import CANCELLED, PartitionChoice
-from engine.copy.throttle import GiveWay
+from engine.copy.throttle import AdaptiveThrottle
 from engine.model.batch import TableFault
 from engine.model.copies import CopyProgress, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
@@ -37,7 +37,7 @@ from engine.model.table_state import TableEvent, TableState
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
-from engine.tables.context import RunParts
+from engine.tables.context import RunContext
 from engine.tables.registry import TableEntry
 from engine.tables.start_point import why_not_described
 
@@ -59,12 +59,12 @@ Defer = Callable[[TableEvent, list[TableId]], None]
 T = TypeVar("T")
 
 
-class CopyDesk:
+class CopyOrchestrator:
     """Makes the copies of one run in a thread of its own, one copy of several tables at a time."""
 
     def __init__(
         self,
-        parts: RunParts,
+        parts: RunContext,
         defer: Defer,
         flush: Callable[[Lsn], None],
         staging: Path,
@@ -74,7 +74,7 @@ class CopyDesk:
         give_up: Callable[[TableId], None],
         mark: Callable[[Mapping[TableId, str]], None],
         standing: Callable[[TableId], StandingCopy | None] | None,
-        partitions: PartitionDesk,
+        partitions: PartitionReloader,
     ) -> None:
         """`mark` gets what is below tables that are about to be copied. `give_up`: what the target keeps for a table that has left is to
         go. `standing`: how far copies are that are made stretch by stretch; None where none is to be."""
@@ -82,7 +82,7 @@ class CopyDesk:
         self._give_up = give_up
         self._mark = mark
         self._look = look
-        self._stretches = Stretches(parts, standing)
+        self._stretches = ChunkPlanner(parts, standing)
         self._parts = parts
         self._defer = defer
         self._flush = flush
@@ -92,7 +92,7 @@ class CopyDesk:
         self._pacing = threading.Lock()
         self._paced: CopyPolicy | None = None
         self._declared = parts.spec.copies
-        self._way = GiveWay()
+        self._way = AdaptiveThrottle()
         self.throttle(parts.spec.copies)
         self._end = end
         self._wake = threading.Event()
@@ -459,7 +459,7 @@ class CopyDesk:
         if isinstance(found, CopyTable):
             return found
         self._stretches.end(entry.table)
-        if found is Next.LATER or not self._parts.book.copy_begins(entry.table, schema, position):
+        if found is NextChunk.LATER or not self._parts.book.copy_begins(entry.table, schema, position):
             return None
         return CopyTable(entry.spec, schema.whole)
 

@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from engine.copy.job import CopyTable
-from engine.copy.key_range_filter import KeyUnordered, RowUnknown, within
+from engine.copy.key_range_filter import KeyUnordered, RowUnknown, restrict_to_range
 from engine.copy.partition_filter import PartitionFilter, partition_rows
-from engine.copy.reload_requests import PartitionChoice, ReloadBook, WantedPartitions
+from engine.copy.reload_requests import PartitionChoice, ReloadRequests, WantedPartitions
 from engine.model.batch import TableChanges, TableFault
 from engine.model.copies import CopyProgress
 from engine.model.fault import EngineFault, FaultKind
@@ -32,11 +32,11 @@ from engine.model.target import PartitionSwap, TableRecord, TargetReader
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
-from engine.tables.context import RunParts
+from engine.tables.context import RunContext
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import PartitionCopy, TableBook, TableEntry
+from engine.tables.registry import PartitionCopy, TableEntry, TableRegistry
 from engine.tables.reporter import LoadedPartition
-from engine.tables.schema_change import Same, judge
+from engine.tables.schema_change import Unchanged, judge
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import VerdictStatus
 
@@ -49,7 +49,7 @@ Cut = Callable[[], AbstractContextManager[tuple[ExportedSnapshot, TargetReader]]
 
 
 def swap_of(
-    planned: PlannedBatch, table: TableId, schema: TableSchema, missed: Sequence[TableChanges], book: TableBook
+    planned: PlannedBatch, table: TableId, schema: TableSchema, missed: Sequence[TableChanges], book: TableRegistry
 ) -> PartitionSwap | None:
     """What the batch puts into place of a table's partitions; None where that is nothing, or void by now.
 
@@ -63,7 +63,7 @@ def swap_of(
             raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
     try:
         wanted = PartitionFilter(load.regions, schema, decode_copy_text)
-        changes = tuple(within(one, wanted) for one in missed)
+        changes = tuple(restrict_to_range(one, wanted) for one in missed)
     except (RowUnknown, KeyUnordered):
         book.load_ends(table, load.number)
         return None
@@ -71,14 +71,14 @@ def swap_of(
     return PartitionSwap(rows, changes, load.reasons, load.request, _name(load))
 
 
-class PartitionDesk:
+class PartitionReloader:
     """Asked from any thread; `make` belongs to the copy thread, `in_place` to the commit thread.
 
     It hears of its copies as a CopyListener.
     """
 
     def __init__(
-        self, parts: RunParts, reloads: ReloadBook, begin: Begin, flush: Callable[[Lsn], None], cut: Cut
+        self, parts: RunContext, reloads: ReloadRequests, begin: Begin, flush: Callable[[Lsn], None], cut: Cut
     ) -> None:
         self._parts = parts
         self._begin = begin
@@ -221,7 +221,7 @@ class PartitionDesk:
         if entry is None or entry.load is None:
             return None
         schema = self._parts.source.describe([entry.spec]).get(entry.spec.source)
-        if schema is None or entry.schema is None or not isinstance(judge(entry.schema, schema), Same):
+        if schema is None or entry.schema is None or not isinstance(judge(entry.schema, schema), Unchanged):
             return None
         why = hindrance(entry)
         if why is not None:

@@ -50,7 +50,7 @@ def read_pace(file: Path | None) -> CopyPolicy:
     return CopyPolicy(found["rows"], found["share"], found.get("gives_way", True))
 
 
-def behind_others(work: Callable[[], T]) -> T:
+def at_lower_priority(work: Callable[[], T]) -> T:
     """What `work` returns or raises. Where processors are busy, whoever else runs on them gets about nine tenths of them beside it.
 
     It runs in a thread of its own: a thread's priority can be lowered by everybody, and raised again by the privileged only.
@@ -65,7 +65,7 @@ def _lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + LOWER_BY, 19))
 
 
-class Pacer:
+class RateLimiter:
     """Paces what one of `readers` tasks reads that read beside each other."""
 
     def __init__(

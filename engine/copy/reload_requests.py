@@ -66,7 +66,7 @@ class _Reload:
         return self.percent, eta, CopyTotals(total_rows, total, round(rows_pace, 1), all(p.goes_on for p in done))
 
 
-class ReloadBook:
+class ReloadRequests:
     """Open reload requests of a subscription. Safe to use from any thread."""
 
     def __init__(self, reporter: Reporter) -> None:

@@ -29,7 +29,7 @@ _ENOUGH = 20
 """Batches without copies that must have been seen before anything is concluded."""
 
 
-class GiveWay:
+class AdaptiveThrottle:
     """Decides for which share of the time copies read. `note` is called for each batch with commits, `begin` before rows of a copy are
     read, `share` now and then.
 

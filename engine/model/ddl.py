@@ -25,7 +25,7 @@ class DdlCapture:
     remove_sql: tuple[str, ...]
 
 
-class ToldTable(Protocol):
+class DdlTable(Protocol):
     """A table as it was behind one command."""
 
     @property
@@ -50,17 +50,17 @@ class Capture:
     mark: str
     known: bool = False
     void: bool = False
-    told: ToldTable | None = None
+    told: DdlTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DdlTold:
+class DdlMessage:
     """One message. Most say one thing; what they do not speak of is empty."""
 
     tag: str
     writers: frozenset[int] = frozenset()
     """(Sub)transactions whose work it tells of, as far as that is visible; others that are long over may be among them."""
-    table: ToldTable | None = None
+    table: DdlTable | None = None
     rewritten: frozenset[RelationId] = frozenset()
     """The command goes on to write these tables anew, and `values`: columns may hold something else afterwards."""
     values: bool = False

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from engine.model.batch import BlockRef, LogRange, TablePart
 from engine.model.copies import KeyBound
-from engine.model.ddl import Capture, DdlCapture, DdlTold
+from engine.model.ddl import Capture, DdlCapture, DdlMessage
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.last_commit import LastCommit
 from engine.model.partitions import Partition
@@ -415,7 +415,7 @@ class Source(Protocol):
 
     def relation_name(self, payload: bytes) -> TableName: ...
 
-    def told(self, payload: bytes) -> DdlTold:
+    def told(self, payload: bytes) -> DdlMessage:
         """What a message of the DDL capture says, a record as in MessageSeen. Raises LOG_UNREADABLE where it makes no sense."""
         ...
 

@@ -235,7 +235,7 @@ class TargetReader(Protocol):
         ...
 
 
-class AheadRows(Protocol):
+class SpeculativeTransaction(Protocol):
     """Rows of one source transaction that is still open, in a target transaction of their own beside those of `commit`.
 
     Nobody sees them before they are committed. Any method may be called from any thread. It may end by itself, whenever the target
@@ -506,7 +506,7 @@ class Target(Protocol):
         """The part of this target whose columns can have sequences; None where it has none at all."""
         ...
 
-    def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
+    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         """Begin to take rows before their commit; one at a time. None where that is not possible, now or on this target at all."""
         ...
 
@@ -526,7 +526,6 @@ class Target(Protocol):
 
 
 __all__ = [
-    "AheadRows",
     "BatchCommit",
     "CommitRates",
     "InOrder",
@@ -536,6 +535,7 @@ __all__ = [
     "QueryAnswer",
     "QueryLimits",
     "QueryRefused",
+    "SpeculativeTransaction",
     "TableCommit",
     "TableRecord",
     "Target",

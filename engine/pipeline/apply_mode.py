@@ -10,7 +10,7 @@ from engine.model.identity import TableId
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, Visibility
 from engine.model.target import InOrder, InOrderTarget, PartsTarget
-from engine.pipeline.netting_cost import GroupTuner, LaneTuner, NetOrNot, Written
+from engine.pipeline.netting_cost import GroupTuner, LaneTuner, NettingCostModel, Written
 from engine.tables.planner import PlannedBatch
 
 Announce = Callable[[str], None]
@@ -21,7 +21,7 @@ MOST_SINGLE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Applying:
+class ApplyPlan:
     """How one batch is written; `way` None: as net changes, in up to so many `parts` that are committed one by one."""
 
     mode: ApplyMode = ApplyMode.BATCH
@@ -30,10 +30,10 @@ class Applying:
     tuning: Mapping[str, float] = field(default_factory=dict)
 
 
-AS_BATCH = Applying()
+AS_BATCH = ApplyPlan()
 
 
-class ApplyChooser:
+class ApplyModeSelector:
     """Chooses in the job stage, learns from the commit stage; may be called from any thread."""
 
     def __init__(
@@ -49,12 +49,12 @@ class ApplyChooser:
         self._policy = policy
         self._target = target
         self._parts = parts if policy.visibility is Visibility.RELAXED else None
-        self._as_net: Applying | None = None
+        self._as_net: ApplyPlan | None = None
         self._announce = announce
         self._lock = threading.Lock()
         self._lanes = LaneTuner()
         self._groups: GroupTuner | None = None
-        self._net_or_not = NetOrNot()
+        self._net_or_not = NettingCostModel()
         self._told: str | None = None
 
     @property
@@ -62,7 +62,7 @@ class ApplyChooser:
         """Whether transactions are to stay apart, so that nothing that is staged of one may share a batch with another."""
         return self._target is not None and self._policy.mode in {ApplyMode.GROUPED, ApplyMode.TRANSACTIONAL}
 
-    def choose(self, planned: PlannedBatch) -> Applying:
+    def choose(self, planned: PlannedBatch) -> ApplyPlan:
         """The way for a batch that was planned. May measure the target's commits, once."""
         if self._target is None or self._policy.mode is ApplyMode.BATCH:
             return self._net()
@@ -78,7 +78,7 @@ class ApplyChooser:
             self._told = None
             return self._in_order(planned, self._target)
 
-    def learn(self, applying: Applying, transactions: int, written: Written) -> None:
+    def learn(self, applying: ApplyPlan, transactions: int, written: Written) -> None:
         """A batch was written that way."""
         way, seconds = applying.way, written.took_ms / 1000
         with self._lock:
@@ -92,7 +92,7 @@ class ApplyChooser:
             if self._groups is not None and transactions:
                 self._groups.learn(-(-transactions // way.group), seconds)
 
-    def _net(self) -> Applying:
+    def _net(self) -> ApplyPlan:
         """As net changes. May ask the target for what it allows, once."""
         with self._lock:
             if self._as_net is None:
@@ -102,10 +102,10 @@ class ApplyChooser:
                 if missing is not None:
                     self._tell(f"batches become visible at once, in spite of the visibility `relaxed`: {missing}")
                 elif self._parts is not None:
-                    self._as_net = Applying(parts=lanes)
+                    self._as_net = ApplyPlan(parts=lanes)
             return self._as_net
 
-    def _in_order(self, planned: PlannedBatch, target: InOrderTarget) -> Applying:
+    def _in_order(self, planned: PlannedBatch, target: InOrderTarget) -> ApplyPlan:
         policy, transactions = self._policy, planned.batch.transactions
         lanes = policy.lanes or self._lanes.choose(transactions)
         tuning = {"lanes": float(lanes)}
@@ -119,9 +119,9 @@ class ApplyChooser:
                 rates = self._groups.rates
                 tuning |= {"commit_rate_low": round(rates.low, 1), "commit_rate_high": round(rates.high, 1)}
             tuning["group_size"] = float(group)
-        return Applying(policy.mode, InOrder(policy.policy, lanes, group), tuning=tuning)
+        return ApplyPlan(policy.mode, InOrder(policy.policy, lanes, group), tuning=tuning)
 
-    def _by_cost(self, planned: PlannedBatch) -> Applying:
+    def _by_cost(self, planned: PlannedBatch) -> ApplyPlan:
         # To find a row by all its columns one by one would read the table each time.
         slow = any(part.versions[-1].mode is KeyMode.BAG for part in planned.parts)
         if slow or self._only_as_batch(planned) is not None or not 0 < planned.records <= MOST_SINGLE:
@@ -140,9 +140,9 @@ class ApplyChooser:
                     f" {tuner.net_share:.0%} of the changes remain as net rows"
                 )
         if net:
-            return Applying(parts=as_parts, tuning=tuning)
+            return ApplyPlan(parts=as_parts, tuning=tuning)
         # One unit: the batch stays one target transaction.
-        return Applying(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning=tuning)
+        return ApplyPlan(ApplyMode.GROUPED, InOrder(group=max(1, planned.batch.transactions)), tuning=tuning)
 
     def _only_as_batch(self, planned: PlannedBatch) -> str | None:
         """Why a batch's changes cannot be written as they are, None where they can."""

@@ -19,7 +19,7 @@ BytesOf = Callable[[Ordinal, Ordinal], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BatchSlice:
     """Ranges that one task works on, and the tables with the structures that are in force from its begin on."""
 
     ranges: tuple[LogRange, ...]
@@ -108,7 +108,7 @@ def _small(one: LogRange, bytes_of: BytesOf, most_bytes: int) -> Iterator[tuple[
 
 def pieces(
     groups: Sequence[tuple[LogRange, ...]], relations: Sequence[RelationSeen], parts: Sequence[TablePart]
-) -> list[Piece]:
+) -> list[BatchSlice]:
     """A piece for each group. `relations`: all relation records in the groups; `parts`: the tables as for all groups together.
 
     A table's relation records in earlier groups move it on before a later group begins; rows of every group are lifted to the
@@ -118,7 +118,7 @@ def pieces(
     before: dict[int, int] = {}
     found = []
     for group, records in zip(groups, seen, strict=True):
-        found.append(Piece(group, tuple(_from(part, before.get(part.versions[0].relation, 0)) for part in parts)))
+        found.append(BatchSlice(group, tuple(_from(part, before.get(part.versions[0].relation, 0)) for part in parts)))
         for relation in records:
             before[relation] = before.get(relation, 0) + 1
     return found
@@ -143,7 +143,7 @@ def _by_group(groups: Sequence[tuple[LogRange, ...]], relations: Sequence[Relati
     return found
 
 
-Run = Callable[[Sequence[tuple[int, Piece]], int, int], tuple[TableChanges, ...]]
+Run = Callable[[Sequence[tuple[int, BatchSlice]], int, int], tuple[TableChanges, ...]]
 """Runs the tasks of numbered pieces, each in so many buckets, as attempt so many; the changes name their piece."""
 
 
@@ -179,11 +179,11 @@ def compute(
     changes = run(todo, sizes.buckets, 0) if rest and todo else ()
     changes += tuple(replace(c, piece=n) for n, those in enumerate(known) for c in those or ())
     if whole:
-        changes += run([(0, Piece(tuple(ranges), tuple(whole)))], max(sizes.buckets, len(groups)), 1)
+        changes += run([(0, BatchSlice(tuple(ranges), tuple(whole)))], max(sizes.buckets, len(groups)), 1)
     return changes
 
 
-def _known(group: _Group, piece: Piece, announced: Sequence[int]) -> tuple[TableChanges, ...] | None:
+def _known(group: _Group, piece: BatchSlice, announced: Sequence[int]) -> tuple[TableChanges, ...] | None:
     """What was staged of the group, where it is what working on it now would give. `announced`: the relations announced in it."""
     staged = group.staged
     if staged is None or any(change.fault for change in staged.changes):

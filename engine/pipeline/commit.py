@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from engine.copy.catch_up import CopyFollower
+from engine.copy.catch_up import CopyCatchUp
 from engine.copy.partition_reload import swap_of
 from engine.model.batch import TableChanges, TablePart
 from engine.model.fault import EngineFault, FaultKind
@@ -19,16 +19,16 @@ from engine.model.schema import TableSchema
 from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, Target, TargetProgress
-from engine.pipeline.apply_mode import AS_BATCH, Applying
+from engine.pipeline.apply_mode import AS_BATCH, ApplyPlan
 from engine.pipeline.compute import Computed
 from engine.pipeline.generated_columns import Ask, with_computed
 from engine.pipeline.speculative_insert import rest_of
 from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
-from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
+from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import PartitionCopy, TableBook, TableEntry
+from engine.tables.registry import PartitionCopy, TableEntry, TableRegistry
 from engine.tables.reporter import BatchTimes, Evidence, Reporter
 from engine.tables.schema_change import differences
 
@@ -70,13 +70,13 @@ class CommitStage:
         self,
         spec: SubscriptionSpec,
         target: Target,
-        book: TableBook,
+        book: TableRegistry,
         reporter: Reporter,
         clock: Clock,
         start: Lsn,
         position_write_ms: float,
         ask: Ask,
-        marks: TableMarks,
+        marks: PartitionFingerprints,
     ) -> None:
         """`ask` has the source compute columns that its log does not carry."""
         self._ask = ask
@@ -102,7 +102,7 @@ class CommitStage:
         self._known_parked: set[TableId] = set()
         self.marks = marks
         self.applied = Applied(start, start)
-        self.copies = CopyFollower(book, self._copy_begins_anew)
+        self.copies = CopyCatchUp(book, self._copy_begins_anew)
         self._aside: dict[TableId, int] = {}
         """How many rows of a table stand aside, where some do."""
         self._tried: dict[TableId, TableCommit] = {}
@@ -404,7 +404,7 @@ class CommitStage:
         self,
         goal: _Goal,
         commits: dict[TableId, TableCommit],
-        applying: Applying = AS_BATCH,
+        applying: ApplyPlan = AS_BATCH,
         left: tuple[TableId, ...] = (),
     ) -> int:
         """One target transaction, or as `applying` says. Returns in how many parts it was written.
@@ -424,7 +424,7 @@ class CommitStage:
         self,
         goal: _Goal,
         commits: dict[TableId, TableCommit],
-        applying: Applying,
+        applying: ApplyPlan,
         left: tuple[TableId, ...],
     ) -> int:
         parts = 1

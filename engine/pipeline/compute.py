@@ -10,14 +10,14 @@ from typing import Literal
 from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
 from engine.model.subscription import SubscriptionSpec
 from engine.model.tasks import TaskRunner
-from engine.pipeline.apply_mode import AS_BATCH, ApplyChooser, Applying
-from engine.pipeline.batch_slices import Piece, Sizes, Staged, compute
+from engine.pipeline.apply_mode import AS_BATCH, ApplyModeSelector, ApplyPlan
+from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
 from engine.pipeline.generated_columns import rows_needed
 from engine.pipeline.intake import Sealed
-from engine.pipeline.job_cost import JobTuner, Way
+from engine.pipeline.job_cost import JobPlacement, Way
 from engine.pipeline.netting_cost import Written
-from engine.pipeline.speculative_insert import EarlyRows
-from engine.pipeline.streamed_transactions import AheadDesk, files_of
+from engine.pipeline.speculative_insert import SpeculativeRows
+from engine.pipeline.streamed_transactions import StreamedTransactionStager, files_of
 from engine.pipeline.task_functions import net_all_here, net_task
 from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
@@ -39,9 +39,9 @@ class Computed:
     files: tuple[str, ...] = ()
     tuning: Mapping[str, float] = field(default_factory=dict)
     """What was chosen for it, and the measurements that decided: see `BatchReport.tuning`."""
-    early: EarlyRows | None = None
+    early: SpeculativeRows | None = None
     """What of it is in the target already."""
-    applying: Applying = AS_BATCH
+    applying: ApplyPlan = AS_BATCH
     missed: tuple[TableChanges, ...] = ()
     """What came since their snapshots to the stretches that the batch takes in."""
 
@@ -63,9 +63,9 @@ class JobStage:
         runner: TaskRunner,
         staging: Path,
         clock: Clock,
-        ahead: AheadDesk,
+        ahead: StreamedTransactionStager,
         piece_bytes: int,
-        chooser: ApplyChooser,
+        chooser: ApplyModeSelector,
     ) -> None:
         self._chooser = chooser
         self._spec = spec
@@ -76,7 +76,7 @@ class JobStage:
         self._clock = clock
         self._ahead = ahead
         self._piece_bytes = piece_bytes
-        self._tuner = JobTuner(spec.batch)
+        self._tuner = JobPlacement(spec.batch)
         self._commit_ms = 0.0
 
     def committed(self, computed: Computed, took_ms: float) -> None:
@@ -144,7 +144,7 @@ class JobStage:
     def _run(
         self, planned: PlannedBatch, way: Way, ahead: Sequence[Staged], *, in_order: bool, attempt: int = 0
     ) -> tuple[TableChanges, ...]:
-        def run(found: Sequence[tuple[int, Piece]], buckets: int, turn: int) -> tuple[TableChanges, ...]:
+        def run(found: Sequence[tuple[int, BatchSlice]], buckets: int, turn: int) -> tuple[TableChanges, ...]:
             descriptors = [
                 replace(self._descriptor(planned, number, piece, (bucket, buckets), attempt + turn), in_order=in_order)
                 for number, piece in found
@@ -167,7 +167,7 @@ class JobStage:
         return self._runner.run(net_task, descriptors, group)
 
     def _descriptor(
-        self, planned: PlannedBatch, number: int, piece: Piece, bucket: tuple[int, int], attempt: int
+        self, planned: PlannedBatch, number: int, piece: BatchSlice, bucket: tuple[int, int], attempt: int
     ) -> TaskDescriptor:
         return TaskDescriptor(
             subscription=self._spec.name,

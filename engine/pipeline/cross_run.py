@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.copy.reload_requests import ReloadBook
-from engine.pipeline.tickets import TicketBook
-from engine.sources.postgres_log.safety.wal_retention import SlotCare
+from engine.copy.reload_requests import ReloadRequests
+from engine.pipeline.tickets import TicketTracker
+from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
 
 
 @dataclass(frozen=True, slots=True)
 class CrossRunState:
     """Held by the subscription's supervisor and handed to each of its runs."""
 
-    reloads: ReloadBook
-    care: SlotCare
-    tickets: TicketBook
+    reloads: ReloadRequests
+    care: RetentionGuard
+    tickets: TicketTracker

@@ -16,7 +16,7 @@ from engine.model.source import ExportedSnapshot
 from engine.model.table_state import TableState
 from engine.model.target import TableRecord, TargetReader
 from engine.pipeline.intake import Cut, HoldBack, Intake
-from engine.tables.context import RunParts
+from engine.tables.context import RunContext
 
 HELD_BACK_MS = (300, 600, 1200, 2400, 4800)
 """So long before it is sealed each try holds back what is read, while its snapshot is made. A snapshot has the position at which the
@@ -33,10 +33,10 @@ class _Wanted:
     refused: bool = False
 
 
-class CutDesk:
+class CutCoordinator:
     """Makes cuts for one run. `cut` is called from the verifier's thread, `reached` from the commit thread."""
 
-    def __init__(self, parts: RunParts, intake: Intake, staging: Path) -> None:
+    def __init__(self, parts: RunContext, intake: Intake, staging: Path) -> None:
         self._parts = parts
         self._intake = intake
         self._staging = staging

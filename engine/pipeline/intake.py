@@ -20,7 +20,7 @@ from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.model.ticket import read_marker
 from engine.pipeline.reader_process import ReaderProcess
-from engine.pipeline.streamed_transactions import PIECE_PART, AheadCutter, AheadDesk
+from engine.pipeline.streamed_transactions import PIECE_PART, StreamedSliceCutter, StreamedTransactionStager
 from engine.pipeline.tickets import RunTickets
 from engine.platform.clock import Clock
 from engine.queue.block import read_block
@@ -40,7 +40,7 @@ from engine.sources.postgres_log.reader_main import (
     Started,
     Verified,
 )
-from engine.sources.postgres_log.safety.observed_partitions import LeavesTold, ToldLeaves
+from engine.sources.postgres_log.safety.observed_partitions import ObservedPartitions, ObservedPartitionsReading
 
 IDLE_WAIT_S = 0.2
 BUSY_WAIT_S = 0.01
@@ -214,7 +214,7 @@ class Intake:
         has_room: Callable[[], bool],
         emit: Callable[[Sealed], None],
         budget_bytes: int,
-        ahead: AheadDesk,
+        ahead: StreamedTransactionStager,
         piece_bytes: int,
         holds: Callable[[Holds], None],
         alone: Alone,
@@ -230,14 +230,14 @@ class Intake:
         self._verified = False
         self._holds = holds
         self._sorter = TransactionSorter(after)
-        self._ahead = AheadCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)
+        self._ahead = StreamedSliceCutter(self._sorter, catalog.bytes_between, piece_bytes // PIECE_PART, ahead)
         self._batcher = Batcher(policy, after, alone, last, origin)
         self._catalog = catalog
         self._clock = clock
         self._has_room = has_room
         self._emit = emit
         self._truncations = Truncations()
-        self._leaves = ToldLeaves(self._truncations.at)
+        self._leaves = ObservedPartitions(self._truncations.at)
         self._reader_failed: Callable[[Failed], None] | None = None
         self._inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._in_flight: deque[SealedBatch] = deque()
@@ -279,7 +279,7 @@ class Intake:
         """As `leaves.Together`, of the last truncates in the log up to `captured`. From any thread."""
         return self._truncations.at(ordinal)
 
-    def leaves_told(self) -> LeavesTold:
+    def leaves_told(self) -> ObservedPartitionsReading:
         """Partitions that sealed batches name, since the last call. From any thread."""
         return self._leaves.take()
 

@@ -100,7 +100,7 @@ class Way:
 HERE = Way("driver")
 
 
-class JobTuner:
+class JobPlacement:
     """Chooses the way that costs the least processor time among those that are quick enough. Used by one thread.
 
     Quick enough is what does not hold up the commits: the stages overlap, so that a job may take as long as a commit does. Where

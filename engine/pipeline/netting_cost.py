@@ -99,7 +99,7 @@ class Written:
     took_ms: float
 
 
-class NetOrNot:
+class NettingCostModel:
     """Whether a batch's net changes are worth working out, or its changes are written one by one.
 
     Net changes cost by table and row, a change by itself costs more than a row among many. Where rows change again and again there

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
-from engine.tables.context import RunParts
+from engine.tables.context import RunContext
 from engine.tables.known_catalog import KnownCatalog, Settled
 
 HELD_S = 20.0
@@ -28,12 +28,12 @@ class Now:
     held: bool
 
 
-class NowDesk:
+class NowReader:
     """One run's. `look` begins a look behind its call, and ends the run where that finds it has to. Any thread may use it."""
 
     def __init__(
         self,
-        parts: RunParts,
+        parts: RunContext,
         look: Callable[[], Settled | None],
         flush: Callable[[Lsn], None],
         ended: Callable[[], bool],

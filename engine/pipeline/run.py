@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import structlog
 
-from engine.copy.orchestrator import CopyDesk
-from engine.copy.partition_reload import PartitionDesk
+from engine.copy.orchestrator import CopyOrchestrator
+from engine.copy.partition_reload import PartitionReloader
 from engine.copy.reload_requests import PartitionChoice
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, TableId, TableName
@@ -26,33 +26,33 @@ from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import CopyPolicy, QueueMode
 from engine.model.table_state import Refused, TableEvent, TableState
-from engine.pipeline.apply_mode import ApplyChooser
+from engine.pipeline.apply_mode import ApplyModeSelector
 from engine.pipeline.commit import Applied, CommitStage
 from engine.pipeline.compute import Computed, JobStage
 from engine.pipeline.cross_run import CrossRunState
-from engine.pipeline.cuts import CutDesk
+from engine.pipeline.cuts import CutCoordinator
 from engine.pipeline.intake import Demand, Done, Flush, Intake, Sealed, Wake
-from engine.pipeline.now import NowDesk
+from engine.pipeline.now import NowReader
 from engine.pipeline.queue_start import QueueCheck, QueueStart, open_queue
 from engine.pipeline.reader_process import ReaderProcess
 from engine.pipeline.session_start import free_slot, last_at_start, restore
-from engine.pipeline.speculative_insert import EarlyInserter
-from engine.pipeline.streamed_transactions import PIECE_PART, AheadDesk
+from engine.pipeline.speculative_insert import SpeculativeInserter
+from engine.pipeline.streamed_transactions import PIECE_PART, StreamedTransactionStager
 from engine.pipeline.task_functions import sweep
 from engine.pipeline.tickets import RunTickets
 from engine.platform.failpoints import Failpoint, hit
 from engine.queue import QueueCatalog
-from engine.queue.durability_switch import Marks, QueueSwitch
+from engine.queue.durability_switch import DurabilitySwitch, Marks
 from engine.sources.postgres_log.reader_main import Confirm, Failed, Holds, ReaderConfig
-from engine.sources.postgres_log.safety.observed_partitions import below_told, has_unjudged
-from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
-from engine.sources.postgres_log.safety.restart_lsn_watermark import SlotMark
-from engine.sources.postgres_log.safety.source_monitor import Guard
-from engine.sources.postgres_log.safety.wal_retention import Orders, UnderWay
-from engine.tables.context import RunParts
-from engine.tables.ddl_messages import Anchor
+from engine.sources.postgres_log.safety.observed_partitions import has_unjudged, partitions_in
+from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
+from engine.sources.postgres_log.safety.restart_lsn_watermark import RestartLsnWatermark
+from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
+from engine.sources.postgres_log.safety.wal_retention import RetentionActions, RetentionProgress
+from engine.tables.context import RunContext
+from engine.tables.ddl_messages import CertifiedSchema
 from engine.tables.known_catalog import Settled
-from engine.tables.planner import Learnt, PlannedBatch, Planner
+from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import BatchTimes
 
@@ -67,7 +67,7 @@ READER_RESTARTS = 5
 class ReplicationRun:
     """Start it with `execute`, which returns when `stop` was called and raises the fault that ended it otherwise."""
 
-    def __init__(self, parts: RunParts, kept: CrossRunState) -> None:
+    def __init__(self, parts: RunContext, kept: CrossRunState) -> None:
         self._parts = parts
         self._kept = kept
         self._spec = parts.spec
@@ -89,10 +89,8 @@ class ReplicationRun:
         """What is held and what the source has are known to be the same log: before that no position counts."""
         folder = parts.settings.queue_folder / parts.spec.slot
         slot = parts.source.slot_status(parts.spec.slot)
-        self._mark = SlotMark(parts.settings.queue_folder, parts.spec.slot)
-        if not parts.start.fresh:
-            self._mark.check(slot)
-        self._mark.note(slot, new_slot=parts.start.fresh)
+        self._mark = RestartLsnWatermark(parts.settings.queue_folder, parts.spec.slot)
+        self._mark.begin(slot, new_slot=parts.start.fresh)
         self._released = slot.confirmed or ZERO
         """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
         there would get transactions without their beginnings."""
@@ -108,14 +106,16 @@ class ReplicationRun:
         parts, end = self._parts, self._parts.start.progress.end
         self._opened = opened
         if opened.damage is not None:
-            detail = f"{opened.damage}; the log behind {opened.resume} is read from the source again"
-            parts.reporter.event("warning", "queue_reread", parts.spec.slot, detail)
+            again = f"{opened.damage}; the log after {opened.resume} is read from the source again"
+            parts.reporter.event("warning", "queue_reread", parts.spec.slot, again)
         self._staging = parts.settings.staging_folder / parts.spec.slot
         sweep(self._staging)
         self._catalog: QueueCatalog = opened.catalog
-        self.early = EarlyInserter(lambda: parts.target.begin_ahead(parts.spec.name), parts.book, parts.clock)
-        self.ahead = AheadDesk(parts.spec, parts.book, self._catalog, parts.runner, self._staging, self.early)
-        self._chooser = ApplyChooser(
+        self.early = SpeculativeInserter(lambda: parts.target.begin_ahead(parts.spec.name), parts.book, parts.clock)
+        self.ahead = StreamedTransactionStager(
+            parts.spec, parts.book, self._catalog, parts.runner, self._staging, self.early
+        )
+        self._chooser = ApplyModeSelector(
             parts.spec.apply,
             parts.target.in_order(),
             parts.target.in_parts(),
@@ -140,10 +140,11 @@ class ReplicationRun:
             parts.spec.origin,
             self._log_verified,
         )
-        self._switch = QueueSwitch(
+        self._switch = DurabilitySwitch(
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=self._kept.care.orders.persist
         )
         self._planner = self._make_planner()
+        piece = parts.settings.piece_bytes
         self._jobs = JobStage(
             parts.spec,
             self._planner,
@@ -152,7 +153,7 @@ class ReplicationRun:
             self._staging,
             parts.clock,
             self.ahead,
-            parts.settings.piece_bytes,
+            piece,
             self._chooser,
         )
         self._commits = CommitStage(
@@ -164,19 +165,21 @@ class ReplicationRun:
             end,
             parts.settings.position_write_s * 1000,
             parts.source.compute,
-            TableMarks(parts.source.mark_told, lambda batch: below_told(batch, parts.book, self._intake.together)),
+            PartitionFingerprints(
+                parts.source.mark_told, lambda batch: partitions_in(batch, parts.book, self._intake.together)
+            ),
         )
         self._commits.begin(parts.start.progress)
         self._told = end
         """What is told as applied: of a batch when nothing is open that it names."""
-        self.nows = NowDesk(parts, self._look, self.flush, self._stop.is_set)
+        self.nows = NowReader(parts, self._look, self.flush, self._stop.is_set)
         self._guard = self._make_guard()
-        self.cuts = CutDesk(parts, self._intake, self._staging)
+        self.cuts = CutCoordinator(parts, self._intake, self._staging)
         self.copies = self._make_copies()
         parts.book.watch(self._table_ended, self.copies.stretch_void)
 
-    def _make_copies(self) -> CopyDesk:
-        return CopyDesk(
+    def _make_copies(self) -> CopyOrchestrator:
+        return CopyOrchestrator(
             self._parts,
             self.defer,
             self.flush,
@@ -187,7 +190,7 @@ class ReplicationRun:
             self._give_up,
             self._commits.marks.note_copied,
             None if self._chooser.keeps_transactions else self._commits.copies.standing,
-            PartitionDesk(self._parts, self._kept.reloads, self._begin_load, self.flush, self.cuts.cut),
+            PartitionReloader(self._parts, self._kept.reloads, self._begin_load, self.flush, self.cuts.cut),
         )
 
     def _make_planner(self) -> Planner:
@@ -207,8 +210,8 @@ class ReplicationRun:
             lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.slot, detail),
         )
 
-    def _make_guard(self) -> Guard:
-        return Guard(
+    def _make_guard(self) -> SourceMonitor:
+        return SourceMonitor(
             self._parts,
             lambda: self._intake.captured,
             self._looked,
@@ -379,7 +382,7 @@ class ReplicationRun:
                 self.copies.reload(request, tables)
 
     def cancel_reload(self, request: str, table: TableId | None = None) -> None:
-        """As Pipeline.cancel_reload."""
+        """As SubscriptionSupervisor.cancel_reload."""
         self.copies.cancel_reload(request, table)
 
     def respec(self) -> None:
@@ -418,12 +421,12 @@ class ReplicationRun:
 
         self._between.put(reload)
 
-    def _learn(self, learnt: Learnt) -> None:
+    def _learn(self, learnt: CatalogSchema) -> None:
         """In the guard's thread: the source's catalog shows a structure that the log has not told of."""
         self._between.put(lambda _number, _after: self._planner.learn(learnt))
         self.flush(learnt.seen_by)
 
-    def _anchor(self, anchors: Iterable[Anchor]) -> None:
+    def _anchor(self, anchors: Iterable[CertifiedSchema]) -> None:
         """In the guard's thread: the source's catalog shows what is known, and the DDL capture will tell what changes from there on."""
         self._between.put(lambda _number, _after: self._planner.anchor(anchors))
 
@@ -615,17 +618,14 @@ class ReplicationRun:
             return
         hit(Failpoint.QUEUE_SWITCHED)
         if event.order.number:
-            now = (
-                f"persist: everything up to {event.wal_end} is on disk"
-                if event.order.on
-                else "memory: the target has passed all that was confirmed"
-            )
+            persist = f"persist: everything up to {event.wal_end} is on disk"
+            now = persist if event.order.on else "memory: the target has passed all that was confirmed"
             self._parts.reporter.event("info", "queue_mode_changed", self._spec.slot, now)
         self._confirm()
 
-    def _care(self, reading: GuardReading) -> Orders:
+    def _care(self, reading: GuardReading) -> RetentionActions:
         """In the guard's thread: do what the ladder says."""
-        orders = self._kept.care.judge(reading, UnderWay(self._switch.may_persist, self.copies.wanted))
+        orders = self._kept.care.judge(reading, RetentionProgress(self._switch.may_persist, self.copies.wanted))
         self._switch.press(orders.persist)
         if orders.hold_copies:
             self.copies.hold()

@@ -13,12 +13,12 @@ from engine.model.subscription import OriginFilter
 from engine.model.target import TargetProgress
 from engine.pipeline.intake import Intake
 from engine.pipeline.queue_start import QueueStart
-from engine.tables.context import RunParts
+from engine.tables.context import RunContext
 
 SLOT_GRACE_MS = 5000.0
 
 
-def last_at_start(parts: RunParts) -> LastCommit:
+def last_at_start(parts: RunContext) -> LastCommit:
     """The last transaction up to the target's position. Where it should be known and is not, that is told."""
     progress, origin = parts.start.progress, parts.spec.origin
     last = progress.last
@@ -55,7 +55,7 @@ def read_otherwise(landed: Iterable[Landed], before: OriginFilter | None, origin
     return found if same else end
 
 
-def free_slot(parts: RunParts, stop: threading.Event) -> None:
+def free_slot(parts: RunContext, stop: threading.Event) -> None:
     """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
     deadline = parts.clock.monotonic_ms() + SLOT_GRACE_MS
     while parts.source.slot_status(parts.spec.slot).active_pid is not None:

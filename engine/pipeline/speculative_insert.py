@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from engine.model.batch import StagedRows, TableChanges
 from engine.model.fault import EngineFault
 from engine.model.identity import TableId
-from engine.model.target import AheadRows, BatchCommit, TableCommit
+from engine.model.target import BatchCommit, SpeculativeTransaction, TableCommit
 from engine.pipeline.batch_slices import Staged
 from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
-from engine.tables.registry import TableBook
+from engine.tables.registry import TableRegistry
 
 OPEN_MS = 600_000.0
 """How long rows may wait in the target for their commit: all the while it cannot do its housekeeping."""
@@ -26,7 +26,7 @@ WAIT_S = 0.2
 
 
 @dataclass(slots=True)
-class EarlyCounts:
+class SpeculativeCounts:
     """Since the run began: pieces inserted early, and transactions whose rows were committed so, or given up again."""
 
     inserted: int = 0
@@ -34,10 +34,10 @@ class EarlyCounts:
     given_up: int = 0
 
 
-class EarlyRows:
+class SpeculativeRows:
     """What of one transaction is in the target already. Safe to use from any thread."""
 
-    def __init__(self, rows: AheadRows, counts: EarlyCounts) -> None:
+    def __init__(self, rows: SpeculativeTransaction, counts: SpeculativeCounts) -> None:
         self._rows = rows
         self._counts = counts
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class EarlyRows:
 
 
 @dataclass(slots=True, eq=False)
-class Lot:
+class SpeculativeLot:
     """The staged pieces of one transaction, as the inserter sees them."""
 
     xid: int
@@ -89,25 +89,25 @@ class Lot:
     """Its rows are not wanted in the target early: it does more than insert, or that failed, or took too long."""
 
 
-class EarlyInserter:
+class SpeculativeInserter:
     """Chooses a transaction, and inserts its pieces as they are staged. `run` is one thread's; the rest may be called from any."""
 
-    def __init__(self, begin: Callable[[], AheadRows | None], book: TableBook, clock: Clock) -> None:
+    def __init__(self, begin: Callable[[], SpeculativeTransaction | None], book: TableRegistry, clock: Clock) -> None:
         self._begin = begin
         self._book = book
         self._clock = clock
         self._changed = threading.Condition()
-        self._lots: list[Lot] = []
+        self._lots: list[SpeculativeLot] = []
         """Of open transactions, and of committed ones until a batch takes them."""
-        self._lot: Lot | None = None
+        self._lot: SpeculativeLot | None = None
         """Whose rows are in the target."""
-        self._rows: EarlyRows | None = None
+        self._rows: SpeculativeRows | None = None
         self._taken = False
         """By a batch, which alone ends them then."""
         self._began_ms = 0.0
-        self.counts = EarlyCounts()
+        self.counts = SpeculativeCounts()
 
-    def add(self, lot: Lot, staged: Staged) -> None:
+    def add(self, lot: SpeculativeLot, staged: Staged) -> None:
         """Another piece of an open transaction is staged."""
         with self._changed:
             if lot not in self._lots:
@@ -117,13 +117,13 @@ class EarlyInserter:
             lot.unfit = lot.unfit or not only_inserts(staged.changes)
             self._changed.notify_all()
 
-    def spoil(self, lot: Lot) -> None:
+    def spoil(self, lot: SpeculativeLot) -> None:
         """Something that is staged of it does not count any more."""
         with self._changed:
             lot.unfit = True
             self._changed.notify_all()
 
-    def end(self, lot: Lot) -> None:
+    def end(self, lot: SpeculativeLot) -> None:
         """The transaction rolled back, or nobody will ask for what is staged of it."""
         with self._changed:
             lot.unfit = True
@@ -138,7 +138,7 @@ class EarlyInserter:
             lot, rows = self._lot, self._rows
             return lot is not None and lot.xid == xid and not lot.unfit and rows is not None and not rows.over
 
-    def take(self, lots: Sequence[Lot], *, alone: bool) -> EarlyRows | None:
+    def take(self, lots: Sequence[SpeculativeLot], *, alone: bool) -> SpeculativeRows | None:
         """A batch works on these transactions now. `alone`: on a single one and nothing else; its rows are the batch's then.
 
         What of it still waits is inserted until the batch closes them.
@@ -174,7 +174,7 @@ class EarlyInserter:
         if rows is not None:
             rows.roll_back()
 
-    def _chosen(self) -> tuple[Lot | None, EarlyRows | None]:
+    def _chosen(self) -> tuple[SpeculativeLot | None, SpeculativeRows | None]:
         """The transaction to work on next, with its rows where it has some; waits a moment where there is nothing to do."""
         with self._changed:
             lot, rows = self._lot, self._rows
@@ -189,7 +189,7 @@ class EarlyInserter:
                 self._changed.wait(WAIT_S)
             return lot, rows
 
-    def _open(self, lot: Lot) -> None:
+    def _open(self, lot: SpeculativeLot) -> None:
         try:
             rows = self._begin()
         except EngineFault:
@@ -198,10 +198,10 @@ class EarlyInserter:
             if rows is None:
                 self._changed.wait(WAIT_S)
                 return
-            self._lot, self._rows, self._taken = lot, EarlyRows(rows, self.counts), False
+            self._lot, self._rows, self._taken = lot, SpeculativeRows(rows, self.counts), False
             self._began_ms = self._clock.monotonic_ms()
 
-    def _let_go(self, lot: Lot, rows: EarlyRows) -> None:
+    def _let_go(self, lot: SpeculativeLot, rows: SpeculativeRows) -> None:
         """Make room for the next one. A batch that has taken the rows ended them by itself."""
         rows.roll_back()
         with self._changed:
@@ -210,7 +210,7 @@ class EarlyInserter:
             lot.unfit = True
             lot.waiting.clear()
 
-    def _insert_next(self, lot: Lot, rows: EarlyRows) -> None:
+    def _insert_next(self, lot: SpeculativeLot, rows: SpeculativeRows) -> None:
         with self._changed:
             if not lot.waiting:
                 return

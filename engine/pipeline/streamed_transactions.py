@@ -23,12 +23,12 @@ from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableState
 from engine.model.tasks import TaskRunner
 from engine.pipeline.batch_slices import BytesOf, Staged, cut
-from engine.pipeline.speculative_insert import EarlyInserter, EarlyRows, Lot
+from engine.pipeline.speculative_insert import SpeculativeInserter, SpeculativeLot, SpeculativeRows
 from engine.pipeline.task_functions import net_task
 from engine.queue.catalog import QueueCatalog
 from engine.sort.closed import Controls
 from engine.sort.sorter import TransactionSorter
-from engine.tables.registry import TableBook
+from engine.tables.registry import TableRegistry
 
 PIECE_PART = 4
 """Pieces of open transactions are so many times smaller than those of batches: what is no whole piece yet is left for the commit."""
@@ -45,10 +45,12 @@ class _Growing:
     bytes: int = 0
 
 
-class AheadCutter:
+class StreamedSliceCutter:
     """Cuts what has come of large open transactions into pieces. Used by the thread that feeds the sorter, after each feed."""
 
-    def __init__(self, sorter: TransactionSorter, bytes_of: BytesOf, most_bytes: int, desk: AheadDesk) -> None:
+    def __init__(
+        self, sorter: TransactionSorter, bytes_of: BytesOf, most_bytes: int, desk: StreamedTransactionStager
+    ) -> None:
         self._sorter = sorter
         self._bytes_of = bytes_of
         self._most_bytes = most_bytes
@@ -113,14 +115,14 @@ class Work:
 
 @dataclass(slots=True, eq=False)
 class _Transaction:
-    lot: Lot
+    lot: SpeculativeLot
     waiting: deque[Work] = field(default_factory=deque)
     staged: list[Staged] = field(default_factory=list)
     dropped: bool = False
 
 
 @dataclass(slots=True)
-class AheadCounts:
+class StreamedCounts:
     """Pieces since the run began: staged, used by a batch, and thrown away with their transaction."""
 
     staged: int = 0
@@ -133,20 +135,20 @@ class Taken:
     """What is staged of a batch's ranges, and what of that is in the target."""
 
     staged: tuple[Staged, ...] = ()
-    early: EarlyRows | None = None
+    early: SpeculativeRows | None = None
 
 
-class AheadDesk:
+class StreamedTransactionStager:
     """Stages pieces of open transactions, one at a time. `run` is one thread's; everything else may be called from any."""
 
     def __init__(
         self,
         spec: SubscriptionSpec,
-        book: TableBook,
+        book: TableRegistry,
         catalog: QueueCatalog,
         runner: TaskRunner,
         staging: Path,
-        early: EarlyInserter,
+        early: SpeculativeInserter,
     ) -> None:
         self._early = early
         self._spec = spec
@@ -160,12 +162,12 @@ class AheadDesk:
         """Committed ones in the order of their commits, until a batch takes them."""
         self._working: _Transaction | None = None
         self._number = 0
-        self.counts = AheadCounts()
+        self.counts = StreamedCounts()
 
     def put(self, xid: int, work: Work) -> None:
         """Another piece of an open transaction has come."""
         with self._changed:
-            self._open.setdefault(xid, _Transaction(Lot(xid))).waiting.append(work)
+            self._open.setdefault(xid, _Transaction(SpeculativeLot(xid))).waiting.append(work)
             self._changed.notify_all()
 
     def close(self, xid: int) -> None:

@@ -51,7 +51,7 @@ class _Ended:
     problem: Problem | None
 
 
-class TicketBook:
+class TicketTracker:
     """Open tickets of a subscription, over all its runs in this engine. Safe to use from any thread.
 
     Where an engine has written a second marker of a ticket, not knowing that another had written one, the first in the log counts.
@@ -179,7 +179,7 @@ class RunTickets:
 
     def __init__(
         self,
-        book: TicketBook,
+        book: TicketTracker,
         clock: Clock,
         write: Callable[[TicketId], TicketWritten],
         demand: Callable[[Lsn], None],

@@ -42,7 +42,7 @@ class Marks:
     checked: Lsn
 
 
-class QueueSwitch:
+class DurabilitySwitch:
     """Decides what may be confirmed, and when the log reader is told to change.
 
     `resumed`: the run begins with a queue that an earlier process left and that is still needed. `confirmed`: what the source was told.

@@ -10,13 +10,13 @@ from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.platform.clock import Clock
 from engine.platform.settings import EngineSettings
-from engine.tables.registry import TableBook
+from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint
 
 
 @dataclass(frozen=True, slots=True)
-class RunParts:
+class RunContext:
     """What a run works with; it owns none of it."""
 
     spec: SubscriptionSpec
@@ -27,7 +27,7 @@ class RunParts:
     settings: EngineSettings
     clock: Clock
     reporter: Reporter
-    book: TableBook
+    book: TableRegistry
     number: int
     """Of this run (`Reporter.run`)."""
     suspect_queue: bool = False

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from engine.model.batch import PlacedMessage, RelationSeen
-from engine.model.ddl import Capture, DdlTold, ToldTable
+from engine.model.ddl import Capture, DdlMessage, DdlTable
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import Column, SourceType, TableSchema
 
-Read = Callable[[bytes], DdlTold]
+Read = Callable[[bytes], DdlMessage]
 Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class CertifiedSchema:
     """Behind `as_of` the source's catalog showed just this structure of a table, while the DDL capture of this mark was in force."""
 
     schema: TableSchema
@@ -25,7 +25,7 @@ class Anchor:
     as_of: Lsn
 
 
-class ToldBook:
+class DdlMessageTracker:
     """Takes messages in the order in which they were committed. Used by one thread.
 
     `unreadable` is called with what is wrong, once.
@@ -35,14 +35,14 @@ class ToldBook:
         self._read = read
         self._unreadable = unreadable
         self._warned = False
-        self._tables: dict[RelationId, ToldTable] = {}
+        self._tables: dict[RelationId, DdlTable] = {}
         self._rewritten: dict[RelationId, bool] = {}
         """Tables whose rewrite was told and not yet what came of it; whether values changed."""
-        self._anchors: dict[RelationId, Anchor] = {}
+        self._anchors: dict[RelationId, CertifiedSchema] = {}
         self._doubted: dict[RelationId, Lsn] = {}
         self._all_doubted = ZERO
 
-    def anchor(self, anchors: Iterable[Anchor]) -> None:
+    def anchor(self, anchors: Iterable[CertifiedSchema]) -> None:
         """These structures are known to be those of their tables."""
         for anchor in anchors:
             relation = anchor.schema.relation
@@ -61,7 +61,7 @@ class ToldBook:
         """Whether behind this position something may have happened to the table that no message tells."""
         return max(self._doubted.get(relation, ZERO), self._all_doubted) > position
 
-    def take(self, placed: PlacedMessage) -> tuple[DdlTold, bool] | None:
+    def take(self, placed: PlacedMessage) -> tuple[DdlMessage, bool] | None:
         """What a message says, and whether its table's rows were given other values before; None where that is void or no sense."""
         end = placed.end
         try:
@@ -98,7 +98,7 @@ class ToldBook:
             self._doubted[relation] = end
 
 
-def relabelled(schema: TableSchema, told: DdlTold) -> TableSchema:
+def relabelled(schema: TableSchema, told: DdlMessage) -> TableSchema:
     """The structure with the labels that an enum type has now; itself where it has no column of it."""
     if not any(_is_of(column.type, told) for column in schema.columns):
         return schema
@@ -106,9 +106,9 @@ def relabelled(schema: TableSchema, told: DdlTold) -> TableSchema:
     return schema if columns == schema.columns else replace(schema, columns=columns)
 
 
-def _with_labels(column: Column, told: DdlTold) -> Column:
+def _with_labels(column: Column, told: DdlMessage) -> Column:
     return replace(column, labels=told.labels) if _is_of(column.type, told) else column
 
 
-def _is_of(kind: SourceType, told: DdlTold) -> bool:
+def _is_of(kind: SourceType, told: DdlMessage) -> bool:
     return kind.oid in told.types

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from engine.model.batch import LogRange, PlacedMessage, RelationSeen, SealedBatch, TablePart
-from engine.model.ddl import DdlTold
+from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
@@ -16,12 +16,12 @@ from engine.model.schema import TableSchema, still_computed
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy
 from engine.model.table_state import TableState
-from engine.tables.ddl_messages import Anchor, Read, ToldBook, Warn, relabelled
-from engine.tables.registry import PartitionCopy, Stretch, TableBook, TableEntry
+from engine.tables.ddl_messages import CertifiedSchema, DdlMessageTracker, Read, Warn, relabelled
+from engine.tables.registry import PartitionCopy, Stretch, TableEntry, TableRegistry
 from engine.tables.schema_change import (
-    Anew,
-    Followed,
-    Same,
+    InPlace,
+    RecopyRequired,
+    Unchanged,
     Verdict,
     as_of,
     differences,
@@ -47,7 +47,7 @@ Resolver = Callable[[Collection[bytes]], Resolve]
 NameOf = Callable[[bytes], TableName]
 
 
-def _none_read(payload: bytes) -> DdlTold:
+def _none_read(payload: bytes) -> DdlMessage:
     raise EngineFault(FaultKind.LOG_UNREADABLE, "message", f"nobody reads it ({len(payload)} bytes)")
 
 
@@ -61,7 +61,7 @@ def _unexplained(entry: TableEntry, old: TableSchema, new: TableSchema) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class RetainedBatch:
     """A planned batch whose ranges are kept for tables that are not ready yet."""
 
     number: BatchId
@@ -75,7 +75,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class CatchUpRanges:
     """What came since their snapshots to stretches and partitions that a batch takes in: kept ranges, and one part for each table."""
 
     ranges: tuple[LogRange, ...]
@@ -106,7 +106,7 @@ class PlannedBatch:
     """Tables of whose parts only that counts which concerns rows that their unfinished copies hold; which copies, as in Stretch.life."""
     stretches: Mapping[TableId, Stretch] = field(default_factory=dict)
     """What this batch adds to unfinished copies."""
-    missed: Missed | None = None
+    missed: CatchUpRanges | None = None
     """With `stretches` and `loads`."""
     loads: Mapping[TableId, PartitionCopy] = field(default_factory=dict)
     """Partitions of live tables whose rows this batch puts into place."""
@@ -121,7 +121,7 @@ class PlannedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class CatalogSchema:
     """A structure that the source's catalog shows. `before`: the one that was known then, itself, not an equal one.
 
     `seen_by`: read behind the catalog, so that what it shows was committed before this position. `captured_since`: from there on the
@@ -140,7 +140,7 @@ class Planner:
 
     def __init__(
         self,
-        book: TableBook,
+        book: TableRegistry,
         resolver: Resolver,
         name_of: NameOf,
         first: BatchId,
@@ -149,17 +149,17 @@ class Planner:
         read_message: Read = _none_read,
         unreadable: Warn = _not_warned,
     ) -> None:
-        self._told = ToldBook(read_message, unreadable)
+        self._told = DdlMessageTracker(read_message, unreadable)
         self._explain = explain
         self._policy = schema_policy
-        self._learnt: list[Learnt] = []
+        self._learnt: list[CatalogSchema] = []
         self._book = book
         self._resolver = resolver
         self._name_of = name_of
         self._next = first
         self._after = ZERO
         """Where the batch that is being planned begins."""
-        self._history: deque[History] = deque()
+        self._history: deque[RetainedBatch] = deque()
         self._joined: set[TableId] = set()
         """Tables that a planned batch takes in which is not committed yet: in later batches they count as live."""
         self.oldest_kept: int | None = None
@@ -180,11 +180,11 @@ class Planner:
         self._joined.discard(table)
         return joined
 
-    def anchor(self, anchors: Iterable[Anchor]) -> None:
+    def anchor(self, anchors: Iterable[CertifiedSchema]) -> None:
         """The source's catalog shows these structures while its DDL capture is in force. Between two plannings only."""
         self._told.anchor(anchors)
 
-    def learn(self, learnt: Learnt) -> None:
+    def learn(self, learnt: CatalogSchema) -> None:
         """The source's catalog showed another structure than the log had told of by then. Between two plannings only."""
         self._learnt.append(learnt)
 
@@ -202,7 +202,7 @@ class Planner:
         entries = self._book.all()
         self._prune(entries)
         self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
-        current = History(number, batch, schemas, resolved, Counter(seen.relation for seen in batch.relations))
+        current = RetainedBatch(number, batch, schemas, resolved, Counter(seen.relation for seen in batch.relations))
         rest = [e for e in entries if e.table not in parked and e.table not in self._joined]
         ready = [e for e in rest if e.copied and e.state is TableState.CATCHING_UP and e.after <= batch.end]
         resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED and e.schema is not None]
@@ -248,7 +248,7 @@ class Planner:
             loads=loads,
         )
 
-    def _arriving_loads(self, current: History, tables: Collection[TableId]) -> dict[TableId, PartitionCopy]:
+    def _arriving_loads(self, current: RetainedBatch, tables: Collection[TableId]) -> dict[TableId, PartitionCopy]:
         """Partitions that were read and that this batch reaches."""
         return {
             entry.table: load
@@ -258,8 +258,8 @@ class Planner:
         }
 
     def _take_stretches(
-        self, current: History, tables: Collection[TableId], loads: dict[TableId, PartitionCopy]
-    ) -> tuple[dict[TableId, Stretch], Missed | None]:
+        self, current: RetainedBatch, tables: Collection[TableId], loads: dict[TableId, PartitionCopy]
+    ) -> tuple[dict[TableId, Stretch], CatchUpRanges | None]:
         """Stretches that were read and that this batch reaches, and what they and `loads` have missed.
 
         One whose table has another structure by now is void, and such a load is taken out.
@@ -295,12 +295,12 @@ class Planner:
             parts.append(part)
         ranges = tuple(r for kept in span for r in kept.batch.ranges)
         relations = tuple(seen for kept in span for seen in kept.batch.relations)
-        return taken, Missed(ranges, relations, tuple(parts))
+        return taken, CatchUpRanges(ranges, relations, tuple(parts))
 
     def _hand_over(
         self,
         ready: list[TableEntry],
-        span: list[History],
+        span: list[RetainedBatch],
         parts: list[TablePart | None],
         parked: dict[TableId, tuple[str, str]],
     ) -> frozenset[TableId]:
@@ -308,7 +308,7 @@ class Planner:
         handover = set()
         for entry in ready:
             part = self._copied_part(entry, span)
-            if isinstance(part, Anew):
+            if isinstance(part, RecopyRequired):
                 parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
             elif part is not None:
                 parts.append(part)
@@ -381,7 +381,7 @@ class Planner:
             verdict = written_anew(before, schema, values=values)
             after = self._judged(entry, replace(with_fills(before, schema), told_at=placed.end), parked, verdict)
             if after is not None and told.table is not None and entry.table not in parked:
-                self._told.anchor([Anchor(after, told.table.mark, placed.end)])
+                self._told.anchor([CertifiedSchema(after, told.table.mark, placed.end)])
             if after is not None and after is not before and entry.table not in parked:
                 chains.setdefault(entry.table, []).append(after)
 
@@ -430,7 +430,7 @@ class Planner:
             return None if known is None else replace(known, void=True)
         if known is None:
             return replace(schema, void=True)
-        return known if isinstance(judge(known, schema), Same) else replace(known, void=True)
+        return known if isinstance(judge(known, schema), Unchanged) else replace(known, void=True)
 
     def _judged(
         self,
@@ -441,7 +441,7 @@ class Planner:
     ) -> TableSchema | None:
         """The structure that counts from here on, where the table may follow to `schema`. `verdict`: where more is known than both."""
         verdict = verdict or _verdict(entry.schema, schema)
-        if isinstance(verdict, Anew):
+        if isinstance(verdict, RecopyRequired):
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
         if entry.copy_life is not None:
@@ -450,9 +450,9 @@ class Planner:
         seen = (
             entry.state is not TableState.CATCHING_UP
         )  # Nobody is asked for what comes before the copy's rows can be read.
-        if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, Followed) and seen:
+        if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, InPlace) and seen:
             self._hold(entry, base, schema, parked)
-        if base is not None and self._policy is SchemaPolicy.IGNORE and (isinstance(verdict, Followed) or entry.kept):
+        if base is not None and self._policy is SchemaPolicy.IGNORE and (isinstance(verdict, InPlace) or entry.kept):
             self._book.amend(entry.table, kept=held(base, schema))
         return self._amended(entry, schema)
 
@@ -491,7 +491,7 @@ class Planner:
                     taken[learnt.table] = schema
         return taken
 
-    def _seen_in_catalog(self, learnt: Learnt) -> Verdict:
+    def _seen_in_catalog(self, learnt: CatalogSchema) -> Verdict:
         """Where the DDL capture was in force all the time, no column was touched without a word of it."""
         since, relation = learnt.captured_since, learnt.before.relation
         if since is not None and not self._told.doubted_since(relation, since):
@@ -504,7 +504,7 @@ class Planner:
             return None
         return entry
 
-    def _span(self, waiting: list[TableEntry]) -> list[History]:
+    def _span(self, waiting: list[TableEntry]) -> list[RetainedBatch]:
         """The kept batches that hold changes of the waiting tables."""
         if not waiting:
             return []
@@ -512,7 +512,7 @@ class Planner:
         return [kept for kept in self._history if kept.batch.end > oldest]
 
     def _part(
-        self, entry: TableEntry, span: list[History], after: Lsn, learnt: TableSchema | None = None
+        self, entry: TableEntry, span: list[RetainedBatch], after: Lsn, learnt: TableSchema | None = None
     ) -> TablePart | None:
         """One table's part of a task over the batches of `span`. `learnt`: its structure behind them, of which no record may tell."""
         table = entry.table
@@ -530,7 +530,7 @@ class Planner:
                 versions.append(last)
         return _lifted(entry, (start, *versions), after)
 
-    def _copied_part(self, entry: TableEntry, span: list[History]) -> TablePart | Anew | None:
+    def _copied_part(self, entry: TableEntry, span: list[RetainedBatch]) -> TablePart | RecopyRequired | None:
         """The part of a table whose copy is complete: what its changes since the copy do to the copy's structure.
 
         Structures announced before the copy's position count as the copy's own: none of their changes is applied.
@@ -546,9 +546,9 @@ class Planner:
             versions.append(copied)
         unseen = filled_unseen(copied, versions[-1])
         if unseen is not None:
-            return Anew(f"column {unseen} was added with values that the log does not carry")
+            return RecopyRequired(f"column {unseen} was added with values that the log does not carry")
         verdict = judge(copied, versions[-1])
-        if isinstance(verdict, Anew):
+        if isinstance(verdict, RecopyRequired):
             return verdict
         self._book.amend(entry.table, schema=versions[-1])
         return _lifted(entry, tuple(versions), entry.after)
@@ -572,7 +572,7 @@ def _lifted(entry: TableEntry, versions: tuple[TableSchema, ...], after: Lsn) ->
     )
 
 
-def _chain(table: TableId, span: Sequence[History], after: Lsn, start: TableSchema) -> list[TableSchema]:
+def _chain(table: TableId, span: Sequence[RetainedBatch], after: Lsn, start: TableSchema) -> list[TableSchema]:
     """The structures of the records that a scan over `span` meets of the table, in order. No row up to `after` counts: for those it is
     `start`, whatever the table was before, and records of another one that had its place are not met at all."""
     found: list[TableSchema] = []
@@ -598,10 +598,10 @@ def _in_force(versions: Sequence[TableSchema]) -> list[TableSchema]:
     return found
 
 
-def _missed_part(table: TableId, schema: TableSchema, after: Lsn, span: Sequence[History]) -> TablePart | None:
+def _missed_part(table: TableId, schema: TableSchema, after: Lsn, span: Sequence[RetainedBatch]) -> TablePart | None:
     """What came to a table of this structure behind `after`; None where it has another one by now."""
     versions = _in_force([schema, *_chain(table, span, after, schema)])
-    if not all(isinstance(judge(schema, version), Same) for version in versions):
+    if not all(isinstance(judge(schema, version), Unchanged) for version in versions):
         return None
     return TablePart(table, tuple(versions), after)
 
@@ -625,13 +625,13 @@ def _announced(
 
 def _is_followed(known: TableSchema | None, announced: Sequence[TableSchema]) -> bool:
     different = {id(schema): schema for schema in announced}
-    return any(isinstance(_verdict(known, schema), Followed) for schema in different.values())
+    return any(isinstance(_verdict(known, schema), InPlace) for schema in different.values())
 
 
 def _verdict(known: TableSchema | None, new: TableSchema) -> Verdict | None:
     return None if known is None else judge(known, new)
 
 
-def _lowest(kept: Iterable[History], floor: int | None) -> int | None:
+def _lowest(kept: Iterable[RetainedBatch], floor: int | None) -> int | None:
     starts = [int(r.start) for each in kept for r in each.batch.ranges]
     return min(starts if floor is None else [*starts, floor], default=None)

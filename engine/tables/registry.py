@@ -137,7 +137,7 @@ RESUMED = 0
 """Number of a copy that was begun before the run."""
 
 
-class TableBook:
+class TableRegistry:
     """All tables of a subscription. Safe to use from any thread."""
 
     def __init__(self, listener: TableListener, policy_: SchemaPolicy = SchemaPolicy.APPLY) -> None:

@@ -13,25 +13,25 @@ _OF_A_TYPE = re.compile(r"(\d+)[:=] ")
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class Unchanged:
     """Nothing that concerns the target changed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class InPlace:
     """The target follows in the batch's own transaction. `changes`: what changed, in words."""
 
     changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
+class RecopyRequired:
     """Existing rows may differ in more than the log tells: the table has to be copied again. `reason` names what changed."""
 
     reason: str
 
 
-Verdict = Same | Followed | Anew
+Verdict = Unchanged | InPlace | RecopyRequired
 
 
 def judge(known: TableSchema, new: TableSchema) -> Verdict:
@@ -40,9 +40,9 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
     A new name of the table is none of the target's business: its place there is another matter.
     """
     if known.relation != new.relation:
-        return Anew("the table was dropped and created again")
+        return RecopyRequired("the table was dropped and created again")
     if known.mode is not new.mode or known.key_numbers != new.key_numbers:
-        return Anew("its key or replica identity changed")
+        return RecopyRequired("its key or replica identity changed")
     before = {column.attnum: column for column in known.columns}
     after = {column.attnum: column for column in new.columns}
     changes = [f"column {c.name} was dropped" for number, c in before.items() if number not in after]
@@ -50,18 +50,18 @@ def judge(known: TableSchema, new: TableSchema) -> Verdict:
     rewritten = known.relfilenode != new.relfilenode
     for attnum in sorted(before.keys() & after.keys()):
         verdict = _column_change(before[attnum], after[attnum], rewritten=rewritten, root=new.relfilenode == 0)
-        if isinstance(verdict, Anew):
+        if isinstance(verdict, RecopyRequired):
             return verdict
         changes += verdict
     for number, column in after.items():
         if number not in before and _was_dropped(known, number):
-            return Anew(f"column {column.name} is there again under a number that had been dropped")
+            return RecopyRequired(f"column {column.name} is there again under a number that had been dropped")
     changes += [f"column {c.name} was added" for number, c in after.items() if number not in before]
     computed = _computed_change(known, new)
-    if isinstance(computed, Anew):
+    if isinstance(computed, RecopyRequired):
         return computed
     changes += computed
-    return Followed(tuple(changes)) if changes else Same()
+    return InPlace(tuple(changes)) if changes else Unchanged()
 
 
 def _was_dropped(known: TableSchema, number: int) -> bool:
@@ -70,19 +70,19 @@ def _was_dropped(known: TableSchema, number: int) -> bool:
     return number <= known.last_number and number not in {*known.unsent, *(c.attnum for c in known.computed)}
 
 
-def _computed_change(known: TableSchema, new: TableSchema) -> list[str] | Anew:
+def _computed_change(known: TableSchema, new: TableSchema) -> list[str] | RecopyRequired:
     """Of columns that the log does not carry: existing rows lack the value of a new one, or of one that is computed otherwise."""
     before = {column.attnum: column for column in known.computed}
     for column in new.columns:
         if column.attnum in before:
-            return Anew(f"column {column.name} is not computed any more")
+            return RecopyRequired(f"column {column.name} is not computed any more")
     changes = []
     for column in new.computed:
         old = before.pop(column.attnum, None)
         if old is None:
-            return Anew(f"column {column.name} is computed by the source, for all rows")
+            return RecopyRequired(f"column {column.name} is computed by the source, for all rows")
         if _mark(old) != _mark(column) or old.type != column.type or old.map_as != column.map_as:
-            return Anew(f"column {column.name} is computed otherwise now")
+            return RecopyRequired(f"column {column.name} is computed otherwise now")
         if old.name != column.name:
             changes.append(f"column {old.name} was renamed to {column.name}")
     return [*(f"column {c.name} was dropped" for c in before.values()), *changes]
@@ -92,17 +92,21 @@ def _mark(column: Column) -> str | None:
     return None if column.expression is None else column.expression.mark
 
 
-def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool) -> list[str] | Anew:
+def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool) -> list[str] | RecopyRequired:
     if before.map_as != after.map_as:
-        return Anew(f"the mapping of column {after.name} changed")
+        return RecopyRequired(f"the mapping of column {after.name} changed")
     found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
     if _written_otherwise(before, after):
-        return Anew(f"values of the type of column {after.name} are written otherwise now")
+        return RecopyRequired(f"values of the type of column {after.name} are written otherwise now")
     if same_form(before.type, after.type):
         redefined = before.edition and after.edition and before.edition != after.edition
-        return Anew(f"column {after.name} was changed and the table written anew") if rewritten and redefined else found
+        return (
+            RecopyRequired(f"column {after.name} was changed and the table written anew")
+            if rewritten and redefined
+            else found
+        )
     if rewritten or root or not widens(before.type, after.type):
-        return Anew(f"column {after.name} changed its type, and its existing values with it")
+        return RecopyRequired(f"column {after.name} changed its type, and its existing values with it")
     return [*found, f"column {after.name} got a wider type"]
 
 
@@ -143,7 +147,7 @@ def seen_in_catalog(known: TableSchema, new: TableSchema) -> Verdict:
     """As `judge`, where the log has told of none of it: it would have stopped at a column whose values are noted nowhere."""
     unseen = filled_unseen(known, new)
     if unseen is not None:
-        return Anew(f"column {unseen} was added and the table written anew")
+        return RecopyRequired(f"column {unseen} was added and the table written anew")
     return judge(known, new)
 
 

@@ -18,21 +18,21 @@ from engine.model.quarantine import (
 )
 from engine.model.schema import TableSchema
 from engine.model.target import BatchCommit, QueryRefused, TableCommit
-from engine.targets.quarantine import RefusedByTarget, RefusingTables, SettingAside
+from engine.targets.quarantine import RefusedByTarget, RefusingTables, RowQuarantine
 from engine.targets.quarantined_rows import OF_COPY, DecodeText, Origin, key_of, moment, refused_row, texts_of
-from engine.targets.target_metadata import CopyRecord, Records, Reservation
+from engine.targets.target_metadata import CopyRecord, MetadataStore, TableReservation
 
 PutInPlace = Callable[[int], RefusedByTarget]
 """Puts a copy into its table's place, where so many rows may be refused; returns those."""
-Trial = Callable[[], "RefusedOfBatch"]
+Trial = Callable[[], "BatchQuarantine"]
 """Tries a table's share of a batch with care, and undoes it again; returns what was found of the rows that the target refuses."""
 
 
-class RefusedOfBatch:
+class BatchQuarantine:
     """What one transaction does to rows that stand aside or come to."""
 
     def __init__(
-        self, records: Records, tables: RefusingTables, decode: DecodeText, careful: Collection[TableId]
+        self, records: MetadataStore, tables: RefusingTables, decode: DecodeText, careful: Collection[TableId]
     ) -> None:
         """`careful` as in BatchWriter."""
         self._records = records
@@ -41,7 +41,7 @@ class RefusedOfBatch:
         self._careful = careful
         self.set_aside: dict[TableId, SetAside] = {}
         """Of tables where rows may or do stand aside."""
-        self._settings: list[SettingAside] = []
+        self._settings: list[RowQuarantine] = []
 
     def concern(self, batch: BatchCommit, commit: TableCommit, *, of_copy: bool) -> bool:
         """Whether changes of the table, or of its copy, have to go by `change`."""
@@ -96,7 +96,7 @@ class RefusedOfBatch:
         setting.result()
         self._write(subscription, copy.table, setting, of_copy=True)
 
-    def keep_parked(self, batch: BatchCommit, tried: TableCommit, before: Reservation, trial: Trial) -> None:
+    def keep_parked(self, batch: BatchCommit, tried: TableCommit, before: TableReservation, trial: Trial) -> None:
         """Keep rows over which the table parks, in place of those of an earlier time. What stands aside stays so."""
         old = [r.row for r in self._records.refused(batch.subscription, tried.table) if r.state is RefusedState.PARKED]
         if any(change.refused is not None for change in tried.changes):
@@ -127,7 +127,7 @@ class RefusedOfBatch:
         self._write(subscription, table, setting)
         return done
 
-    def _of_standing(self, subscription: SubscriptionName, table: TableId) -> SettingAside:
+    def _of_standing(self, subscription: SubscriptionName, table: TableId) -> RowQuarantine:
         for found in self._records.reservations(subscription, [table]):
             if found.schema is not None and found.ready and found.parked is None and not found.removed:
                 return self._setting(subscription, table, found.target, found.schema, SET_ASIDE_LIMIT)
@@ -142,20 +142,20 @@ class RefusedOfBatch:
         most: int,
         *,
         of_copy: bool = False,
-    ) -> SettingAside:
+    ) -> RowQuarantine:
         standing = self._records.refused(subscription, table, of_copy=of_copy)
         standing = [row for row in standing if row.state is not RefusedState.PARKED]
-        self._settings.append(SettingAside(self._tables, self._decode, table, place, schema, standing, most))
+        self._settings.append(RowQuarantine(self._tables, self._decode, table, place, schema, standing, most))
         return self._settings[-1]
 
     def _add(
-        self, setting: SettingAside, schema: TableSchema, rows: Sequence[tuple[Texts, RefusedCause]], origin: Origin
+        self, setting: RowQuarantine, schema: TableSchema, rows: Sequence[tuple[Texts, RefusedCause]], origin: Origin
     ) -> None:
         for values, cause in rows:
             setting.add(refused_row(schema, values, key_of(schema, values, self._decode), "copy", cause, origin))
 
     def _write(
-        self, subscription: SubscriptionName, table: TableId, setting: SettingAside, *, of_copy: bool = False
+        self, subscription: SubscriptionName, table: TableId, setting: RowQuarantine, *, of_copy: bool = False
     ) -> None:
         changed = [row for row in setting.rows.values() if setting.before.get(row.row) != row]
         gone = (setting.before.keys() - setting.rows.keys()) | (setting.before.keys() & {row.row for row in changed})

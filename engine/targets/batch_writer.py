@@ -19,16 +19,16 @@ from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, TableRecord
 from engine.targets.arrow_rows import refuse_faults
-from engine.targets.batch_quarantine import RefusedOfBatch
+from engine.targets.batch_quarantine import BatchQuarantine
 from engine.targets.evolution import Evolution, evolution
 from engine.targets.quarantine import RefusedByTarget, RefusingTables
 from engine.targets.quarantined_rows import DecodeText
 from engine.targets.shared import SharedTables, Views, shown_alike
 from engine.targets.target_metadata import (
     CopyRecord,
+    MetadataStore,
     Position,
-    Records,
-    Reservation,
+    TableReservation,
     loaded_partitions,
     loaded_whole,
     refuse_batch,
@@ -95,7 +95,7 @@ class BatchWriter:
 
     def __init__(
         self,
-        records: Records,
+        records: MetadataStore,
         tables: Tables,
         views: Views,
         decode: DecodeText,
@@ -107,7 +107,7 @@ class BatchWriter:
         self._views = views
         self._shared = SharedTables(records, views, tables.stands)
         self._decode = decode
-        self.refused = RefusedOfBatch(records, tables, decode, careful)
+        self.refused = BatchQuarantine(records, tables, decode, careful)
 
     def apply(self, batch: BatchCommit) -> None:
         """Everything but BEGIN and COMMIT. A fault of one table names it as its subject."""
@@ -191,7 +191,7 @@ class BatchWriter:
         position = self.fence(batch)
         self._records.write_position(batch.subscription, position.moved(batch))
 
-    def apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, Reservation]) -> bool:
+    def apply_table(self, batch: BatchCommit, commit: TableCommit, known: Mapping[TableId, TableReservation]) -> bool:
         """True where `applied` remains to be set to the batch's end."""
         if commit.parked is not None:
             self._park(batch, commit, known.get(commit.table))
@@ -213,7 +213,7 @@ class BatchWriter:
             self._exchange(batch, commit, commit.swap, reservation)
         return True
 
-    def _restructure(self, batch: BatchCommit, commit: TableCommit, before: Reservation, applied: Lsn) -> None:
+    def _restructure(self, batch: BatchCommit, commit: TableCommit, before: TableReservation, applied: Lsn) -> None:
         """Bring a table to the commit's structure, and its record with it."""
         if shown_alike(before.schema, commit.schema):
             self._evolve(commit, before.target, before)
@@ -232,7 +232,7 @@ class BatchWriter:
         )
         self._records.write_table(batch.subscription, record)
 
-    def _evolve(self, commit: TableCommit, place: TableName, before: Reservation | CopyRecord) -> None:
+    def _evolve(self, commit: TableCommit, place: TableName, before: TableReservation | CopyRecord) -> None:
         if before.schema is None or before.schema == commit.schema:
             return
         self._tables.evolve(commit.table, place, commit.schema, evolution(commit.table, before.schema, commit.schema))
@@ -250,7 +250,7 @@ class BatchWriter:
         elif commit.changes:
             self._tables.change(commit.table, place, commit.schema, self._computed(commit, place))
 
-    def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
+    def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
         copies = self._records.copies(batch.subscription, commit.table)
         if not copies or before is None or before.removed or not self._tables.same(before.target, commit.target):
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy stands ready to take this table's place")
@@ -275,7 +275,7 @@ class BatchWriter:
         after = loaded_whole(known, batch.end, first=before.applied == ZERO)
         self._records.write_loads(batch.subscription, commit.table, after)
 
-    def _exchange(self, batch: BatchCommit, commit: TableCommit, swap: PartitionSwap, before: Reservation) -> None:
+    def _exchange(self, batch: BatchCommit, commit: TableCommit, swap: PartitionSwap, before: TableReservation) -> None:
         copies = self._records.copies(batch.subscription, commit.table)
         if not copies or copies[0].load != swap.load:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy of its partitions stands ready")
@@ -302,7 +302,7 @@ class BatchWriter:
         if after != copy:
             self._records.amend_copy(after)
 
-    def _park(self, batch: BatchCommit, commit: TableCommit, before: Reservation | None) -> None:
+    def _park(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
         """The rows stay as they are, and so does the structure that describes them."""
         schema = before.schema if before is not None and before.schema is not None else commit.schema
         if (tried := commit.tried) is not None and before is not None:
@@ -317,7 +317,7 @@ class BatchWriter:
         )
         self._records.write_table(batch.subscription, record)
 
-    def _try(self, batch: BatchCommit, tried: TableCommit, before: Reservation) -> RefusedOfBatch:
+    def _try(self, batch: BatchCommit, tried: TableCommit, before: TableReservation) -> BatchQuarantine:
         writer = BatchWriter(self._records, self._tables, self._views, self._decode, {tried.table})
         with self._tables.trial() as possible:
             if possible:
@@ -337,7 +337,7 @@ class BatchWriter:
             with self._tables.faults_of(reservation.table):
                 self._drop(batch, reservation)
 
-    def _drop(self, batch: BatchCommit, left: Reservation) -> None:
+    def _drop(self, batch: BatchCommit, left: TableReservation) -> None:
         """Drop the table that readers saw. Raises EngineFault(TABLE_NOT_DROPPED) where it is not ours alone."""
         if left.existing is not None:
             detail = f"{left.target} on the target was made by its owner, and stays"

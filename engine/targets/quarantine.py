@@ -52,7 +52,7 @@ class RefusingTables(Protocol):
         ...
 
 
-class SettingAside:
+class RowQuarantine:
     """One table in one transaction. Rows that are to stand aside behind it are in `rows`."""
 
     def __init__(

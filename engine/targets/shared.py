@@ -12,7 +12,7 @@ from engine.model.identity import SubscriptionName, TableId, TableName
 from engine.model.schema import Column, SourceType, TableSchema
 from engine.model.shared import SharedInto
 from engine.model.widening import holds
-from engine.targets.target_metadata import Member, Records
+from engine.targets.target_metadata import Member, MetadataStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class SharedTables:
     `open` comes before a change of a member, one of `shown`, `gone` or nothing behind it, and `settle` last.
     """
 
-    def __init__(self, records: Records, views: Views, stands: Callable[[TableName], bool]) -> None:
+    def __init__(self, records: MetadataStore, views: Views, stands: Callable[[TableName], bool]) -> None:
         """`stands`: as Tables.stands."""
         self._records = records
         self._views = views

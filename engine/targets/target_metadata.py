@@ -58,7 +58,7 @@ class Position:
         return [self.epoch, self.batch, str(self.end), *fields, last]
 
 
-class Existing(StrEnum):
+class OwnerTable(StrEnum):
     """Of a table that its owner made, and that takes our rows."""
 
     EMPTY = "empty"
@@ -67,7 +67,7 @@ class Existing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class TableReservation:
     """A name on the target, with a structure once a copy has begun.
 
     `removed`: no longer replicated; the table was left behind for its readers, and may be taken up again.
@@ -81,7 +81,7 @@ class Reservation:
     parked: str | None
     removed: bool
     mark: str | None
-    existing: Existing | None = None
+    existing: OwnerTable | None = None
     """None: the table is our own."""
 
 
@@ -163,7 +163,7 @@ def behind(pairs: Sequence[tuple[str, str]]) -> str:
     return f"({left} > {right} OR ({left} = {right} AND {behind(rest)}))"
 
 
-class Records(Protocol):
+class MetadataStore(Protocol):
     """Reads and writes what the target remembers, inside the transaction of its caller."""
 
     def position(self, subscription: SubscriptionName) -> Position | None: ...
@@ -174,7 +174,7 @@ class Records(Protocol):
 
     def reservations(
         self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
-    ) -> list[Reservation]:
+    ) -> list[TableReservation]:
         """Of one subscription or all, of the given tables or all; removed ones included."""
         ...
 
@@ -264,7 +264,7 @@ def hidden_name(table: TableId, target: TableName) -> TableName:
 
 def progress_of(
     position: Position,
-    reservations: Sequence[Reservation],
+    reservations: Sequence[TableReservation],
     copies: Sequence[CopyRecord],
     set_aside: Mapping[TableId, int],
     loads: Mapping[TableId, Loads],

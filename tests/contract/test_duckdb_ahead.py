@@ -15,7 +15,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.target import AheadRows, BatchCommit, TableCommit
+from engine.model.target import BatchCommit, SpeculativeTransaction, TableCommit
 from engine.targets.duckdb import DuckDbTarget
 from engine.targets.duckdb import speculative_insert as ahead
 from tests.contract.target_material import SUBSCRIPTION, Pipeline, changes, inserts, keys, structure
@@ -47,7 +47,7 @@ def some(first: int, count: int, table: TableId = T, schema: TableSchema = pairs
     return TableCommit(table, schema, schema.name, (changes(table, insert=inserts(schema, rows)),))
 
 
-def begun(pipeline: Pipeline, count: int = 10) -> AheadRows:
+def begun(pipeline: Pipeline, count: int = 10) -> SpeculativeTransaction:
     """Rows 0 … count - 1 are in."""
     rows = pipeline.target.begin_ahead(pipeline.subscription)
     assert rows is not None

@@ -17,7 +17,7 @@ from engine.model.schema import KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import BatchPolicy
 from engine.model.target import TableCommit
 from engine.net import run_task
-from engine.pipeline.batch_slices import Piece, Sizes, Staged, compute
+from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
 from engine.pipeline.speculative_insert import only_inserts, rest_of
 from engine.sources.postgres_log.scan import PgOutputScanner
 from tests.property.raw_log import RawLog
@@ -181,7 +181,7 @@ class Replica:
                 for p in parts
                 if not p.whole
             ]
-            result = self._task(Piece((early,), tuple(mine)), 0, (0, 1), 0)
+            result = self._task(BatchSlice((early,), tuple(mine)), 0, (0, 1), 0)
             staged.append(Staged((early,), result.xids, schemas, result.tables))
         return staged
 
@@ -225,7 +225,7 @@ class Replica:
         before = [replace(c, inserts=early[c.inserts].inserts, piece=-1) for c in counted]
         return [*before, *(change for commit in rest for change in commit.changes)]
 
-    def _run(self, pieces: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
+    def _run(self, pieces: Sequence[tuple[int, BatchSlice]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
         """The tasks of a batch, each with nothing but what its descriptor names."""
         found: list[TableChanges] = []
         for number, piece in pieces:
@@ -234,7 +234,7 @@ class Replica:
                 found += [replace(changes, piece=number) for changes in result.tables]
         return tuple(found)
 
-    def _task(self, piece: Piece, number: int, bucket: tuple[int, int], attempt: int) -> TaskResult:
+    def _task(self, piece: BatchSlice, number: int, bucket: tuple[int, int], attempt: int) -> TaskResult:
         descriptor = TaskDescriptor(
             SubscriptionName("s"), Epoch(1), BatchId(self.batches), attempt, *bucket,
             piece.ranges, self.log.blocks_of(piece.ranges), piece.parts, "", number,

@@ -28,9 +28,9 @@ from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
-from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
+from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
 from engine.tables.planner import PlannedBatch, Planner
-from engine.tables.registry import TableBook, TableEntry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint
 
@@ -113,7 +113,7 @@ class TableLife(RuleBasedStateMachine):
         self.waiting: list[TableId] = []
         """Those that are to begin under it."""
         self.snapshot = ZERO
-        self.book = TableBook(lambda _entry, _position: None, self.policy)
+        self.book = TableRegistry(lambda _entry, _position: None, self.policy)
         self.book.watch(self._ended)
         progress = TargetProgress(
             Epoch(1), self.target.batch, self.target.end, "1", 1, "slot", dict(self.target.records)
@@ -145,7 +145,7 @@ class TableLife(RuleBasedStateMachine):
             progress.end,
             0.0,
             NOTHING_TO_COMPUTE,
-            TableMarks(lambda mark, _: mark, lambda _: {}),
+            PartitionFingerprints(lambda mark, _: mark, lambda _: {}),
         )
         self.stage.begin(progress)
 

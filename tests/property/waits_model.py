@@ -28,9 +28,9 @@ from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
-from engine.sources.postgres_log.safety.partition_fingerprints import TableMarks
+from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import TableBook, TableEntry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint
 from server.clock import SystemClock as ServerClock
@@ -138,7 +138,7 @@ class Run:
         self.number = reporter.run
         self.end = target.record
         self.meanwhile: Callable[[], None] = lambda: None
-        self.book = TableBook(self._table)
+        self.book = TableRegistry(self._table)
         spec, progress = engine.spec, target.progress()
         point = StartPoint(cast("Any", None), progress, fresh=False)
         self.stage = CommitStage(
@@ -150,7 +150,7 @@ class Run:
             progress.end,
             10_000.0,
             cast("Any", None),
-            TableMarks(lambda mark, _: mark, lambda _: {}),
+            PartitionFingerprints(lambda mark, _: mark, lambda _: {}),
         )
         self.stage.begin(progress)
         for table in spec.tables:

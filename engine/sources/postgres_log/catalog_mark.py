@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from engine.model.identity import TableName
 from engine.model.source import CatalogAt
 from engine.postgres.sessions import PostgresConnection
-from engine.sources.postgres_log.partition_watch import TableWatch
+from engine.sources.postgres_log.partition_watch import PartitionWatch
 from engine.sources.postgres_log.position import end_of_log, written_now
 
 _FIRST_OF_USERS = 16384
@@ -63,7 +63,7 @@ class _Types:
 class CatalogMarks:
     """Reads marks of the tables that a watch has met. Any thread may use it."""
 
-    def __init__(self, watch: TableWatch) -> None:
+    def __init__(self, watch: PartitionWatch) -> None:
         self._watch = watch
         self._lock = threading.Lock()
         self._types = _Types()

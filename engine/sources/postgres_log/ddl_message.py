@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.model.ddl import DdlTold
+from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity, TableSchema
@@ -37,7 +37,7 @@ _VALUES_CHANGED = 0x02 | 0x04
 
 @dataclass(frozen=True, slots=True)
 class CatalogTold:
-    """A table as the catalog had it behind a command; `ToldTable`."""
+    """A table as the catalog had it behind a command; `DdlTable`."""
 
     table: CatalogTable
     mark: str
@@ -67,7 +67,7 @@ class CatalogTold:
         )
 
 
-def read_told(payload: bytes) -> DdlTold:
+def read_told(payload: bytes) -> DdlMessage:
     """What a record of the DDL capture says, without the transaction id that it carries inside a streamed transaction.
 
     Raises EngineFault(LOG_UNREADABLE) where this release does not understand it.
@@ -79,21 +79,21 @@ def read_told(payload: bytes) -> DdlTold:
         raise EngineFault(FaultKind.LOG_UNREADABLE, f"{PREFIX} message", detail) from error
 
 
-def _read(said: Mapping[str, Any]) -> DdlTold:
+def _read(said: Mapping[str, Any]) -> DdlMessage:
     if said["v"] != VERSION:
         raise ValueError("another version")
     tag, mark = str(said["tag"]), str(said["by"])
     if "unknown" in said:
-        return DdlTold(tag, unknown=None if said["unknown"] is None else _relations(said["unknown"]))
+        return DdlMessage(tag, unknown=None if said["unknown"] is None else _relations(said["unknown"]))
     if "rewritten" in said:
         values = bool(int(said["reason"]) & _VALUES_CHANGED)
-        return DdlTold(tag, rewritten=_relations(said["rewritten"]), values=values)
+        return DdlMessage(tag, rewritten=_relations(said["rewritten"]), values=values)
     if "labels" in said:
         types = frozenset(int(each) for each in said["types"])
-        return DdlTold(tag, _writers(said), types=types, labels=tuple(str(each) for each in said["labels"]))
+        return DdlMessage(tag, _writers(said), types=types, labels=tuple(str(each) for each in said["labels"]))
     if "partition" in said:
-        return DdlTold(tag, partition=RelationId(int(said["partition"])), below=_relations(said["below"]))
-    return DdlTold(tag, _writers(said), table=CatalogTold(_table(said), mark))
+        return DdlMessage(tag, partition=RelationId(int(said["partition"])), below=_relations(said["below"]))
+    return DdlMessage(tag, _writers(said), table=CatalogTold(_table(said), mark))
 
 
 def _writers(said: Mapping[str, Any]) -> frozenset[int]:

@@ -70,7 +70,7 @@ class TablesLook:
 
     `faults`: each table with what changed, in words. `rewrites`: those of them where partitions only came, or got other storage, which a
     truncate of the root, or the DDL capture, may explain. `replaced`: those that were dropped or made again, with what stands there now.
-    `marks`: what is below each root, for `TableWatch.remember`. `below`: what is there, `left`: what was, and the log's end behind
+    `marks`: what is below each root, for `PartitionWatch.remember`. `below`: what is there, `left`: what was, and the log's end behind
     the look that found it gone. `renamed`: tables that go by another name now.
     """
 
@@ -96,7 +96,7 @@ class TablesLook:
         )
 
 
-class TableWatch:
+class PartitionWatch:
     """Remembers tables, and what was below each root, at the first look or before, and tells what changed since.
 
     Any thread may use it.

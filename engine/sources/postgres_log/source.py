@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from engine.model.copies import KeyBound
-from engine.model.ddl import Capture, DdlCapture, DdlTold
+from engine.model.ddl import Capture, DdlCapture, DdlMessage
 from engine.model.identity import RelationId, TableId, TableName, TicketId
 from engine.model.last_commit import LastCommit
 from engine.model.partitions import Partition
@@ -53,7 +53,7 @@ from engine.sources.postgres_log.catalog_mark import CatalogMarks
 from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.ddl_message import CatalogTold, read_told
 from engine.sources.postgres_log.key_walk import walk_key
-from engine.sources.postgres_log.partition_watch import TableWatch, mark_told, marks_of
+from engine.sources.postgres_log.partition_watch import PartitionWatch, mark_told, marks_of
 from engine.sources.postgres_log.partitions import partitions
 from engine.sources.postgres_log.relation import complete, is_announced, parse_relation
 from engine.sources.postgres_log.stream import PostgresLogStream, open_stream
@@ -68,7 +68,7 @@ class PostgresSource:
 
     def __init__(self, spec: ConnectionSpec) -> None:
         self._connector = Connector(spec)
-        self._watch = TableWatch()
+        self._watch = PartitionWatch()
         self._marks = CatalogMarks(self._watch)
         self._capture = ddl_capture.CaptureWatch()
         self._publishing = threading.Lock()
@@ -198,7 +198,7 @@ class PostgresSource:
     def relation_name(self, payload: bytes) -> TableName:
         return parse_relation(payload).name
 
-    def told(self, payload: bytes) -> DdlTold:
+    def told(self, payload: bytes) -> DdlMessage:
         return read_told(payload)
 
     def capturing(self) -> str:

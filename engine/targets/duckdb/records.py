@@ -20,7 +20,7 @@ from engine.targets.target_metadata import (
     CopyRecord,
     Member,
     Position,
-    Reservation,
+    TableReservation,
     copy_from,
     loads_of,
     member_from,
@@ -211,7 +211,7 @@ class DuckDbRecords:
 
     def reservations(
         self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
-    ) -> list[Reservation]:
+    ) -> list[TableReservation]:
         """Rows of `penstock.tables`: of one subscription or all, of the given tables or all; removed ones included."""
         # What is not asked for would cost as much to plan as what is, and every batch reads here.
         wanted: dict[str, Any] = {}
@@ -451,7 +451,7 @@ def _copy(row: tuple[Any, ...]) -> CopyRecord:
     return copy_from(row[4], table, TableName(row[1], row[2]), schema)
 
 
-def _reservation(row: tuple[Any, ...]) -> Reservation:
+def _reservation(row: tuple[Any, ...]) -> TableReservation:
     schema = from_text(row[3]) if row[3] is not None else None
     target = TableName(row[1], row[2])
-    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8])
+    return TableReservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8])

@@ -21,12 +21,12 @@ from engine.model.schema import TableSchema
 from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec
 from engine.model.target import (
-    AheadRows,
     BatchCommit,
     JudgeReads,
     QueryAnswer,
     QueryLimits,
     QueryRefused,
+    SpeculativeTransaction,
     TargetProgress,
     TargetReader,
     any_reads,
@@ -443,7 +443,7 @@ class DuckDbTarget:
     def sequences(self) -> None:
         """Not offered: nobody but the engine writes to the file, so nothing there draws values."""
 
-    def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
+    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         with self._lock:
             if self._ahead is not None and not self._ahead.over:
                 return None

@@ -18,10 +18,10 @@ from engine.targets.structure_text import from_text, to_text
 from engine.targets.target_metadata import (
     OWN_SCHEMA,
     CopyRecord,
-    Existing,
     Member,
+    OwnerTable,
     Position,
-    Reservation,
+    TableReservation,
     copy_from,
     loads_of,
     member_from,
@@ -82,7 +82,7 @@ class PostgresRecords:
         self._connection = connection
         self._lock = " FOR NO KEY UPDATE" if fence else ""
         self._version = LAYOUT
-        self._known: dict[TableName, Reservation | None] = {}
+        self._known: dict[TableName, TableReservation | None] = {}
 
     def exist(self) -> bool:
         """Whether the database holds a record at all.
@@ -163,7 +163,7 @@ class PostgresRecords:
 
     def reservations(
         self, subscription: SubscriptionName | None, tables: Sequence[TableId] | None = None
-    ) -> list[Reservation]:
+    ) -> list[TableReservation]:
         rows = self._connection.execute(
             f"SELECT {self._columns} FROM {OWN_SCHEMA}.tables WHERE (%(s)s::text IS NULL OR subscription = %(s)s::text)"
             " AND (%(t)s::text[] IS NULL OR table_id = ANY (%(t)s::text[])) ORDER BY table_id",
@@ -173,7 +173,7 @@ class PostgresRecords:
         self._known.update((reservation.target, reservation) for reservation in found)
         return found
 
-    def existing(self, target: TableName) -> Reservation | None:
+    def existing(self, target: TableName) -> TableReservation | None:
         """The reservation of this name where the table was made by its owner, else None. Those read before are not read again."""
         if target not in self._known:
             row = self._connection.execute(
@@ -203,7 +203,7 @@ class PostgresRecords:
         """Whether one of the reservations that were read says so of this table."""
         return any(r is not None and r.table == table and r.existing is not None for r in self._known.values())
 
-    def write_existing(self, table: Reservation, state: Existing | None) -> None:
+    def write_existing(self, table: TableReservation, state: OwnerTable | None) -> None:
         """Note whose table stands under the name, and whether our rows are in it."""
         self._connection.execute(
             f"UPDATE {OWN_SCHEMA}.tables SET existing = %s WHERE target_schema = %s AND target_name = %s",
@@ -221,7 +221,7 @@ class PostgresRecords:
         table: TableId,
         target: TableName,
         instead_of: Sequence[TableId],
-        existing: Existing | None = None,
+        existing: OwnerTable | None = None,
     ) -> None:
         """Put a table's name in, without a structure, in place of its own row and those of `instead_of`."""
         self._connection.execute(
@@ -481,8 +481,10 @@ def _copy(row: tuple[Any, ...]) -> CopyRecord:
     return copy_from(row[4], table, TableName(row[1], row[2]), schema)
 
 
-def _reservation(row: tuple[Any, ...]) -> Reservation:
+def _reservation(row: tuple[Any, ...]) -> TableReservation:
     schema = from_text(row[3]) if row[3] is not None else None
     target = TableName(row[1], row[2])
-    existing = Existing(row[9]) if row[9] is not None else None
-    return Reservation(TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8], existing)
+    existing = OwnerTable(row[9]) if row[9] is not None else None
+    return TableReservation(
+        TableId(row[0]), target, schema, row[4], Lsn.parse(row[5]), row[6], row[7], row[8], existing
+    )

@@ -42,7 +42,7 @@ from engine.targets.postgres.structure import evolve_statements, key_statement
 from engine.targets.postgres.types import postgres_type
 from engine.targets.quarantine import RefusedByTarget
 from engine.targets.quarantined_rows import DecodeText, key_of, typed
-from engine.targets.target_metadata import Existing, Reservation
+from engine.targets.target_metadata import OwnerTable, TableReservation
 
 TRUNCATE_ABOVE_BYTES = 32 * 1024 * 1024
 """Tables up to this size are cleared row by row."""
@@ -183,7 +183,9 @@ class PostgresTables:
         except psycopg.Error as error:
             raise fault_of_table(error, table, of_owner=self._records.is_of_owner(table)) from error
 
-    def _fill(self, existing: Reservation, copy: TableName, schema: TableSchema, *, leave_out: int) -> RefusedByTarget:
+    def _fill(
+        self, existing: TableReservation, copy: TableName, schema: TableSchema, *, leave_out: int
+    ) -> RefusedByTarget:
         """The copy's rows go into the table that its owner made, in place of those that it has of us."""
         target = existing.target
         adopted = existing.schema if existing.schema is not None else schema
@@ -191,7 +193,7 @@ class PostgresTables:
         standing = refuse_unfit(self._connection, existing.table, target, schema, but=fresh)
         missing = [column for column in schema.columns if standing.column(column.name) is None]
         add_columns(self._connection, existing.table, target, missing)
-        if existing.existing is Existing.FILLED:
+        if existing.existing is OwnerTable.FILLED:
             self._clear(target)
         elif holds_rows(self._connection, target):
             refuse(existing.table, target, [foreign_rows(target)])
@@ -202,7 +204,7 @@ class PostgresTables:
             refused = self._pour_by_pages(copy, place, columns, leave_out)
         else:
             self._pour(copy, target, columns)
-        self._records.write_existing(existing, Existing.FILLED)
+        self._records.write_existing(existing, OwnerTable.FILLED)
         return refused
 
     def _pour(self, copy: TableName, target: TableName, columns: Sequence[tuple[str, str]]) -> None:

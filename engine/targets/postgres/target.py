@@ -21,7 +21,6 @@ from engine.model.shared import SharedInto
 from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.model.target import (
     PARTS_FROM_ROWS,
-    AheadRows,
     BatchCommit,
     CommitRates,
     InOrder,
@@ -29,6 +28,7 @@ from engine.model.target import (
     QueryAnswer,
     QueryLimits,
     QueryRefused,
+    SpeculativeTransaction,
     TargetProgress,
     TargetReader,
     any_reads,
@@ -560,7 +560,7 @@ class PostgresTarget:
     def sequences(self) -> PostgresSequences:
         return PostgresSequences(self._sessions)
 
-    def begin_ahead(self, subscription: SubscriptionName) -> AheadRows | None:
+    def begin_ahead(self, subscription: SubscriptionName) -> SpeculativeTransaction | None:
         """None: rows are not taken before their commit."""
         return None
 

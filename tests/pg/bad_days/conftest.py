@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from engine.connectors import open_source, open_target
-from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.link.messages import EventReport, Report, SubscriptionStateReport, TableStateReport
 from engine.model.fault import EngineFault
@@ -84,8 +84,10 @@ class BadDay(Replica):
         chosen: dict[str, Any] = {"guard_interval_s": 0.3, "position_write_s": 1.0, "snapshot_timeout_s": 20.0}
         settings = EngineSettings(home=self.home, **{**chosen, **self.given.engine})
         self._targets = TargetRegistry(lambda connection: open_target(connection, settings))
-        parts = PipelineParts(open_source, self._targets, self._runner, settings, self.given.clock)
-        self.pipeline = Pipeline(self.spec, parts, Reporter(self.spec, self.reports.take, self.given.clock))
+        parts = EngineContext(open_source, self._targets, self._runner, settings, self.given.clock)
+        self.pipeline = SubscriptionSupervisor(
+            self.spec, parts, Reporter(self.spec, self.reports.take, self.given.clock)
+        )
         self.pipeline.start()
 
     def wait_live(self, *names: str, timeout_s: float = PATIENCE_S) -> None:

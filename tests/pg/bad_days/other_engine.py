@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from engine.connectors import open_source, open_target
-from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report, SubscriptionStateReport
 from engine.platform.clock import SystemClock
@@ -27,8 +27,8 @@ def main(given: Path) -> None:
     settings = EngineSettings(home=home, guard_interval_s=0.3, position_write_s=1.0)
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
-    parts = PipelineParts(open_source, targets, LocalRunner(1), settings, clock)
-    pipeline = Pipeline(spec, parts, Reporter(spec, _tell, clock))
+    parts = EngineContext(open_source, targets, LocalRunner(1), settings, clock)
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock))
     pipeline.start()
     sys.stdin.readline()
     pipeline.close()

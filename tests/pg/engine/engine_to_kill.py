@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.connectors import open_source, open_target
-from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.copy.chunk_task import CopyTask
 from engine.copy.reload_requests import PartitionChoice
@@ -62,8 +62,8 @@ def main(given: Path) -> None:
     settings = EngineSettings(home=home, guard_interval_s=0.1, position_write_s=1.0, parts_from_rows=1)
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
-    parts = PipelineParts(open_source, targets, _Telling(1), settings, clock)
-    pipeline = Pipeline(spec, parts, Reporter(spec, _tell, clock))
+    parts = EngineContext(open_source, targets, _Telling(1), settings, clock)
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock))
     pipeline.start()
     for line in sys.stdin:
         if not line.strip():

@@ -17,7 +17,7 @@ import pytest
 
 from engine.model.identity import Epoch
 from engine.pipeline.run import ReplicationRun
-from engine.pipeline.speculative_insert import EarlyCounts
+from engine.pipeline.speculative_insert import SpeculativeCounts
 from engine.platform.failpoints import Failpoint
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database, Session
@@ -34,7 +34,7 @@ def run_of(replica: Replica) -> ReplicationRun:
     return run
 
 
-def counts(replica: Replica) -> EarlyCounts:
+def counts(replica: Replica) -> SpeculativeCounts:
     return run_of(replica).early.counts
 
 
@@ -185,7 +185,7 @@ def test_a_target_that_takes_no_rows_early_gets_them_with_the_batch(
     until(lambda: run_of(replica).ahead.counts.staged >= 2)
     session.execute("COMMIT")
     replica.assert_equal()
-    assert counts(replica) == EarlyCounts()
+    assert counts(replica) == SpeculativeCounts()
 
 
 def killed_at(replica: Replica, point: Failpoint, work: Callable[[], None], last: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.pipeline.streamed_transactions import AheadCounts
+from engine.pipeline.streamed_transactions import StreamedCounts
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database, Session
 from tests.fixtures.replication import Replica
@@ -14,7 +14,7 @@ from tests.fixtures.replication import Replica
 pytestmark = pytest.mark.pg
 
 
-def counts(replica: Replica) -> AheadCounts:
+def counts(replica: Replica) -> StreamedCounts:
     run = replica.pipeline.run
     assert run is not None
     return run.ahead.counts

@@ -10,14 +10,14 @@ from time import monotonic
 
 import pytest
 
-from engine.copy.orchestrator import CopyDesk
+from engine.copy.orchestrator import CopyOrchestrator
 from engine.model.fault import FaultKind
 from engine.model.identity import Epoch, TableName
 from engine.model.source import ExportedSnapshot
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.commit import CommitStage
-from engine.sources.postgres_log.safety.source_monitor import Guard
+from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
 from engine.sources.postgres_log.source import PostgresSource
 from engine.tables.registry import TableEntry
 from tests.fixtures.postgres import Database
@@ -265,14 +265,14 @@ class Eyes:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lock = threading.Lock()
         self._shut = False
-        real = Guard.look
+        real = SourceMonitor.look
 
-        def look(guard: Guard) -> None:
+        def look(guard: SourceMonitor) -> None:
             with self._lock:
                 if not self._shut:
                     real(guard)
 
-        monkeypatch.setattr(Guard, "look", look)
+        monkeypatch.setattr(SourceMonitor, "look", look)
 
     def shut(self, *, on: bool) -> None:
         """When this returns no look is under way."""
@@ -338,13 +338,13 @@ def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
 ) -> None:
     """The guard meets the new root below its old name for the first time when the partition is gone already."""
     eyes, armed = Eyes(monkeypatch), threading.Event()
-    read_marks, copy = PostgresSource.marks, CopyDesk._copy_under
+    read_marks, copy = PostgresSource.marks, CopyOrchestrator._copy_under
 
     def marks_unseen(source: PostgresSource, tables: Sequence[TableSpec]) -> dict[TableName, str]:
         eyes.shut(on=armed.is_set())
         return read_marks(source, tables)
 
-    def copy_then_detach(desk: CopyDesk, snapshot: ExportedSnapshot, entries: list[TableEntry]) -> None:
+    def copy_then_detach(desk: CopyOrchestrator, snapshot: ExportedSnapshot, entries: list[TableEntry]) -> None:
         copy(desk, snapshot, entries)
         if armed.is_set():
             armed.clear()
@@ -354,7 +354,7 @@ def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
     make(database, "days")
     replica = replicate(database, [table("days")])
     monkeypatch.setattr(PostgresSource, "marks", marks_unseen)
-    monkeypatch.setattr(CopyDesk, "_copy_under", copy_then_detach)
+    monkeypatch.setattr(CopyOrchestrator, "_copy_under", copy_then_detach)
     armed.set()
     database.execute("DROP TABLE days")
     make(database, "days")

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.control.request_handlers import RequestDesk
+from engine.control.request_handlers import RequestHandler
 from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
 from engine.link.messages import Problem
@@ -55,7 +55,7 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     with ExitStack() as stack:
 
         def asked(replica: Replica, sql: str, *, following: bool = True) -> Link:
-            desk = RequestDesk(EngineSettings(home=tmp_path), lambda _: replica.pipeline)
+            desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: replica.pipeline)
             stack.callback(desk.close)
             link = Link()
             desk.connect(cast("ServerLink", link))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from engine.control.supervisor import Pipeline
-from engine.copy.orchestrator import CopyDesk
+from engine.control.supervisor import SubscriptionSupervisor
+from engine.copy.orchestrator import CopyOrchestrator
 from engine.link.messages import ReloadReport, Report
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
@@ -44,15 +44,15 @@ class HeldCopies:
 
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldCopies]:
-    held, real = HeldCopies(), CopyDesk._copy_under
+    held, real = HeldCopies(), CopyOrchestrator._copy_under
 
-    def copy_under(desk: CopyDesk, *rest: Any) -> None:
+    def copy_under(desk: CopyOrchestrator, *rest: Any) -> None:
         held.began.set()
         while not held.go.wait(0.05) and not desk._ended():
             pass
         real(desk, *rest)
 
-    monkeypatch.setattr(CopyDesk, "_copy_under", copy_under)
+    monkeypatch.setattr(CopyOrchestrator, "_copy_under", copy_under)
     yield held
     held.go.set()
 
@@ -236,13 +236,13 @@ def test_a_reload_that_is_cancelled_while_no_engine_is_there_replaces_no_rows(
     replica.catch_up()
     copies.began.clear()
     if when == "while it starts":
-        real = Pipeline._fill_book
+        real = SubscriptionSupervisor._fill_book
 
-        def cancelled_then(pipeline: Pipeline, *rest: Any) -> None:
+        def cancelled_then(pipeline: SubscriptionSupervisor, *rest: Any) -> None:
             real(pipeline, *rest)
             pipeline.cancel_reload("r1", orders.table)
 
-        monkeypatch.setattr(Pipeline, "_fill_book", cancelled_then)
+        monkeypatch.setattr(SubscriptionSupervisor, "_fill_book", cancelled_then)
     replica.restart()
     if when != "while it starts":
         assert when == "at once" or copies.began.wait(20)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.control.request_handlers import RequestDesk
+from engine.control.request_handlers import RequestHandler
 from engine.link.client import ServerLink
 from engine.link.messages import Answer, Problem, SequencePart, Sequences, SequencesBody
 from engine.model.identity import TableName
@@ -83,7 +83,7 @@ def ask(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Sends a request about a replica to the engine's desk; gives its rows by column, or the problem."""
     found: list[Replica] = []
     answers = Answers()
-    desk = RequestDesk(EngineSettings(home=tmp_path), lambda _: found[-1].pipeline)
+    desk = RequestHandler(EngineSettings(home=tmp_path), lambda _: found[-1].pipeline)
     desk.connect(cast("ServerLink", answers))
 
     def send(replica: Replica, **fields: Any) -> dict[str, SequencePart] | Problem:

@@ -13,12 +13,12 @@ from engine.connectors import open_source
 from engine.copy.chunk_task import CopyTask
 from engine.link.messages import EventReport
 from engine.model.batch import PlacedMessage
-from engine.model.ddl import DdlTold
+from engine.model.ddl import DdlMessage
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.sources.postgres_log.source import PostgresSource
 from engine.spark.local import LocalRunner
-from engine.tables.ddl_messages import ToldBook
+from engine.tables.ddl_messages import DdlMessageTracker
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -187,15 +187,15 @@ def test_changes_that_the_source_tells_by_itself_in_the_middle(
     shop: Database, replicate: Replicate, runner: type[BusyRunner], monkeypatch: pytest.MonkeyPatch, target_kind: str
 ) -> None:
     told: list[int] = []
-    take = ToldBook.take
+    take = DdlMessageTracker.take
 
-    def noted(book: ToldBook, placed: PlacedMessage) -> tuple[DdlTold, bool] | None:
+    def noted(book: DdlMessageTracker, placed: PlacedMessage) -> tuple[DdlMessage, bool] | None:
         found = take(book, placed)
         if found is not None and found[0].table is not None and replica.states()["orders"] != "live":
             told.append(found[0].table.relation)
         return found
 
-    monkeypatch.setattr(ToldBook, "take", noted)
+    monkeypatch.setattr(DdlMessageTracker, "take", noted)
     with closing(open_source(ConnectionSpec("shop", "postgres", shop.settings))) as source:
         assert source.install_ddl_capture().current
     runner.between = meanwhile(shop, TOLD)  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from engine.control.request_handlers import RequestDesk
+from engine.control.request_handlers import RequestHandler
 from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.messages import Preflight, TableDropped
 from engine.model.identity import TableId
@@ -106,7 +106,7 @@ def test_a_target_table_that_a_view_shows_stays_and_the_others_go_on(shop: Datab
 def in_the_way(replica: Replica, of: TableSpec) -> list[str]:
     """Codes of what an engine finds against a table when it is to be tried again: of the source, then of the target. Nothing of the
     target's user."""
-    desk = RequestDesk(EngineSettings(home=replica.folder), lambda _: None)
+    desk = RequestHandler(EngineSettings(home=replica.folder), lambda _: None)
     name = TableNamePart(schema=of.source.schema, name=of.source.name)
     part = TablePart(table=of.table, source=name, target=name)
     found = []

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.control.supervisor import Pipeline
+from engine.control.supervisor import SubscriptionSupervisor
 from engine.copy import orchestrator as copying
-from engine.copy.orchestrator import CopyDesk
+from engine.copy.orchestrator import CopyOrchestrator
 from engine.link.messages import (
     EventReport,
     ReloadReport,
@@ -180,20 +180,20 @@ def test_a_table_that_begins_anew_while_its_copy_ends_gets_live(
     """The last rows are being written when something calls for another copy: that one's end is not the other's."""
     orders = table("orders")
     replica = replicate(shop, [orders])
-    book, real, ended = replica.pipeline.book, CopyDesk.on_table_copied, []
+    book, real, ended = replica.pipeline.book, CopyOrchestrator.on_table_copied, []
 
     def begins_anew() -> bool:
         entry = book.get(orders.table)
         return entry is not None and entry.state is TableState.RELOADING and entry.copy_schema is None
 
-    def late(desk: CopyDesk, one: TableId, *rest: Any) -> None:
+    def late(desk: CopyOrchestrator, one: TableId, *rest: Any) -> None:
         if not ended:
             book.park(one, "table_structure_changed", "it was found once more")
             replica.reports.wait(lambda _: begins_anew(), "to be copied anew", 20)
         ended.append(one)
         real(desk, one, *rest)
 
-    monkeypatch.setattr(CopyDesk, "on_table_copied", late)
+    monkeypatch.setattr(CopyOrchestrator, "on_table_copied", late)
     book.park(orders.table, "table_structure_changed", "for a reason")
     replica.reports.wait(lambda _: len(ended) == 2, "copied twice", 20)
     replica.wait_live(timeout_s=20)
@@ -361,17 +361,17 @@ def test_a_table_removed_while_the_subscription_starts_does_not_come_back(
     replica = replicate(shop, [lines, orders])
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
-    known_slot = Pipeline._known_slot
+    known_slot = SubscriptionSupervisor._known_slot
     told: list[int] = []
 
-    def remove_behind(pipeline: Pipeline, *arguments: Any) -> Any:
+    def remove_behind(pipeline: SubscriptionSupervisor, *arguments: Any) -> Any:
         point = known_slot(pipeline, *arguments)
         if not told:
             replica.replace(lines)
             told.append(len(replica.reports.all()))
         return point
 
-    monkeypatch.setattr(Pipeline, "_known_slot", remove_behind)
+    monkeypatch.setattr(SubscriptionSupervisor, "_known_slot", remove_behind)
     replica.desire(DesiredState.RUNNING)
     replica.wait_state("running", timeout_s=20)
     assert replica.pipeline.book.get(orders.table) is None
@@ -420,10 +420,10 @@ def test_a_table_renamed_while_its_copy_looks_for_it_is_not_missing(
     replica = replicate(shop, [orders])
     run = replica.pipeline.run
     assert run is not None
-    copy_under, why_not_described = CopyDesk._copy_under, copying.why_not_described
+    copy_under, why_not_described = CopyOrchestrator._copy_under, copying.why_not_described
     missed: list[TableSpec] = []
 
-    def rename_first(desk: CopyDesk, snapshot: Any, entries: list[Any]) -> None:
+    def rename_first(desk: CopyOrchestrator, snapshot: Any, entries: list[Any]) -> None:
         shop.execute("ALTER TABLE IF EXISTS orders RENAME TO sales")
         copy_under(desk, snapshot, entries)
 
@@ -433,7 +433,7 @@ def test_a_table_renamed_while_its_copy_looks_for_it_is_not_missing(
         run._guard.look()
         return fault
 
-    monkeypatch.setattr(CopyDesk, "_copy_under", rename_first)
+    monkeypatch.setattr(CopyOrchestrator, "_copy_under", rename_first)
     monkeypatch.setattr(copying, "why_not_described", look_behind)
     replica.pipeline.reload("r1", [orders.table])
     replica.reports.wait(
@@ -513,10 +513,10 @@ def test_a_table_that_gets_the_name_of_one_whose_copy_begins_is_published_first(
 ) -> None:
     orders = table("orders")
     replica = replicate(shop, [orders])
-    copy_under = CopyDesk._copy_under
+    copy_under = CopyOrchestrator._copy_under
     exchanged: list[bool] = []
 
-    def exchange_first(desk: CopyDesk, snapshot: Any, entries: list[Any]) -> None:
+    def exchange_first(desk: CopyOrchestrator, snapshot: Any, entries: list[Any]) -> None:
         if not exchanged:
             exchanged.append(True)
             shop.execute(
@@ -525,7 +525,7 @@ def test_a_table_that_gets_the_name_of_one_whose_copy_begins_is_published_first(
         copy_under(desk, snapshot, entries)
         shop.execute("INSERT INTO orders SELECT coalesce(max(id), 0) + 1, 'behind the snapshot' FROM orders")
 
-    monkeypatch.setattr(CopyDesk, "_copy_under", exchange_first)
+    monkeypatch.setattr(CopyOrchestrator, "_copy_under", exchange_first)
     replica.pipeline.reload("r1", [orders.table])
     replica.reports.wait(
         lambda reports: any(isinstance(r, ReloadReport) and r.state != "running" for r in reports), "reloaded", 30
@@ -547,7 +547,7 @@ def test_a_whole_reload_asked_for_while_the_subscription_starts_is_made(shop: Da
     )
     assert slot_before
     entered, go = threading.Event(), threading.Event()
-    real = module.Pipeline._fill_book
+    real = module.SubscriptionSupervisor._fill_book
 
     def slow(self: Any, *arguments: Any) -> None:
         real(self, *arguments)
@@ -556,7 +556,7 @@ def test_a_whole_reload_asked_for_while_the_subscription_starts_is_made(shop: Da
 
     patch = pytest.MonkeyPatch()
     try:
-        patch.setattr(module.Pipeline, "_fill_book", slow)
+        patch.setattr(module.SubscriptionSupervisor, "_fill_book", slow)
         replica.pipeline.close()
         replica._targets.close_all()
         replica._start()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.model.ddl import DdlTold
+from engine.model.ddl import DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.schema import TableSchema
 from engine.model.subscription import ConnectionSpec
@@ -54,7 +54,7 @@ class Log:
         database.execute("CREATE PUBLICATION everything FOR ALL TABLES")
         database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [self._slot])
 
-    def told(self, *statements: str) -> list[DdlTold]:
+    def told(self, *statements: str) -> list[DdlMessage]:
         """What these statements, each sent on its own, have the trigger tell."""
         for statement in statements:
             self._database.execute(statement)
@@ -66,13 +66,13 @@ class Log:
         return [read_told(bytes(row)) for (row,) in rows if bytes(row[:2]) == b"M\1"]
 
 
-def structures(told: list[DdlTold], *names: str) -> list[TableSchema]:
+def structures(told: list[DdlMessage], *names: str) -> list[TableSchema]:
     return [
         one.table.schema(table(name)) for one in told for name in names if _named(one, name) and one.table is not None
     ]
 
 
-def _named(told: DdlTold, name: str) -> bool:
+def _named(told: DdlMessage, name: str) -> bool:
     return isinstance(told.table, CatalogTold) and told.table.table.name.name == name
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from engine.connectors import open_source, open_target
-from engine.control.supervisor import Pipeline, PipelineParts
+from engine.control.supervisor import EngineContext, SubscriptionSupervisor
 from engine.control.target_registry import TargetRegistry
 from engine.link.messages import Report
 from engine.platform.clock import SystemClock
@@ -30,8 +30,8 @@ def main(given: Path) -> None:
     spec, settings = pickle.loads(given.read_bytes())
     clock = SystemClock()
     targets = TargetRegistry(lambda connection: open_target(connection, settings))
-    parts = PipelineParts(open_source, targets, LocalRunner(2), settings, clock)
-    pipeline = Pipeline(spec, parts, Reporter(spec, _tell, clock))
+    parts = EngineContext(open_source, targets, LocalRunner(2), settings, clock)
+    pipeline = SubscriptionSupervisor(spec, parts, Reporter(spec, _tell, clock))
     pipeline.start()
     sys.stdin.read()
     pipeline.close()

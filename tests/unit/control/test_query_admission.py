@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from engine.connectors import is_unyielding
-from engine.control.query_admission import QueryPlaces, QueryTurn
-from engine.control.request_handlers import RequestDesk
-from engine.control.supervisor import Pipeline
+from engine.control.query_admission import QueryAdmission, QueryTurn
+from engine.control.request_handlers import RequestHandler
+from engine.control.supervisor import SubscriptionSupervisor
 from engine.link.answer_frames import AnswerEnd, FrameReader, RowsFrame
 from engine.link.client import ServerLink
 from engine.link.messages import Problem
@@ -94,11 +94,11 @@ def answers() -> Answers:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, target: HeldTarget, answers: Answers) -> Iterator[RequestDesk]:
+def desk(tmp_path: Path, target: HeldTarget, answers: Answers) -> Iterator[RequestHandler]:
     spec = SimpleNamespace(name=SUBSCRIPTION, target=ConnectionSpec("mart", "duckdb", {}))
     pipeline = SimpleNamespace(target=target, run=None, spec=spec)
     settings = EngineSettings(home=tmp_path, queries_at_once=2)
-    made = RequestDesk(settings, lambda _: cast("Pipeline", pipeline))
+    made = RequestHandler(settings, lambda _: cast("SubscriptionSupervisor", pipeline))
     made.connect(cast("ServerLink", answers))
     yield made
     made.close()
@@ -108,7 +108,7 @@ def _query(request: str, sql: str = "SELECT 1 AS one", timeout_ms: int = 60_000)
     return Query(request_id=request, subscription=str(SUBSCRIPTION), sql=sql, max_rows=10, timeout_ms=timeout_ms)
 
 
-def _hold_all(desk: RequestDesk, target: HeldTarget) -> None:
+def _hold_all(desk: RequestHandler, target: HeldTarget) -> None:
     for number in range(2):
         desk.take(_query(f"held-{number}", "SELECT 'held' AS v"))
     for _ in range(2):
@@ -116,7 +116,7 @@ def _hold_all(desk: RequestDesk, target: HeldTarget) -> None:
 
 
 def test_one_above_waits_for_a_place_and_is_answered_then(
-    desk: RequestDesk, target: HeldTarget, answers: Answers
+    desk: RequestHandler, target: HeldTarget, answers: Answers
 ) -> None:
     _hold_all(desk, target)
     desk.take(_query("third"))
@@ -127,7 +127,7 @@ def test_one_above_waits_for_a_place_and_is_answered_then(
 
 
 def test_without_a_place_in_its_time_it_is_refused_with_a_remedy(
-    desk: RequestDesk, target: HeldTarget, answers: Answers
+    desk: RequestHandler, target: HeldTarget, answers: Answers
 ) -> None:
     _hold_all(desk, target)
     desk.take(_query("patient"))
@@ -142,7 +142,7 @@ def test_without_a_place_in_its_time_it_is_refused_with_a_remedy(
     assert answers.of("patient") == [{"one": 1}]
 
 
-def test_a_query_that_reaches_its_limit_frees_its_place(desk: RequestDesk, answers: Answers) -> None:
+def test_a_query_that_reaches_its_limit_frees_its_place(desk: RequestHandler, answers: Answers) -> None:
     for number in range(2):
         desk.take(_query(f"endless-{number}", ENDLESS, timeout_ms=200))
     desk.take(_query("next"))
@@ -155,7 +155,7 @@ def test_a_query_that_reaches_its_limit_frees_its_place(desk: RequestDesk, answe
 
 
 def test_a_turn_that_raises_frees_its_place_too() -> None:
-    places = QueryPlaces(1)
+    places = QueryAdmission(1)
     done = threading.Event()
 
     def broken(_left_s: float) -> None:
@@ -178,7 +178,7 @@ def held(began: queue.SimpleQueue[str], name: str, until: threading.Event, *, un
 
 
 def test_queries_that_do_not_yield_leave_places_to_those_that_do() -> None:
-    places = QueryPlaces(3, unyielding=1)
+    places = QueryAdmission(3, unyielding=1)
     free = threading.Event()
     began: queue.SimpleQueue[str] = queue.SimpleQueue()
     places.take(held(began, "first", free, unyielding=True))
@@ -193,7 +193,7 @@ def test_queries_that_do_not_yield_leave_places_to_those_that_do() -> None:
 
 
 def test_a_query_that_yields_passes_those_that_wait_for_one_that_does_not() -> None:
-    places = QueryPlaces(2, unyielding=1)
+    places = QueryAdmission(2, unyielding=1)
     one, other = threading.Event(), threading.Event()
     began: queue.SimpleQueue[str] = queue.SimpleQueue()
     places.take(held(began, "server", one, unyielding=True))
@@ -210,7 +210,7 @@ def test_a_query_that_yields_passes_those_that_wait_for_one_that_does_not() -> N
 
 
 def test_the_time_spent_waiting_counts() -> None:
-    places = QueryPlaces(1)
+    places = QueryAdmission(1)
     free, began, done = threading.Event(), threading.Event(), threading.Event()
     left: list[float] = []
 
@@ -234,7 +234,7 @@ def test_the_time_spent_waiting_counts() -> None:
 
 
 def test_after_the_end_nothing_begins() -> None:
-    places = QueryPlaces(1)
+    places = QueryAdmission(1)
     places.close()
     began = threading.Event()
     places.take(QueryTurn(60, lambda _: began.set(), began.set))

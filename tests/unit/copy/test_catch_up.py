@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.copy.catch_up import CopyFollower
+from engine.copy.catch_up import CopyCatchUp
 from engine.model.batch import SealedBatch, TablePart
 from engine.model.copies import KeyBound, StandingCopy
 from engine.model.identity import BatchId, Epoch, RelationId, TableId, TableName
@@ -16,7 +16,7 @@ from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.model.target import TargetProgress
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import RESUMED, Stretch, TableBook, TableEntry
+from engine.tables.registry import RESUMED, Stretch, TableEntry, TableRegistry
 
 ORDERS = TableId("t1")
 NAME = TableName("public", "orders")
@@ -30,21 +30,21 @@ PLANNED = PlannedBatch(BatchId(1), BATCH, (), (TablePart(ORDERS, (SCHEMA,), Lsn(
 
 
 @pytest.fixture
-def book() -> TableBook:
-    made = TableBook(lambda entry, position: None)
+def book() -> TableRegistry:
+    made = TableRegistry(lambda entry, position: None)
     made.put(ENTRY)
     return made
 
 
 @pytest.fixture
-def follower(book: TableBook) -> CopyFollower:
-    made = CopyFollower(book, lambda table, detail: None)
+def follower(book: TableRegistry) -> CopyCatchUp:
+    made = CopyCatchUp(book, lambda table, detail: None)
     made.take_up(TargetProgress(Epoch(1), BatchId(0), Lsn(100), "1", 1, "slot", {}, {ORDERS: STANDING}))
     made.begin()
     return made
 
 
-def test_a_copy_that_is_followed_goes_on(book: TableBook, follower: CopyFollower) -> None:
+def test_a_copy_that_is_followed_goes_on(book: TableRegistry, follower: CopyCatchUp) -> None:
     planned = replace(PLANNED, followed={ORDERS: RESUMED})
     assert follower.concerns(planned, ORDERS)
     assert follower.commit_of(planned, ORDERS, [], [], ()) is None
@@ -52,13 +52,13 @@ def test_a_copy_that_is_followed_goes_on(book: TableBook, follower: CopyFollower
     assert follower.standing(ORDERS) == STANDING
 
 
-def test_a_batch_planned_as_if_the_last_stretch_were_in_is_for_the_copy(follower: CopyFollower) -> None:
+def test_a_batch_planned_as_if_the_last_stretch_were_in_is_for_the_copy(follower: CopyCatchUp) -> None:
     assert follower.concerns(PLANNED, ORDERS)
     assert follower.commit_of(PLANNED, ORDERS, [], [], frozenset({ORDERS})) is not None
     assert follower.left == ()
 
 
-def test_a_copy_that_was_given_up_is_left_and_hides_no_other(book: TableBook, follower: CopyFollower) -> None:
+def test_a_copy_that_was_given_up_is_left_and_hides_no_other(book: TableRegistry, follower: CopyCatchUp) -> None:
     book.put(replace(ENTRY, state=TableState.CATCHING_UP, copied=True, copy_life=None))
     assert not follower.concerns(PLANNED, ORDERS)
     assert follower.left == (ORDERS,)
@@ -68,7 +68,7 @@ def test_a_copy_that_was_given_up_is_left_and_hides_no_other(book: TableBook, fo
 
 
 def test_a_batch_planned_for_the_copy_before_does_nothing_to_its_successor(
-    book: TableBook, follower: CopyFollower
+    book: TableRegistry, follower: CopyCatchUp
 ) -> None:
     book.put(replace(ENTRY, copy_life=7))
     planned = replace(PLANNED, followed={ORDERS: RESUMED})
@@ -78,7 +78,7 @@ def test_a_batch_planned_for_the_copy_before_does_nothing_to_its_successor(
 
 
 @pytest.mark.parametrize("number", [7, 8])
-def test_a_stretch_that_is_void_is_not_taken_in(book: TableBook, follower: CopyFollower, number: int) -> None:
+def test_a_stretch_that_is_void_is_not_taken_in(book: TableRegistry, follower: CopyCatchUp, number: int) -> None:
     stretch = Stretch(7, SCHEMA, Lsn(150), KeyBound(("20",)), RESUMED, rows=5, bytes=50, read=True)
     book.put(replace(ENTRY, stretch=replace(stretch, number=number)))
     planned = replace(PLANNED, followed={ORDERS: RESUMED}, stretches={ORDERS: stretch})

@@ -200,7 +200,7 @@ def test_a_task_reads_behind_others_where_copies_give_way(
         began.append(work)
         return work()
 
-    monkeypatch.setattr(chunk_task, "behind_others", watched)
+    monkeypatch.setattr(chunk_task, "at_lower_priority", watched)
     write_pace(tmp_path / "pace", CopyPolicy(give_way=gives_way))
     task = replace(task_over(source, tmp_path, ReadLimits()), pace=str(tmp_path / "pace"))
     assert copy_task(source.open, decode_lines, task).parts[0].fault is None

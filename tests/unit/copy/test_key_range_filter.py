@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowUnknown, key_row, within
+from engine.copy.key_range_filter import KeyRange, KeyUnordered, RowUnknown, key_row, restrict_to_range
 from engine.model.batch import TableChanges
 from engine.model.copies import KeyBound
 from engine.model.identity import RelationId, TableId, TableName
@@ -128,10 +128,10 @@ def test_a_copy_of_a_range_of_keys_stays_that_range_of_the_table(
     )
     if unknown:
         with pytest.raises(RowUnknown):
-            within(changes, keys)
+            restrict_to_range(changes, keys)
         return
     wanted = {key: row for key, row in apply(before, changes).items() if in_range(key, lower, upper)}
-    assert apply(held, within(changes, keys)) == wanted
+    assert apply(held, restrict_to_range(changes, keys)) == wanted
 
 
 ORDERED = {
@@ -175,6 +175,6 @@ def test_a_key_without_a_place_in_the_order_is_told() -> None:
 def test_a_key_column_that_the_log_left_out_is_the_old_one() -> None:
     rows = pa.table({"k0": [1], "k1": ["a"], "c0": [2], "c1": pa.array([None], pa.string()), "c2": ["v"], "u1": [True]})
     changes = TableChanges(TABLE, False, None, None, rows)
-    kept = within(changes, KeyRange(PLAIN, None, KeyBound(("2", "a")), decode_copy_text))
+    kept = restrict_to_range(changes, KeyRange(PLAIN, None, KeyBound(("2", "a")), decode_copy_text))
     assert kept.partials.num_rows == 1  # type: ignore[union-attr]
     assert replace(kept, partials=None).net_rows == 1

@@ -15,8 +15,8 @@ from engine.copy.rate_limit import (
     LOWER_BY,
     PIECE_ROWS,
     UNLIMITED,
-    Pacer,
-    behind_others,
+    RateLimiter,
+    at_lower_priority,
     in_pieces,
     read_pace,
     write_pace,
@@ -43,7 +43,7 @@ class Clock:
 
 
 def read(clock: Clock, policy: CopyPolicy, readers: int = 1) -> float:
-    pacer = Pacer(lambda: policy, readers, clock.monotonic, clock.pause)
+    pacer = RateLimiter(lambda: policy, readers, clock.monotonic, clock.pause)
     assert len(list(pacer.paced(clock.pieces(10, 100, 0.01)))) == 10
     return clock.now
 
@@ -68,7 +68,11 @@ def test_the_source_is_left_alone_for_the_rest_of_the_time() -> None:
         for _ in pieces:
             clock.now += 0.05
 
-    work(Pacer(lambda: CopyPolicy(max_time_share=0.2), 1, clock.monotonic, clock.pause).paced(clock.pieces(10, 1, 0.0)))
+    work(
+        RateLimiter(lambda: CopyPolicy(max_time_share=0.2), 1, clock.monotonic, clock.pause).paced(
+            clock.pieces(10, 1, 0.0)
+        )
+    )
     assert clock.now == pytest.approx(10 * 0.05 / 0.2, abs=0.1)
 
 
@@ -82,7 +86,7 @@ def test_a_change_ends_a_wait_under_way(tmp_path: Path) -> None:
         if clock.pauses == 3:
             write_pace(file, UNLIMITED)
 
-    pacer = Pacer(lambda: read_pace(file), 1, clock.monotonic, pause)
+    pacer = RateLimiter(lambda: read_pace(file), 1, clock.monotonic, pause)
     assert len(list(pacer.paced(clock.pieces(3, 1_000_000, 0.0)))) == 3
     assert clock.pauses == 3
 
@@ -148,11 +152,11 @@ def priority() -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
 def test_what_goes_on_behind_others_has_a_lower_priority_and_nothing_else_has() -> None:
     usual = priority()
-    assert behind_others(priority) == min(usual + LOWER_BY, 19)
-    assert behind_others(lambda: behind_others(priority)) == min(usual + 2 * LOWER_BY, 19)
+    assert at_lower_priority(priority) == min(usual + LOWER_BY, 19)
+    assert at_lower_priority(lambda: at_lower_priority(priority)) == min(usual + 2 * LOWER_BY, 19)
     assert priority() == usual
 
 
 def test_what_fails_behind_others_fails() -> None:
     with pytest.raises(ZeroDivisionError):
-        behind_others(lambda: 1 // 0)
+        at_lower_priority(lambda: 1 // 0)

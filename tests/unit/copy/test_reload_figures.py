@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.copy.progress import Course
-from engine.copy.reload_requests import ReloadBook
+from engine.copy.reload_requests import ReloadRequests
 from engine.link.messages import ReloadReport, Report
 from engine.model.copies import CopyProgress
 from engine.model.identity import Epoch, SubscriptionName, TableId
@@ -30,7 +30,7 @@ class Told:
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
-        self.book = ReloadBook(Reporter(cast("SubscriptionSpec", _Named()), self.reports.append, SystemClock()))
+        self.book = ReloadRequests(Reporter(cast("SubscriptionSpec", _Named()), self.reports.append, SystemClock()))
         self.book.begin("r1", [A, B])
 
     def progressed(self, progress: CopyProgress) -> ReloadReport:

@@ -10,7 +10,7 @@ from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SchemaPolicy
 from engine.model.table_state import TableEvent, TableState
-from engine.tables.registry import RENEWALS, TableBook, TableEntry
+from engine.tables.registry import RENEWALS, TableEntry, TableRegistry
 from tests.unit.tables.test_planner import A, live, spec
 
 CODE, T = "table_structure_changed", TableId("ta")
@@ -22,7 +22,7 @@ class Told:
     def __init__(self, entry: TableEntry, policy: SchemaPolicy = SchemaPolicy.APPLY) -> None:
         self.states: list[tuple[str, str | None]] = []
         self.ended: list[TableEntry] = []
-        self.book = TableBook(self._take, policy)
+        self.book = TableRegistry(self._take, policy)
         self.book.put(entry)
         self.book.watch(self.ended.append)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from engine.copy.throttle import BEHIND_MS, LEAST_SHARE, LOOK_SHARE, WINDOW_MS, GiveWay
+from engine.copy.throttle import BEHIND_MS, LEAST_SHARE, LOOK_SHARE, WINDOW_MS, AdaptiveThrottle
 
 
 class Course:
     """Batches that come every 50 ms, and the share that copies are given."""
 
     def __init__(self) -> None:
-        self.way = GiveWay()
+        self.way = AdaptiveThrottle()
         self.now_ms = 0.0
         self.copying = False
 

@@ -1,7 +1,7 @@
 """A small source database for property tests: applies random steps to rows, and writes what PostgreSQL would log of them.
 
 Rows are `(id, a, big)`; a `big` value that an update leaves as it is goes into the log as an unchanged one. Savepoints nest.
-`History` is the log of one table whose transactions come one after another: streamed ones are cut into chunks that lie
+`RetainedBatch` is the log of one table whose transactions come one after another: streamed ones are cut into chunks that lie
 anywhere in the log, with what was rolled back to a savepoint.
 """
 

@@ -10,8 +10,16 @@ from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.subscription import ApplyMode, ApplyPolicy, LanePolicy
 from engine.model.target import BatchCommit, CommitRates, InOrder
-from engine.pipeline.apply_mode import MOST_SINGLE, ApplyChooser, Applying
-from engine.pipeline.netting_cost import IN_A_ROW, LANES_FROM, PROBE_EVERY, GroupTuner, LaneTuner, NetOrNot, Written
+from engine.pipeline.apply_mode import MOST_SINGLE, ApplyModeSelector, ApplyPlan
+from engine.pipeline.netting_cost import (
+    IN_A_ROW,
+    LANES_FROM,
+    PROBE_EVERY,
+    GroupTuner,
+    LaneTuner,
+    NettingCostModel,
+    Written,
+)
 from engine.tables.planner import PlannedBatch
 from tests.contract.target_material import structure
 
@@ -42,13 +50,13 @@ def planned(
     return PlannedBatch(BatchId(1), batch, ranges, (TablePart(TableId("t"), (schema,), Lsn(0)),), **given)  # type: ignore[arg-type]
 
 
-def chooser(policy: ApplyPolicy) -> tuple[ApplyChooser, list[str]]:
+def chooser(policy: ApplyPolicy) -> tuple[ApplyModeSelector, list[str]]:
     told: list[str] = []
-    return ApplyChooser(policy, Target(), None, told.append), told
+    return ApplyModeSelector(policy, Target(), None, told.append), told
 
 
 def test_a_pinned_mode_wins() -> None:
-    assert chooser(ApplyPolicy(ApplyMode.BATCH))[0].choose(planned()) == Applying()
+    assert chooser(ApplyPolicy(ApplyMode.BATCH))[0].choose(planned()) == ApplyPlan()
     policy = ApplyPolicy(ApplyMode.TRANSACTIONAL, LanePolicy.OPTIMISTIC, lanes=3)
     chosen = chooser(policy)[0].choose(planned())
     assert (chosen.mode, chosen.way) == (ApplyMode.TRANSACTIONAL, InOrder(LanePolicy.OPTIMISTIC, 3, 1))
@@ -59,7 +67,7 @@ def test_a_pinned_mode_wins() -> None:
 
 def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
     policy = ApplyPolicy(ApplyMode.TRANSACTIONAL)
-    assert ApplyChooser(policy, None, None, pytest.fail).choose(planned()) == Applying()
+    assert ApplyModeSelector(policy, None, None, pytest.fail).choose(planned()) == ApplyPlan()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,7 @@ def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
 )
 def test_what_cannot_be_written_one_by_one_is_said_once(batch: PlannedBatch, why: str) -> None:
     made, told = chooser(ApplyPolicy(ApplyMode.TRANSACTIONAL, lanes=1))
-    assert [made.choose(batch), made.choose(batch)] == [Applying(), Applying()]
+    assert [made.choose(batch), made.choose(batch)] == [ApplyPlan(), ApplyPlan()]
     assert len(told) == 1
     assert why in told[0]
     assert made.choose(planned()).mode is ApplyMode.TRANSACTIONAL
@@ -82,7 +90,7 @@ def test_what_cannot_be_written_one_by_one_is_said_once(batch: PlannedBatch, why
 
 def test_rates_are_measured_once_and_shown() -> None:
     target = Target()
-    made = ApplyChooser(ApplyPolicy(ApplyMode.GROUPED, lanes=1), target, None, pytest.fail)
+    made = ApplyModeSelector(ApplyPolicy(ApplyMode.GROUPED, lanes=1), target, None, pytest.fail)
     for _ in range(3):
         tuning = made.choose(planned()).tuning
     assert target.measured == 1
@@ -141,7 +149,7 @@ def test_small_batches_tell_nothing_of_lanes() -> None:
     assert [tuner.choose(LANES_FROM - 1) for _ in range(200)] == [1] * 200
 
 
-def run(tuner: NetOrNot, batches: int, changes: int, tables: int, net_rows: int) -> list[bool]:
+def run(tuner: NettingCostModel, batches: int, changes: int, tables: int, net_rows: int) -> list[bool]:
     """On a target where a table costs 1 ms, a net row 8 us and a change by itself 16 us."""
     ways = []
     for _ in range(batches):
@@ -153,7 +161,7 @@ def run(tuner: NetOrNot, batches: int, changes: int, tables: int, net_rows: int)
 
 
 def test_few_changes_in_many_tables_are_written_one_by_one_and_many_as_net_changes() -> None:
-    tuner = NetOrNot()
+    tuner = NettingCostModel()
     ways = run(tuner, 300, changes=40, tables=10, net_rows=40)
     assert ways[: IN_A_ROW - 1] == [True] * (IN_A_ROW - 1)
     assert ways[-PROBE_EVERY:].count(True) <= 1
@@ -164,7 +172,7 @@ def test_few_changes_in_many_tables_are_written_one_by_one_and_many_as_net_chang
 def test_a_way_of_writing_that_was_slow_for_a_time_is_tried_again() -> None:
     """Each was slow for some batches, and far quicker than the other since."""
     for net_was_slow in (True, False):
-        tuner = NetOrNot()
+        tuner = NettingCostModel()
         for _ in range(24):
             tuner.learn(Written(500, 2, 500 if net_was_slow else None, 20_000.0))
             tuner.learn(Written(500, 2, None if net_was_slow else 500, 50.0))
@@ -177,7 +185,7 @@ def test_a_way_of_writing_that_was_slow_for_a_time_is_tried_again() -> None:
 
 
 def test_rows_that_change_again_and_again_are_worth_netting() -> None:
-    tuner = NetOrNot()
+    tuner = NettingCostModel()
     run(tuner, 200, changes=2_000, tables=2, net_rows=20)
     assert tuner.net
     assert tuner.net_share < 0.1
@@ -186,19 +194,19 @@ def test_rows_that_change_again_and_again_are_worth_netting() -> None:
 def test_a_table_without_a_key_is_netted_unless_transactions_are_to_stay_apart() -> None:
     batch = planned(mode=KeyMode.BAG)
     made, _ = chooser(ApplyPolicy())
-    assert [made.choose(batch) for _ in range(20)] == [Applying()] * 20
+    assert [made.choose(batch) for _ in range(20)] == [ApplyPlan()] * 20
     assert chooser(ApplyPolicy(ApplyMode.TRANSACTIONAL))[0].choose(batch).way is not None
 
 
 def test_auto_never_writes_a_large_batch_one_by_one() -> None:
     made, _ = chooser(ApplyPolicy())
     assert [made.choose(planned(records=MOST_SINGLE + 1)) for _ in range(3 * PROBE_EVERY)] == [
-        Applying()
+        ApplyPlan()
     ] * 3 * PROBE_EVERY
 
 
 def test_one_odd_batch_changes_nothing() -> None:
-    tuner = NetOrNot()
+    tuner = NettingCostModel()
     run(tuner, 100, changes=50_000, tables=4, net_rows=40_000)
     before = tuner.net
     for _ in range(IN_A_ROW - 1):

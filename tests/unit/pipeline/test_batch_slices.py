@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.model.batch import LogRange, RelationSeen, TableChanges, TablePart
 from engine.model.identity import Ordinal, RelationId, TableId
 from engine.model.position import Lsn
-from engine.pipeline.batch_slices import Piece, Sizes, compute, cut, pieces
+from engine.pipeline.batch_slices import BatchSlice, Sizes, compute, cut, pieces
 from tests.unit.net.batch_builder import column, table
 
 _RECORD_BYTES = 10
@@ -76,7 +76,7 @@ class _Runs:
     def __init__(self) -> None:
         self.calls: list[tuple[list[tuple[str, ...]], int, int]] = []
 
-    def __call__(self, found: Sequence[tuple[int, Piece]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
+    def __call__(self, found: Sequence[tuple[int, BatchSlice]], buckets: int, attempt: int) -> tuple[TableChanges, ...]:
         self.calls.append(([tuple(part.table for part in piece.parts) for _, piece in found], buckets, attempt))
         return ()
 

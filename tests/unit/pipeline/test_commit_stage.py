@@ -22,9 +22,9 @@ from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
 from engine.platform.clock import SystemClock
-from engine.sources.postgres_log.safety.partition_fingerprints import BelowTold, TableMarks
+from engine.sources.postgres_log.safety.partition_fingerprints import BelowTold, PartitionFingerprints
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import TableBook, TableEntry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 
 KEYED, OTHER = TableId("tkeyed"), TableId("tother")
@@ -102,7 +102,7 @@ class Bench:
         self.told: list[tuple[TableId, TableState, Lsn]] = []
         """Changes of state as they are reported, with the position that could be reported just then."""
         self.visible: Callable[[], Lsn] = lambda: ZERO
-        self.book = TableBook(lambda entry, _: self.told.append((entry.table, entry.state, self.visible())))
+        self.book = TableRegistry(lambda entry, _: self.told.append((entry.table, entry.state, self.visible())))
         specs = tuple(
             TableSpec(table, s.name, s.name, key=("id",) if table == KEYED else ()) for table, s in SCHEMAS.items()
         )
@@ -123,7 +123,7 @@ class Bench:
             ZERO,
             10_000.0,
             _nothing_to_ask,
-            TableMarks(_with_names, lambda _: self.named),
+            PartitionFingerprints(_with_names, lambda _: self.named),
         )
         self.visible = lambda: self.stage.applied.visible
         self.told.clear()

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model.subscription import BatchPolicy
-from engine.pipeline.job_cost import HERE, HERE_MS, SURPRISE, JobTuner, LinearCost, Way
+from engine.pipeline.job_cost import HERE, HERE_MS, SURPRISE, JobPlacement, LinearCost, Way
 
 FREE = BatchPolicy()
 
 
-def taught(driver: tuple[float, float], spark: tuple[float, float], policy: BatchPolicy = FREE) -> JobTuner:
+def taught(driver: tuple[float, float], spark: tuple[float, float], policy: BatchPolicy = FREE) -> JobPlacement:
     """A tuner that saw jobs whose milliseconds are fixed + per record, in one and in two Spark tasks."""
-    tuner = JobTuner(policy)
+    tuner = JobPlacement(policy)
     for _ in range(100):
         for records in (100, 10_000, 60_000):
             tuner.learn(HERE, records, driver[0] + driver[1] * records)
@@ -52,7 +52,7 @@ def test_this_process_is_never_held_for_long() -> None:
 @pytest.mark.parametrize("slow_ms", [150.0, 2_000.0, 60_000.0])
 def test_a_way_that_was_slow_for_a_time_is_tried_again(slow_ms: float) -> None:
     """What was measured while the machine was busy says nothing for ever."""
-    tuner = JobTuner(FREE)
+    tuner = JobPlacement(FREE)
     for _ in range(24):
         tuner.learn(HERE, 20, slow_ms)
     assert tuner.choose(20, 10.0, spark=2).path == "spark"
@@ -64,7 +64,7 @@ def test_a_way_that_was_slow_for_a_time_is_tried_again(slow_ms: float) -> None:
 
 
 def test_a_way_that_stays_slow_is_seldom_tried() -> None:
-    tuner = JobTuner(FREE)
+    tuner = JobPlacement(FREE)
     here = 0
     for _ in range(5_000):
         way = tuner.choose(20, 10.0, spark=2)
@@ -81,7 +81,7 @@ def test_a_way_that_stays_slow_is_seldom_tried() -> None:
 )
 def test_the_way_that_has_become_the_quickest_is_found(slow: list[float], records: int, quick: Way) -> None:
     """Whatever was measured before: then one way takes 20 ms, the others 200."""
-    tuner = JobTuner(FREE)
+    tuner = JobPlacement(FREE)
     for took in slow:
         for way in (HERE, Way("spark", 1), Way("spark", 2)):
             tuner.learn(way, records, took)
@@ -93,8 +93,8 @@ def test_the_way_that_has_become_the_quickest_is_found(slow: list[float], record
 
 
 def test_without_spark_everything_runs_here() -> None:
-    assert JobTuner(FREE).choose(10_000_000, 0.0, spark=0) == HERE
-    assert JobTuner(BatchPolicy(small_rows=0, tasks=2)).choose(10_000_000, 0.0, spark=0) == HERE
+    assert JobPlacement(FREE).choose(10_000_000, 0.0, spark=0) == HERE
+    assert JobPlacement(BatchPolicy(small_rows=0, tasks=2)).choose(10_000_000, 0.0, spark=0) == HERE
 
 
 @pytest.mark.parametrize(("small", "records", "path"), [(0, 1, "spark"), (100, 99, "driver"), (100, 100, "spark")])
@@ -138,7 +138,7 @@ def test_jobs_of_nearly_one_size_tell_what_such_a_job_costs() -> None:
 
 def test_what_small_jobs_cost_says_little_of_a_large_one() -> None:
     """They differ by what else ran beside them more than by their sizes."""
-    tuner, noise = JobTuner(FREE), random.Random(7)
+    tuner, noise = JobPlacement(FREE), random.Random(7)
     for _ in range(1_000):
         records = noise.randint(50, 300)
         tuner.learn(HERE, records, noise.choice([3.0, 5.0, 12.0]) + 0.02 * records)

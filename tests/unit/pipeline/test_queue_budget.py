@@ -19,8 +19,8 @@ from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.pipeline.intake import Done, Intake, Sealed
 from engine.pipeline.reader_process import ReaderProcess
-from engine.pipeline.streamed_transactions import AheadDesk
-from engine.pipeline.tickets import RunTickets, TicketBook
+from engine.pipeline.streamed_transactions import StreamedTransactionStager
+from engine.pipeline.tickets import RunTickets, TicketTracker
 from engine.platform.clock import SystemClock
 from engine.queue import QueueCatalog
 from engine.sources.postgres_log.reader_main import Hold, Verified
@@ -36,7 +36,7 @@ class Bench:
         self.sealed: list[Sealed] = []
         policy = BatchPolicy(max_transactions=1)
         # It works on large transactions only, and there is none.
-        desk = AheadDesk(
+        desk = StreamedTransactionStager(
             *cast("Any", [None] * 4), folder, cast("Any", SimpleNamespace(holds=lambda _xid, _bytes: False))
         )
         self._catalog = QueueCatalog(folder)
@@ -52,7 +52,7 @@ class Bench:
             1 << 30,
             lambda _: None,
             lambda _xid, _bytes: False,
-            RunTickets(TicketBook(cast("Any", None)), SystemClock(), cast("Any", None), lambda _: None, ZERO),
+            RunTickets(TicketTracker(cast("Any", None)), SystemClock(), cast("Any", None), lambda _: None, ZERO),
             LastCommit.unknown(ZERO),
             OriginFilter.ANY,
             self._verified,

@@ -16,8 +16,15 @@ from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
 from engine.model.target import BatchCommit, TableCommit
 from engine.pipeline.batch_slices import Staged
-from engine.pipeline.speculative_insert import OPEN_MS, EarlyCounts, EarlyInserter, EarlyRows, Lot, rest_of
-from engine.tables.registry import TableBook, TableEntry
+from engine.pipeline.speculative_insert import (
+    OPEN_MS,
+    SpeculativeCounts,
+    SpeculativeInserter,
+    SpeculativeLot,
+    SpeculativeRows,
+    rest_of,
+)
+from engine.tables.registry import TableEntry, TableRegistry
 from tests.fixtures.channel import until
 
 T = TableId("t0a")
@@ -79,9 +86,9 @@ class Bench:
     def __init__(self) -> None:
         self.begun: list[FakeRows] = []
         self.now_ms = 0.0
-        book = TableBook(lambda entry, position: None)
+        book = TableRegistry(lambda entry, position: None)
         book.put(TableEntry(TableSpec(T, NAME, NAME), TableState.LIVE, SCHEMA))
-        self.inserter = EarlyInserter(self.begin, book, self)
+        self.inserter = SpeculativeInserter(self.begin, book, self)
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self.inserter.run, args=(self.stop,))
 
@@ -116,7 +123,7 @@ def bench() -> Iterator[Bench]:
 
 
 def test_pieces_go_in_as_they_come_and_the_batch_ends_them(bench: Bench) -> None:
-    lot = Lot(7)
+    lot = SpeculativeLot(7)
     bench.inserter.add(lot, piece("a"))
     bench.inserter.add(lot, piece("b"))
     rows = bench.inserted("a", "b")
@@ -129,14 +136,14 @@ def test_pieces_go_in_as_they_come_and_the_batch_ends_them(bench: Bench) -> None
     assert not rows.over
     assert early.commit(batch())
     until(lambda: not bench.inserter.holds(7))
-    other = Lot(9)
+    other = SpeculativeLot(9)
     bench.inserter.add(other, piece("d"))
     bench.inserted("d")
-    assert bench.inserter.counts == EarlyCounts(inserted=3, committed=1)
+    assert bench.inserter.counts == SpeculativeCounts(inserted=3, committed=1)
 
 
 def test_what_waits_when_a_batch_takes_the_rows_still_goes_in_and_is_not_given_up(bench: Bench) -> None:
-    lot = Lot(7)
+    lot = SpeculativeLot(7)
     bench.inserter.add(lot, piece("a"))
     rows = bench.inserted("a")
     early = bench.inserter.take([lot], alone=True)
@@ -156,7 +163,7 @@ def test_what_waits_when_a_batch_takes_the_rows_still_goes_in_and_is_not_given_u
     "why", ["rolled back", "savepoint", "update", "truncate", "fault", "refused", "too old", "overdue", "not alone"]
 )
 def test_rows_are_given_up_and_their_transaction_is_left_alone_from_then_on(bench: Bench, why: str) -> None:
-    lot = Lot(7)
+    lot = SpeculativeLot(7)
     bench.inserter.add(lot, piece("a"))
     rows = bench.inserted("a")
     if why == "rolled back":
@@ -183,13 +190,13 @@ def test_rows_are_given_up_and_their_transaction_is_left_alone_from_then_on(benc
     assert rows.ended == "rolled back"
     bench.inserter.add(lot, piece("c"))
     assert bench.inserter.take([lot], alone=True) is None
-    bench.inserter.add(Lot(9), piece("z"))
+    bench.inserter.add(SpeculativeLot(9), piece("z"))
     bench.inserted("z")
     assert len(bench.begun) == 2
 
 
 def test_the_largest_that_only_inserts_comes_next(bench: Bench) -> None:
-    first, small, large, updating = Lot(7), Lot(8), Lot(9), Lot(10)
+    first, small, large, updating = SpeculativeLot(7), SpeculativeLot(8), SpeculativeLot(9), SpeculativeLot(10)
     bench.inserter.add(first, piece("a"))
     bench.inserted("a")
     bench.inserter.add(small, piece("s"))
@@ -234,5 +241,5 @@ def test_a_batch_that_does_more_or_lacks_a_file_has_no_rest(commits: dict[TableI
 
 def test_nothing_in_the_target_is_nothing_to_commit() -> None:
     rows = FakeRows()
-    early = EarlyRows(rows, EarlyCounts())
+    early = SpeculativeRows(rows, SpeculativeCounts())
     assert rest_of(commit_of(change("b")), early.close()) is None

@@ -12,7 +12,7 @@ from engine.model.identity import Ordinal, TicketId
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.ticket import PREFIX, TicketMarker, TicketState, TicketWritten
-from engine.pipeline.tickets import RunTickets, TicketBook
+from engine.pipeline.tickets import RunTickets, TicketTracker
 from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.scan import find_controls
 from engine.tables.reporter import Reporter, TicketPassage
@@ -30,7 +30,7 @@ class Bench:
         self.written: list[TicketId] = []
         self.demanded: list[Lsn] = []
         self.refusal: Exception | None = None
-        self.book = TicketBook(cast("Reporter", SimpleNamespace(ticket=self._take)))
+        self.book = TicketTracker(cast("Reporter", SimpleNamespace(ticket=self._take)))
         self._us = 1000
         self._next = 0
         self.run = self.new_run()

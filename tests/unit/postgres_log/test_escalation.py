@@ -9,13 +9,13 @@ import pytest
 from engine.model.subscription import GuardPolicy
 from engine.sources.postgres_log.safety.escalation import (
     CLEAR_PART,
+    EscalationLevel,
+    EscalationState,
+    EscalationStep,
     Growth,
     Look,
-    Rung,
-    Standing,
-    Step,
     budget_of,
-    climb,
+    escalate,
     share_of,
 )
 
@@ -30,13 +30,13 @@ class Climber:
     def __init__(self, policy: GuardPolicy = POLICY, patience_s: float = 3.0) -> None:
         self.policy = policy
         self.patience_s = patience_s
-        self.standing = Standing()
+        self.standing = EscalationState()
         self.at_s = 0.0
 
-    def look(self, retained: int, **under_way: Any) -> Step:
+    def look(self, retained: int, **under_way: Any) -> EscalationStep:
         self.at_s += 1.0
         look = Look(self.at_s, retained, BUDGET, **under_way)
-        step = climb(self.standing, look, self.policy, self.patience_s)
+        step = escalate(self.standing, look, self.policy, self.patience_s)
         self.standing = step.standing
         return step
 
@@ -45,19 +45,24 @@ def test_rungs_are_reached_in_order_and_each_once() -> None:
     climber = Climber()
     reached = [climber.look(retained, **EVERYTHING).reached for retained in range(0, 1001, 50)]
     told = [rung for each in reached for rung in each]
-    assert told == [Rung.WARN, Rung.PERSIST_QUEUE, Rung.STOP_COPIES, Rung.NAME_TRANSACTION]
+    assert told == [
+        EscalationLevel.WARN,
+        EscalationLevel.PERSIST_QUEUE,
+        EscalationLevel.STOP_COPIES,
+        EscalationLevel.NAME_TRANSACTION,
+    ]
     more = [climber.look(1000, **EVERYTHING).reached for _ in range(5)]
-    assert [rung for each in more for rung in each] == [Rung.DROP_SLOT]
+    assert [rung for each in more for rung in each] == [EscalationLevel.DROP_SLOT]
 
 
 def test_a_leap_tells_every_rung_but_the_last_at_once() -> None:
     climber = Climber(patience_s=0.0)
-    assert climber.look(2000, **EVERYTHING).reached == tuple(Rung)[:-1]
-    assert climber.look(2000, **EVERYTHING).reached == (Rung.DROP_SLOT,)
+    assert climber.look(2000, **EVERYTHING).reached == tuple(EscalationLevel)[:-1]
+    assert climber.look(2000, **EVERYTHING).reached == (EscalationLevel.DROP_SLOT,)
 
 
-@pytest.mark.parametrize("rung", list(Rung)[:-1])
-def test_a_rung_comes_again_only_after_the_share_has_fallen_well_below_it(rung: Rung) -> None:
+@pytest.mark.parametrize("rung", list(EscalationLevel)[:-1])
+def test_a_rung_comes_again_only_after_the_share_has_fallen_well_below_it(rung: EscalationLevel) -> None:
     climber = Climber()
     at = round(share_of(POLICY, rung) * BUDGET)
     assert rung in climber.look(at, **EVERYTHING).reached
@@ -70,52 +75,57 @@ def test_a_rung_comes_again_only_after_the_share_has_fallen_well_below_it(rung: 
 def test_what_a_paused_subscription_cannot_do_is_not_told() -> None:
     climber = Climber(patience_s=1.0)
     told = [rung for _ in range(5) for rung in climber.look(1000).reached]
-    assert told == [Rung.WARN, Rung.DROP_SLOT]
+    assert told == [EscalationLevel.WARN, EscalationLevel.DROP_SLOT]
 
 
 def test_a_rung_that_begins_to_apply_later_is_reached_then() -> None:
     climber = Climber()
-    assert climber.look(850).reached == (Rung.WARN,)
-    assert climber.look(850, may_persist=True).reached == (Rung.PERSIST_QUEUE,)
-    assert climber.look(850, copying=True).reached == (Rung.STOP_COPIES,)
+    assert climber.look(850).reached == (EscalationLevel.WARN,)
+    assert climber.look(850, may_persist=True).reached == (EscalationLevel.PERSIST_QUEUE,)
+    assert climber.look(850, copying=True).reached == (EscalationLevel.STOP_COPIES,)
     assert climber.look(850, open_s=0.5).reached == ()
-    assert climber.look(850, open_s=60.0).reached == (Rung.NAME_TRANSACTION,)
+    assert climber.look(850, open_s=60.0).reached == (EscalationLevel.NAME_TRANSACTION,)
 
 
 def test_copies_are_stopped_for_the_log_that_they_alone_hold_back() -> None:
     climber = Climber()
     step = climber.look(10, copying=True, copy_retained_bytes=900)
-    assert step.reached == (Rung.STOP_COPIES,)
-    assert climber.look(10, copying=True, copy_retained_bytes=0).left == (Rung.STOP_COPIES,)
+    assert step.reached == (EscalationLevel.STOP_COPIES,)
+    assert climber.look(10, copying=True, copy_retained_bytes=0).left == (EscalationLevel.STOP_COPIES,)
 
 
 def test_the_slot_stays_while_the_log_it_holds_comes_down() -> None:
     climber = Climber(patience_s=3.0)
     falling = [climber.look(5000 - 10 * n).reached for n in range(100)]
-    assert [rung for each in falling for rung in each] == [Rung.WARN]
+    assert [rung for each in falling for rung in each] == [EscalationLevel.WARN]
     standing = [climber.look(4500).reached for _ in range(5)]
-    assert [rung for each in standing for rung in each] == [Rung.DROP_SLOT]
+    assert [rung for each in standing for rung in each] == [EscalationLevel.DROP_SLOT]
 
 
 def test_patience_begins_anew_when_the_share_was_below_the_last_rung() -> None:
     climber = Climber(patience_s=3.0)
     for _ in range(10):
-        assert Rung.DROP_SLOT not in climber.look(960).reached
-        assert Rung.DROP_SLOT not in climber.look(960).reached
-        assert Rung.DROP_SLOT not in climber.look(940).reached
+        assert EscalationLevel.DROP_SLOT not in climber.look(960).reached
+        assert EscalationLevel.DROP_SLOT not in climber.look(960).reached
+        assert EscalationLevel.DROP_SLOT not in climber.look(940).reached
 
 
 def test_another_rung_that_is_reached_comes_before_the_drop() -> None:
     climber = Climber(patience_s=0.0)
     climber.look(1000)
-    assert climber.look(1000, may_persist=True).reached == (Rung.PERSIST_QUEUE,)
-    assert climber.look(1000, may_persist=False).reached == (Rung.DROP_SLOT,)
+    assert climber.look(1000, may_persist=True).reached == (EscalationLevel.PERSIST_QUEUE,)
+    assert climber.look(1000, may_persist=False).reached == (EscalationLevel.DROP_SLOT,)
 
 
 def test_the_last_rung_can_be_turned_off() -> None:
     climber = Climber(GuardPolicy(drop_slot=False), patience_s=0.0)
     told = [rung for _ in range(50) for rung in climber.look(10_000, **EVERYTHING).reached]
-    assert told == [Rung.WARN, Rung.PERSIST_QUEUE, Rung.STOP_COPIES, Rung.NAME_TRANSACTION]
+    assert told == [
+        EscalationLevel.WARN,
+        EscalationLevel.PERSIST_QUEUE,
+        EscalationLevel.STOP_COPIES,
+        EscalationLevel.NAME_TRANSACTION,
+    ]
 
 
 @pytest.mark.parametrize(

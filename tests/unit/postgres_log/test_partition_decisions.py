@@ -20,8 +20,12 @@ from engine.model.subscription_state import Reason
 from engine.model.table_state import TableState
 from engine.pipeline.intake import TRUNCATIONS_KEPT, Truncations
 from engine.sources.postgres_log.partition_watch import parse_truncate
-from engine.sources.postgres_log.safety.observed_partitions import LeavesTold, ToldLeaf, ToldLeaves
-from engine.sources.postgres_log.safety.source_monitor import Guard
+from engine.sources.postgres_log.safety.observed_partitions import (
+    ObservedPartition,
+    ObservedPartitions,
+    ObservedPartitionsReading,
+)
+from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
 from engine.sources.postgres_log.scan import find_controls
 from engine.tables.known_catalog import Settled
 from tests.unit.net import pgoutput_encoder as pgoutput
@@ -113,7 +117,7 @@ class Watched:
         self.schema = SimpleNamespace(relation=RelationId(30))
         self.copy_schema: SimpleNamespace | None = None
         self.reading = self._reading()
-        self.leaves = LeavesTold(Lsn(10))
+        self.leaves = ObservedPartitionsReading(Lsn(10))
         self.described: dict[TableName, Any] = {}
         self.entry = SimpleNamespace(
             table=str(ROOT),
@@ -147,7 +151,7 @@ class Watched:
                 all=list,
             ),
         )
-        self._guard = Guard(
+        self._guard = SourceMonitor(
             cast("Any", parts),
             lambda: self.captured,
             lambda: None,
@@ -157,8 +161,8 @@ class Watched:
             settled=self.settled.append,
         )
 
-    def _take_leaves(self) -> LeavesTold:
-        taken, self.leaves = self.leaves, LeavesTold(Lsn(10))
+    def _take_leaves(self) -> ObservedPartitionsReading:
+        taken, self.leaves = self.leaves, ObservedPartitionsReading(Lsn(10))
         return taken
 
     def _park(self, table: str, code: str, detail: str, known: object = None) -> None:
@@ -283,8 +287,10 @@ def test_a_root_whose_changes_are_in_the_log_again_is_copied_when_its_partitions
     assert watched.codes == [FaultKind.TABLE_PARTITIONS_CHANGED.value]
 
 
-def told(end: int, leaf: int = 33) -> LeavesTold:
-    return LeavesTold(Lsn(end), {RelationId(30): {RelationId(leaf): ToldLeaf(TableName("public", "leaf"), Lsn(end))}})
+def told(end: int, leaf: int = 33) -> ObservedPartitionsReading:
+    return ObservedPartitionsReading(
+        Lsn(end), {RelationId(30): {RelationId(leaf): ObservedPartition(TableName("public", "leaf"), Lsn(end))}}
+    )
 
 
 GONE = ["partition public.leaf was there for a while, and went with rows that the log told of"]
@@ -354,24 +360,24 @@ def _none_together(ordinal: Ordinal) -> frozenset[int]:
 
 def test_tables_that_are_truncated_together_are_no_partitions_of_each_other() -> None:
     truncated = {Ordinal(4): frozenset({30, 40, 50}), Ordinal(13): frozenset({30, 60})}
-    leaves = ToldLeaves(lambda ordinal: truncated.get(ordinal, frozenset()))
+    leaves = ObservedPartitions(lambda ordinal: truncated.get(ordinal, frozenset()))
     together = [seen(1, 30, 23), seen(2, 40, 23), seen(3, 50, 23)]
     leaves.note(batch_of(20, *together, seen(6, 30, 23), seen(7, 40, 23), seen(11, 30, 23), seen(12, 50, 23)))
     assert {root: set(below) for root, below in leaves.take().below.items()} == {30: {40, 50}}
 
 
 def test_what_lies_right_behind_another_record_is_its_partition() -> None:
-    leaves = ToldLeaves(_none_together)
+    leaves = ObservedPartitions(_none_together)
     leaves.note(batch_of(20, seen(1, 30, 23), seen(2, 31, 23), seen(5, 30, 23), seen(6, 32, 23), seen(9, 40, 23)))
     leaves.note(batch_of(30, seen(20, 30, 23, 9999), seen(21, 31, 23, 9999), seen(30, 50, 23), seen(32, 51, 23)))
     name = {number: TableName("public", f"r{number}") for number in (31, 32)}
-    below = {30: {31: ToldLeaf(name[31], Lsn(30)), 32: ToldLeaf(name[32], Lsn(20))}}
-    assert leaves.take() == LeavesTold(Lsn(30), below)
-    assert leaves.take() == LeavesTold(Lsn(30))
+    below = {30: {31: ObservedPartition(name[31], Lsn(30)), 32: ObservedPartition(name[32], Lsn(20))}}
+    assert leaves.take() == ObservedPartitionsReading(Lsn(30), below)
+    assert leaves.take() == ObservedPartitionsReading(Lsn(30))
 
 
 def test_types_that_are_told_between_a_root_and_its_partition_count() -> None:
-    leaves = ToldLeaves(_none_together)
+    leaves = ObservedPartitions(_none_together)
     leaves.note(batch_of(20, seen(1, 30, 23, 16400, 10000), seen(4, 31, 23, 16400, 10000)))
     leaves.note(batch_of(20, seen(11, 30, 23, 16400), seen(14, 40, 23, 16400)))
     assert {root: set(below) for root, below in leaves.take().below.items()} == {30: {31}}
@@ -423,11 +429,15 @@ def test_a_look_that_leaves_something_to_the_next_one_vouches_for_nothing() -> N
 
 def test_a_look_vouches_for_nothing_while_the_log_names_partitions_that_it_has_not_met() -> None:
     watched = Watched()
-    watched.leaves = LeavesTold(Lsn(10), {RelationId(30): {RelationId(31): ToldLeaf(ROOT, Lsn(20))}})
+    watched.leaves = ObservedPartitionsReading(
+        Lsn(10), {RelationId(30): {RelationId(31): ObservedPartition(ROOT, Lsn(20))}}
+    )
     watched.look_below(32)
     assert watched.settled == []
     assert len(watched.look_below(32)) == 1
     assert watched.settled == []
-    watched.leaves = LeavesTold(Lsn(10), {RelationId(30): {RelationId(32): ToldLeaf(ROOT, Lsn(20))}})
+    watched.leaves = ObservedPartitionsReading(
+        Lsn(10), {RelationId(30): {RelationId(32): ObservedPartition(ROOT, Lsn(20))}}
+    )
     watched.look_below(32)
     assert len(watched.settled) == 1

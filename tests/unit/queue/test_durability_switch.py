@@ -8,7 +8,7 @@ import pytest
 
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import QueueMode
-from engine.queue.durability_switch import KeepDurable, Marks, QueueState, QueueSwitch
+from engine.queue.durability_switch import DurabilitySwitch, KeepDurable, Marks, QueueState
 
 AUTO, MEMORY, PERSIST = QueueMode.AUTO, QueueMode.MEMORY, QueueMode.PERSIST
 
@@ -17,8 +17,8 @@ def marks(durable: int, written: int, checked: int = 1000) -> Marks:
     return Marks(Lsn(durable), Lsn(written), Lsn(checked))
 
 
-def new(mode: QueueMode, *, resumed: bool = False, confirmed: int = 0) -> QueueSwitch:
-    return QueueSwitch(mode, resumed=resumed, confirmed=Lsn(confirmed))
+def new(mode: QueueMode, *, resumed: bool = False, confirmed: int = 0) -> DurabilitySwitch:
+    return DurabilitySwitch(mode, resumed=resumed, confirmed=Lsn(confirmed))
 
 
 def test_memory_confirms_what_the_target_has() -> None:

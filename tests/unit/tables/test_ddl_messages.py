@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from engine.model.batch import LogRange, MessageSeen, PlacedMessage, RelationSeen, SealedBatch
-from engine.model.ddl import Capture, DdlTold
+from engine.model.ddl import Capture, DdlMessage
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
@@ -16,9 +16,9 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.source import Resolve
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
-from engine.tables.ddl_messages import Anchor
-from engine.tables.planner import Learnt, PlannedBatch, Planner
-from engine.tables.registry import TableBook, TableEntry
+from engine.tables.ddl_messages import CertifiedSchema
+from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
+from engine.tables.registry import TableEntry, TableRegistry
 
 INT = SourceType("int4", oid=23)
 MOOD = SourceType("public.mood", category="e", oid=99)
@@ -53,13 +53,13 @@ class Table:
 
 
 MESSAGES = {
-    b"added": DdlTold("ALTER TABLE", frozenset({7}), Table(FILLED)),
-    b"rewritten": DdlTold("ALTER TABLE", rewritten=frozenset({RelationId(1)}), values=True),
-    b"moved": DdlTold("ALTER TABLE", rewritten=frozenset({RelationId(1)})),
-    b"added anew": DdlTold("ALTER TABLE", table=Table(replace(A_ADDED, relfilenode=2))),
-    b"labels": DdlTold("ALTER TYPE", types=frozenset({99}), labels=("x", "y")),
-    b"unknown": DdlTold("ALTER TABLE", unknown=frozenset({RelationId(1)})),
-    b"all unknown": DdlTold("ALTER TABLE", unknown=None),
+    b"added": DdlMessage("ALTER TABLE", frozenset({7}), Table(FILLED)),
+    b"rewritten": DdlMessage("ALTER TABLE", rewritten=frozenset({RelationId(1)}), values=True),
+    b"moved": DdlMessage("ALTER TABLE", rewritten=frozenset({RelationId(1)})),
+    b"added anew": DdlMessage("ALTER TABLE", table=Table(replace(A_ADDED, relfilenode=2))),
+    b"labels": DdlMessage("ALTER TYPE", types=frozenset({99}), labels=("x", "y")),
+    b"unknown": DdlMessage("ALTER TABLE", unknown=frozenset({RelationId(1)})),
+    b"all unknown": DdlMessage("ALTER TABLE", unknown=None),
 }
 
 
@@ -67,7 +67,7 @@ class Bench:
     """A planner over one live table, with messages that are named."""
 
     def __init__(self, known: TableSchema = A) -> None:
-        self.book = TableBook(lambda *_: None)
+        self.book = TableRegistry(lambda *_: None)
         self.book.put(TableEntry(SPEC, TableState.LIVE, known))
         self.asked: list[Capture | None] = []
         self.unreadable: list[str] = []
@@ -100,7 +100,7 @@ class Bench:
 
         return resolve
 
-    def _read(self, payload: bytes) -> DdlTold:
+    def _read(self, payload: bytes) -> DdlMessage:
         if payload not in MESSAGES:
             raise EngineFault(FaultKind.LOG_UNREADABLE, "message", "nonsense")
         return MESSAGES[payload]
@@ -121,7 +121,7 @@ class Bench:
         return self.planner.plan(batch)
 
     def learn(self, found: TableSchema, since: int | None) -> PlannedBatch:
-        self.planner.learn(Learnt(SPEC.table, self.known, found, Lsn(0), None if since is None else Lsn(since)))
+        self.planner.learn(CatalogSchema(SPEC.table, self.known, found, Lsn(0), None if since is None else Lsn(since)))
         return self.plan()
 
 
@@ -198,11 +198,11 @@ def test_storage_alone_is_no_change_while_all_is_told(doubt: bytes) -> None:
 
 def test_the_catalog_vouches_as_well_unless_it_was_doubted_since() -> None:
     bench = Bench()
-    bench.planner.anchor([Anchor(A, "m", Lsn(100))])
+    bench.planner.anchor([CertifiedSchema(A, "m", Lsn(100))])
     bench.plan(None)
     bench.plan(b"unknown", None)
-    bench.planner.anchor([Anchor(A, "m", Lsn(150))])
+    bench.planner.anchor([CertifiedSchema(A, "m", Lsn(150))])
     bench.plan(None)
-    bench.planner.anchor([Anchor(A, "n", Lsn(350))])
+    bench.planner.anchor([CertifiedSchema(A, "n", Lsn(350))])
     bench.plan(None)
     assert [one and one.mark for one in bench.asked] == ["m", None, None, "n"]

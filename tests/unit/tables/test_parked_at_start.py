@@ -12,7 +12,7 @@ from engine.model.subscription import SubscriptionSpec
 from engine.model.table_state import TableState
 from engine.model.target import TableRecord, TargetProgress
 from engine.platform.clock import SystemClock
-from engine.tables.registry import TableBook
+from engine.tables.registry import TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint
 from tests.unit.tables.test_planner import A, spec
@@ -27,7 +27,9 @@ def test_the_reason_of_a_table_that_was_parked_before_is_left_to_who_knows_it() 
     entry = entry_at_start(wanted, StartPoint(cast("Any", None), progress, fresh=False))
     told: list[Report] = []
     subscription = cast("SubscriptionSpec", _Named())
-    book = TableBook(lambda each, position: Reporter(subscription, told.append, SystemClock()).table(each, position))
+    book = TableRegistry(
+        lambda each, position: Reporter(subscription, told.append, SystemClock()).table(each, position)
+    )
     book.put(entry)
     book.park(T, "value_out_of_domain", "column at: year 294270")
     first, second = (cast("TableStateReport", report) for report in told)

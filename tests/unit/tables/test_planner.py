@@ -15,8 +15,8 @@ from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, Ta
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.table_state import TableEvent, TableState
-from engine.tables.planner import Learnt, PlannedBatch, Planner
-from engine.tables.registry import TableBook, TableEntry
+from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
+from engine.tables.registry import TableEntry, TableRegistry
 
 INT = SourceType("int4")
 
@@ -49,7 +49,7 @@ class Bench:
         """Relation records of each look at the source."""
         self.known: list[TableSchema | None] = []
         """What each of them was compared with."""
-        self.book = TableBook(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
+        self.book = TableRegistry(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
         for entry in entries:
             self.book.put(entry)
         self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1), policy)
@@ -160,7 +160,7 @@ def test_a_rolled_back_structure_that_cannot_be_read_any_more_parks_nothing() ->
 
 def test_what_the_catalog_shows_counts_beside_a_rolled_back_record() -> None:
     bench = Bench(live("a", A))
-    bench.planner.learn(Learnt(TableId("ta"), A, A_ADDED, Lsn(150)))
+    bench.planner.learn(CatalogSchema(TableId("ta"), A, A_ADDED, Lsn(150)))
     planned = bench.plan(b"A-", void={0})
     assert versions(planned, "a") == [A, replace(A, void=True), A, A_ADDED]
     assert planned.learnt == {"ta"}
@@ -196,7 +196,7 @@ def test_another_type_parks_only_its_table() -> None:
 
 def test_what_the_catalog_told_holds_at_the_end_of_the_first_batch_behind_it() -> None:
     bench = Bench(live("a", A))
-    bench.planner.learn(Learnt(TableId("ta"), A, A_ADDED, Lsn(201)))
+    bench.planner.learn(CatalogSchema(TableId("ta"), A, A_ADDED, Lsn(201)))
     assert versions(bench.plan(), "a") == [A]
     planned = bench.plan()
     assert versions(planned, "a") == [A, A_ADDED]
@@ -207,7 +207,7 @@ def test_what_the_catalog_told_holds_at_the_end_of_the_first_batch_behind_it() -
 
 def test_the_logs_own_word_is_better_than_the_catalogs() -> None:
     bench = Bench(live("a", A))
-    bench.planner.learn(Learnt(TableId("ta"), A, A_RENAMED, Lsn(150)))
+    bench.planner.learn(CatalogSchema(TableId("ta"), A, A_RENAMED, Lsn(150)))
     assert versions(bench.plan(b"A+"), "a") == [A, A_ADDED]
     assert versions(bench.plan(), "a") == [A_ADDED]
 
@@ -215,24 +215,24 @@ def test_the_logs_own_word_is_better_than_the_catalogs() -> None:
 def test_what_the_catalog_told_of_another_structure_is_passed_over() -> None:
     bench = Bench(live("a", A))
     bench.plan(b"A+")
-    bench.planner.learn(Learnt(TableId("ta"), A, A_RENAMED, Lsn(150)))
+    bench.planner.learn(CatalogSchema(TableId("ta"), A, A_RENAMED, Lsn(150)))
     assert versions(bench.plan(), "a") == [A_ADDED]
 
 
 def test_a_type_that_only_the_catalog_tells_of_parks() -> None:
     bench = Bench(live("a", A))
-    bench.planner.learn(Learnt(TableId("ta"), A, A_RETYPED, Lsn(150)))
+    bench.planner.learn(CatalogSchema(TableId("ta"), A, A_RETYPED, Lsn(150)))
     assert bench.plan().parked.keys() == {"ta"}
 
 
 def test_a_column_that_came_with_rows_written_anew_needs_a_new_copy() -> None:
     before, after = replace(A, relfilenode=5), replace(A_ADDED, relfilenode=6)
     bench = Bench(live("a", before))
-    bench.planner.learn(Learnt(TableId("ta"), before, after, Lsn(150)))
+    bench.planner.learn(CatalogSchema(TableId("ta"), before, after, Lsn(150)))
     assert bench.plan().parked.keys() == {"ta"}
     known = replace(after, columns=(*A.columns, replace(A_ADDED.columns[2], fill="1")))
     bench = Bench(live("a", before))
-    bench.planner.learn(Learnt(TableId("ta"), before, known, Lsn(150)))
+    bench.planner.learn(CatalogSchema(TableId("ta"), before, known, Lsn(150)))
     assert versions(bench.plan(), "a") == [before, known]
 
 

@@ -10,7 +10,7 @@ from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.table_state import Refused, TableEvent, TableState
 from engine.tables.planner import Planner
-from engine.tables.registry import TableBook, TableEntry
+from engine.tables.registry import TableEntry, TableRegistry
 from tests.unit.tables.test_planner import A, B, Bench, live, spec
 
 __all__ = ["TableSchema"]
@@ -61,7 +61,7 @@ def test_a_removed_table_does_not_end_the_planner() -> None:
     """The catalog is asked between the look at the book and the change of it; the table may be gone by then."""
     from engine.model.batch import RelationSeen
 
-    book = TableBook(lambda *_: None)
+    book = TableRegistry(lambda *_: None)
     book.put(live("a", A))
 
     def resolve(*_: object) -> TableSchema:
@@ -77,7 +77,7 @@ def test_a_removed_table_does_not_end_the_planner() -> None:
 
 @pytest.mark.parametrize("method", ["copy_ends", "copy_begins"])
 def test_the_end_of_a_copy_of_a_removed_table_is_passed_over(method: str) -> None:
-    book = TableBook(lambda *_: None)
+    book = TableRegistry(lambda *_: None)
     accepted = (
         book.copy_ends(TableId("gone")) if method == "copy_ends" else book.copy_begins(TableId("gone"), A, Lsn(1))
     )

@@ -9,9 +9,9 @@ import pytest
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.tables.schema_change import (
-    Anew,
-    Followed,
-    Same,
+    InPlace,
+    RecopyRequired,
+    Unchanged,
     differences,
     held,
     judge,
@@ -36,23 +36,23 @@ def with_columns(*columns: Column) -> TableSchema:
 
 
 def test_nothing_changed() -> None:
-    assert judge(BASE, BASE) == Same()
+    assert judge(BASE, BASE) == Unchanged()
 
 
 def test_columns_added_and_dropped_are_followed() -> None:
     after = with_columns(BASE.columns[0], BASE.columns[2], Column("c", INT, 4))
-    assert judge(BASE, after) == Followed(("column a was dropped", "column c was added"))
+    assert judge(BASE, after) == InPlace(("column a was dropped", "column c was added"))
 
 
 def test_dropped_and_added_again_under_the_same_name() -> None:
     after = with_columns(*BASE.columns[:2], Column("b", INT, 4))
-    assert judge(BASE, after) == Followed(("column b was dropped", "column b was added"))
+    assert judge(BASE, after) == InPlace(("column b was dropped", "column b was added"))
 
 
 def test_a_rename_is_followed_also_of_the_key_and_of_the_table() -> None:
     after = with_columns(Column("number", INT, 1), *BASE.columns[1:])
-    assert judge(BASE, replace(after, key=("number",))) == Followed(("column id was renamed to number",))
-    assert judge(BASE, replace(BASE, name=TableName("public", "other"))) == Same()
+    assert judge(BASE, replace(after, key=("number",))) == InPlace(("column id was renamed to number",))
+    assert judge(BASE, replace(BASE, name=TableName("public", "other"))) == Unchanged()
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_rename_is_followed_also_of_the_key_and_of_the_table() -> None:
 def test_a_wider_type_is_followed_where_no_row_was_written_anew(old: SourceType, new: SourceType) -> None:
     known = replace(with_columns(*BASE.columns[:2], Column("b", old, 3)), relfilenode=5)
     after = replace(with_columns(*BASE.columns[:2], Column("b", new, 3)), relfilenode=5)
-    assert judge(known, after) == Followed(("column b got a wider type",))
-    assert isinstance(judge(known, replace(after, relfilenode=6)), Anew)
-    assert isinstance(judge(after, known), Anew)
-    assert isinstance(judge(replace(known, relfilenode=0), replace(after, relfilenode=0)), Anew)
+    assert judge(known, after) == InPlace(("column b got a wider type",))
+    assert isinstance(judge(known, replace(after, relfilenode=6)), RecopyRequired)
+    assert isinstance(judge(after, known), RecopyRequired)
+    assert isinstance(judge(replace(known, relfilenode=0), replace(after, relfilenode=0)), RecopyRequired)
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,23 @@ def test_a_wider_type_is_followed_where_no_row_was_written_anew(old: SourceType,
 def test_another_type_needs_a_new_copy(old: SourceType, new: SourceType) -> None:
     known = replace(with_columns(Column("id", INT, 1), Column("b", old, 3)), relfilenode=5)
     after = replace(with_columns(Column("id", INT, 1), Column("b", new, 3)), relfilenode=5)
-    assert isinstance(judge(known, after), Anew)
+    assert isinstance(judge(known, after), RecopyRequired)
 
 
 def test_rows_written_anew_are_the_same_unless_a_column_was_redefined() -> None:
     known = replace(with_columns(*(replace(c, edition=7) for c in BASE.columns)), relfilenode=5)
     moved = replace(known, relfilenode=6)
     redefined = replace(known, columns=(*known.columns[:2], replace(known.columns[2], edition=8)))
-    assert judge(known, moved) == Same()
-    assert judge(known, redefined) == Same()
+    assert judge(known, moved) == Unchanged()
+    assert judge(known, redefined) == Unchanged()
     verdict = judge(known, replace(redefined, relfilenode=6))
-    assert isinstance(verdict, Anew)
+    assert isinstance(verdict, RecopyRequired)
     assert "column b" in verdict.reason
 
 
 def test_key_change_and_new_relation_need_a_new_copy() -> None:
-    assert isinstance(judge(BASE, replace(BASE, key=("id", "a"))), Anew)
-    assert isinstance(judge(BASE, replace(BASE, relation=RelationId(1))), Anew)
+    assert isinstance(judge(BASE, replace(BASE, key=("id", "a"))), RecopyRequired)
+    assert isinstance(judge(BASE, replace(BASE, relation=RelationId(1))), RecopyRequired)
 
 
 def test_differences_are_for_people() -> None:
@@ -124,10 +124,10 @@ def test_differences_are_for_people() -> None:
 def test_a_generated_column_is_new_with_values_that_nobody_told() -> None:
     made = with_columns(*BASE.columns, Column("c", INT, 4, generated=True))
     for known in (BASE, replace(BASE, unsent=(4,))):
-        assert isinstance(seen_in_catalog(known, made), Anew)
+        assert isinstance(seen_in_catalog(known, made), RecopyRequired)
     ordinary = with_columns(*BASE.columns, Column("c", INT, 4))
-    assert isinstance(seen_in_catalog(replace(BASE, unsent=(4,)), ordinary), Anew)
-    assert (seen_in_catalog(made, made), seen_in_catalog(made, ordinary)) == (Same(), Same())
+    assert isinstance(seen_in_catalog(replace(BASE, unsent=(4,)), ordinary), RecopyRequired)
+    assert (seen_in_catalog(made, made), seen_in_catalog(made, ordinary)) == (Unchanged(), Unchanged())
     assert differences(made, ordinary) == ("column c is not generated any more",)
     assert differences(ordinary, made) == ("column c is generated now",)
 
@@ -143,11 +143,11 @@ def test_a_column_that_comes_back_under_a_dropped_number_needs_a_new_copy() -> N
     whole = replace(BASE, last_number=max(c.attnum for c in BASE.columns))
     lacking = replace(whole, columns=whole.columns[:-1])
     verdict = judge(lacking, whole)
-    assert isinstance(verdict, Anew)
+    assert isinstance(verdict, RecopyRequired)
     assert "is there again" in verdict.reason
     later = replace(BASE.columns[-1], name="later", attnum=whole.last_number + 1)
-    assert isinstance(judge(lacking, replace(lacking, columns=(*lacking.columns, later))), Followed)
-    assert isinstance(judge(replace(lacking, last_number=0), whole), Followed)
+    assert isinstance(judge(lacking, replace(lacking, columns=(*lacking.columns, later))), InPlace)
+    assert isinstance(judge(replace(lacking, last_number=0), whole), InPlace)
 
 
 def test_newer_by_attribute_numbers() -> None:
@@ -190,7 +190,9 @@ def test_values_look_different_where_a_type_in_their_columns_lost_what_it_had(
     kind: SourceType, before: list[str], after: list[str], same: bool
 ) -> None:
     verdict = judge(labelled(kind, *before), labelled(kind, *after))
-    assert verdict == (Same() if same else Anew("values of the type of column a are written otherwise now"))
+    assert verdict == (
+        Unchanged() if same else RecopyRequired("values of the type of column a are written otherwise now")
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +214,9 @@ def test_a_label_that_was_named_again_looked_different_for_a_while(
         for one, editions in ((known, before), (new, after))
     )
     verdict = judge(known, new)
-    assert verdict == (Same() if same else Anew("values of the type of column a are written otherwise now"))
+    assert verdict == (
+        Unchanged() if same else RecopyRequired("values of the type of column a are written otherwise now")
+    )
 
 
 def test_what_the_catalog_says_of_the_same_columns_is_what_later_changes_are_measured_by() -> None:

@@ -15,7 +15,7 @@ HELD_FROM_S = 5.0
 _GROWTH_OVER_S = 300.0
 
 
-class Rung(IntEnum):
+class EscalationLevel(IntEnum):
     """In the order in which they are reached."""
 
     WARN = 1
@@ -45,36 +45,36 @@ class Look:
     def share(self) -> float:
         return self.retained_bytes / self.budget_bytes
 
-    def share_for(self, rung: Rung) -> float:
+    def share_for(self, rung: EscalationLevel) -> float:
         """What the rung is measured by: log that only copies hold back is freed by ending them, and by nothing else."""
-        if rung is Rung.STOP_COPIES:
+        if rung is EscalationLevel.STOP_COPIES:
             return max(self.share, self.copy_retained_bytes / self.budget_bytes)
         return self.share
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EscalationState:
     """What the ladder remembers from look to look.
 
     `reached`: rungs that hold. `least_bytes`: the least log held back since the share was last below the last rung, seen at
     `least_at_s`; None while it is below.
     """
 
-    reached: frozenset[Rung] = frozenset()
+    reached: frozenset[EscalationLevel] = frozenset()
     least_bytes: int | None = None
     least_at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EscalationStep:
     """What one look leads to: rungs that are reached by it, in order, and rungs that are left."""
 
-    standing: Standing
-    reached: tuple[Rung, ...] = ()
-    left: tuple[Rung, ...] = ()
+    standing: EscalationState
+    reached: tuple[EscalationLevel, ...] = ()
+    left: tuple[EscalationLevel, ...] = ()
 
 
-def climb(standing: Standing, look: Look, policy: GuardPolicy, patience_s: float) -> Step:
+def escalate(standing: EscalationState, look: Look, policy: GuardPolicy, patience_s: float) -> EscalationStep:
     """One look's step on the ladder. Any number of rungs may be reached at once, but the last only alone.
 
     The slot is dropped when nothing else helped: an earlier look has warned, every other rung that applies holds, and for `patience_s`
@@ -82,10 +82,10 @@ def climb(standing: Standing, look: Look, policy: GuardPolicy, patience_s: float
     """
     left = tuple(r for r in sorted(standing.reached) if look.share_for(r) < share_of(policy, r) * CLEAR_PART)
     holding = standing.reached - set(left)
-    reached: tuple[Rung, ...] = tuple(
+    reached: tuple[EscalationLevel, ...] = tuple(
         r
-        for r in Rung
-        if r is not Rung.DROP_SLOT
+        for r in EscalationLevel
+        if r is not EscalationLevel.DROP_SLOT
         and r not in holding
         and look.share_for(r) >= share_of(policy, r)
         and _applies(r, look)
@@ -93,25 +93,25 @@ def climb(standing: Standing, look: Look, policy: GuardPolicy, patience_s: float
     least, since = _least(standing, look, policy)
     last_due = (
         policy.drop_slot
-        and Rung.DROP_SLOT not in holding
-        and Rung.WARN in holding
+        and EscalationLevel.DROP_SLOT not in holding
+        and EscalationLevel.WARN in holding
         and not reached
         and least is not None
         and look.at_s - since >= patience_s
     )
     if last_due:
-        reached = (Rung.DROP_SLOT,)
-    return Step(Standing(holding | set(reached), least, since), reached, left)
+        reached = (EscalationLevel.DROP_SLOT,)
+    return EscalationStep(EscalationState(holding | set(reached), least, since), reached, left)
 
 
-def share_of(policy: GuardPolicy, rung: Rung) -> float:
+def share_of(policy: GuardPolicy, rung: EscalationLevel) -> float:
     """The share at which a rung is reached."""
     return {
-        Rung.WARN: policy.warn_share,
-        Rung.PERSIST_QUEUE: policy.persist_share,
-        Rung.STOP_COPIES: policy.stop_copies_share,
-        Rung.NAME_TRANSACTION: policy.name_transaction_share,
-        Rung.DROP_SLOT: policy.drop_slot_share,
+        EscalationLevel.WARN: policy.warn_share,
+        EscalationLevel.PERSIST_QUEUE: policy.persist_share,
+        EscalationLevel.STOP_COPIES: policy.stop_copies_share,
+        EscalationLevel.NAME_TRANSACTION: policy.name_transaction_share,
+        EscalationLevel.DROP_SLOT: policy.drop_slot_share,
     }[rung]
 
 
@@ -121,17 +121,17 @@ def budget_of(configured: int, retained: int, safe: int | None) -> int:
     return max(1, budget)
 
 
-def _applies(rung: Rung, look: Look) -> bool:
-    if rung is Rung.PERSIST_QUEUE:
+def _applies(rung: EscalationLevel, look: Look) -> bool:
+    if rung is EscalationLevel.PERSIST_QUEUE:
         return look.may_persist
-    if rung is Rung.STOP_COPIES:
+    if rung is EscalationLevel.STOP_COPIES:
         return look.copying
-    if rung is Rung.NAME_TRANSACTION:
+    if rung is EscalationLevel.NAME_TRANSACTION:
         return look.open_s is not None and look.open_s >= HELD_FROM_S
     return True
 
 
-def _least(standing: Standing, look: Look, policy: GuardPolicy) -> tuple[int | None, float]:
+def _least(standing: EscalationState, look: Look, policy: GuardPolicy) -> tuple[int | None, float]:
     if look.share < policy.drop_slot_share:
         return None, look.at_s
     if standing.least_bytes is None or look.retained_bytes < standing.least_bytes:

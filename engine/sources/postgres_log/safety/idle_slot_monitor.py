@@ -11,8 +11,8 @@ from engine.model.source import Source
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
-from engine.sources.postgres_log.safety.slot_tombstone import DroppedSlot
-from engine.sources.postgres_log.safety.wal_retention import SlotCare
+from engine.sources.postgres_log.safety.slot_tombstone import SlotTombstone
+from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
 
 log = structlog.get_logger(__name__)
 
@@ -20,14 +20,14 @@ _UNSEEN_MOST_S = 60.0
 """A source that cannot be reached is asked again after pauses that grow up to this."""
 
 
-class RestingGuard:
+class IdleSlotMonitor:
     """Used by the pipeline's thread, so that it never looks while a run does."""
 
     def __init__(
         self,
         open_source: Callable[[ConnectionSpec], Source],
-        care: SlotCare,
-        dropped: DroppedSlot,
+        care: RetentionGuard,
+        dropped: SlotTombstone,
         clock: Clock,
         interval_s: float,
     ) -> None:
@@ -77,7 +77,7 @@ class RestingGuard:
             source.close()
 
 
-def drop_slot(source: Source, dropped: DroppedSlot, fault: EngineFault) -> None:
+def drop_slot(source: Source, dropped: SlotTombstone, fault: EngineFault) -> None:
     """The last rung: note it, then drop. What cannot be dropped now, since somebody reads it, is tried again by the next look."""
     dropped.note(fault.detail)
     hit(Failpoint.SLOT_DROP_NOTED)

@@ -12,7 +12,7 @@ from engine.model.identity import Ordinal, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.table_state import TableState
 from engine.sources.postgres_log.relation import named_below
-from engine.tables.registry import TableBook, TableEntry
+from engine.tables.registry import TableEntry, TableRegistry
 
 LEAVES_KEPT = 100_000
 """How many partitions are known between two looks; each is named once per session, and once more per streamed transaction."""
@@ -22,7 +22,7 @@ Together = Callable[[Ordinal], frozenset[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class ToldLeaf:
+class ObservedPartition:
     """A partition that has changes in the log. `end`: of the last batch that names it, behind the commit of those changes."""
 
     name: TableName
@@ -30,23 +30,23 @@ class ToldLeaf:
 
 
 @dataclass(frozen=True, slots=True)
-class LeavesTold:
+class ObservedPartitionsReading:
     """Partitions that batches name, by root and by partition. `as_of`: end of the last batch that was looked at."""
 
     as_of: Lsn = ZERO
-    below: Mapping[RelationId, Mapping[RelationId, ToldLeaf]] = field(default_factory=dict)
+    below: Mapping[RelationId, Mapping[RelationId, ObservedPartition]] = field(default_factory=dict)
 
 
-class ToldLeaves:
+class ObservedPartitions:
     """What sealed batches name since somebody took it. One thread notes, another may take.
 
-    It ends with the process; what was not looked at then, the next start finds in marks (`TableMarks`).
+    It ends with the process; what was not looked at then, the next start finds in marks (`PartitionFingerprints`).
     """
 
     def __init__(self, together: Together) -> None:
         self._together = together
         self._lock = threading.Lock()
-        self._told: dict[RelationId, dict[RelationId, ToldLeaf]] = {}
+        self._told: dict[RelationId, dict[RelationId, ObservedPartition]] = {}
         self._kept = 0
         self._as_of = ZERO
 
@@ -58,16 +58,18 @@ class ToldLeaves:
                 below = self._told.setdefault(root, {})
                 if leaf in below or self._kept < LEAVES_KEPT:
                     self._kept += leaf not in below
-                    below[leaf] = ToldLeaf(name, batch.end)
+                    below[leaf] = ObservedPartition(name, batch.end)
 
-    def take(self) -> LeavesTold:
+    def take(self) -> ObservedPartitionsReading:
         """What was noted since the last call."""
         with self._lock:
             told, self._told, self._kept = self._told, {}, 0
-            return LeavesTold(self._as_of, told)
+            return ObservedPartitionsReading(self._as_of, told)
 
 
-def below_told(batch: SealedBatch, book: TableBook, together: Together) -> dict[TableId, dict[RelationId, TableName]]:
+def partitions_in(
+    batch: SealedBatch, book: TableRegistry, together: Together
+) -> dict[TableId, dict[RelationId, TableName]]:
     """The partitions that the batch names, by the table that they are below; not of tables that were copied behind it."""
     found: dict[TableId, dict[RelationId, TableName]] = {}
     for root, leaf, name in _named(batch, together):
@@ -78,10 +80,13 @@ def below_told(batch: SealedBatch, book: TableBook, together: Together) -> dict[
 
 
 def has_unjudged(
-    batch: SealedBatch, book: TableBook, together: Together, has_met: Callable[[TableId, Set[RelationId], Lsn], bool]
+    batch: SealedBatch,
+    book: TableRegistry,
+    together: Together,
+    has_met: Callable[[TableId, Set[RelationId], Lsn], bool],
 ) -> bool:
     """Whether the batch names partitions that no look has met, or tables of ours as partitions of others. `has_met`: of a root."""
-    told = below_told(batch, book, together)
+    told = partitions_in(batch, book, together)
     if not all(has_met(table, below.keys(), batch.end) for table, below in told.items()):
         return True
     named = [(root, leaf) for root, leaf, _ in _named(batch, together)]

@@ -17,7 +17,7 @@ BelowTold = Mapping[TableId, Mapping[RelationId, TableName]]
 """Partitions that the log names below tables."""
 
 
-class TableMarks:
+class PartitionFingerprints:
     """The marks of one run. Used by the thread that commits; `note` and `note_copied` may be called from any."""
 
     def __init__(self, with_told: WithTold, below: Callable[[SealedBatch], BelowTold]) -> None:

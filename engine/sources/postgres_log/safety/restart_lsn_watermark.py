@@ -14,12 +14,18 @@ from engine.model.position import Lsn, MalformedPosition
 from engine.model.source import SlotStatus
 
 
-class SlotMark:
+class RestartLsnWatermark:
     """The furthest restart position seen of one slot, in a file of the engine's. Without the file nothing is known, and nothing checked."""
 
     def __init__(self, folder: Path, slot: str) -> None:
         self._path = folder / f"{slot}.mark"
         self._slot = slot
+
+    def begin(self, slot: SlotStatus, *, new_slot: bool) -> None:
+        """Check a slot that existed before, and note the position of any; raises `EngineFault` as `check`."""
+        if not new_slot:
+            self.check(slot)
+        self.note(slot, new_slot=new_slot)
 
     def check(self, status: SlotStatus) -> None:
         """Raises EngineFault(LOG_GAP) where the slot lies behind what was seen of it."""

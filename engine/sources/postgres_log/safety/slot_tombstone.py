@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.queue.files import sync_folder
 
 
-class DroppedSlot:
+class SlotTombstone:
     """The record of one slot. Any thread may use it; it is written by whoever owns the slot at that time."""
 
     def __init__(self, folder: Path, slot: str) -> None:

@@ -17,21 +17,26 @@ from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import CatalogAt, GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
 from engine.model.table_state import TableState
-from engine.sources.postgres_log.safety.observed_partitions import LeavesTold, ToldLeaf, is_covered, is_missed
-from engine.sources.postgres_log.safety.wal_retention import Orders
-from engine.tables.context import RunParts
-from engine.tables.ddl_messages import Anchor
+from engine.sources.postgres_log.safety.observed_partitions import (
+    ObservedPartition,
+    ObservedPartitionsReading,
+    is_covered,
+    is_missed,
+)
+from engine.sources.postgres_log.safety.wal_retention import RetentionActions
+from engine.tables.context import RunContext
+from engine.tables.ddl_messages import CertifiedSchema
 from engine.tables.known_catalog import Settled
-from engine.tables.planner import Learnt
+from engine.tables.planner import CatalogSchema
 from engine.tables.registry import TableEntry
-from engine.tables.schema_change import Same, judge, with_definitions, without_fills
+from engine.tables.schema_change import Unchanged, judge, with_definitions, without_fills
 from engine.tables.start_point import NOT_FOLLOWED, why_not_described
 
 _COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
 """Of these a copy is to be made, or being made."""
 _WITH_ROWS = (TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP)
 
-Care = Callable[[GuardReading], Orders]
+Care = Callable[[GuardReading], RetentionActions]
 
 
 def _none_told(number: int) -> Container[int]:
@@ -39,28 +44,28 @@ def _none_told(number: int) -> Container[int]:
     return ()
 
 
-def _no_care(reading: GuardReading) -> Orders:
+def _no_care(reading: GuardReading) -> RetentionActions:
     del reading
-    return Orders(persist=False, hold_copies=False)
+    return RetentionActions(persist=False, hold_copies=False)
 
 
 def _not_settled(settled: Settled) -> None:
     del settled
 
 
-def _no_leaves() -> LeavesTold:
-    return LeavesTold()
+def _no_leaves() -> ObservedPartitionsReading:
+    return ObservedPartitionsReading()
 
 
 def _not_noted(marks: Mapping[TableId, str], as_of: Lsn) -> None:
     del marks, as_of
 
 
-def _not_learnt(learnt: Learnt) -> None:
+def _not_learnt(learnt: CatalogSchema) -> None:
     del learnt
 
 
-def _not_anchored(anchors: Iterable[Anchor]) -> None:
+def _not_anchored(anchors: Iterable[CertifiedSchema]) -> None:
     del anchors
 
 
@@ -81,7 +86,7 @@ class _Undecided:
     lost: bool
 
 
-class Guard:
+class SourceMonitor:
     """Watches one source for one run. `checked`: publications are known to have been right up to this position.
 
     `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log, `made_below` those that a
@@ -94,17 +99,17 @@ class Guard:
 
     def __init__(
         self,
-        parts: RunParts,
+        parts: RunContext,
         captured: Callable[[], Lsn],
         confirm: Callable[[], None],
         truncated_by: Callable[[int], Container[int]] = _none_told,
         note: Callable[[Mapping[TableId, str], Lsn], None] = _not_noted,
         care: Care = _no_care,
-        learnt: Callable[[Learnt], None] = _not_learnt,
+        learnt: Callable[[CatalogSchema], None] = _not_learnt,
         renamed: Callable[[TableName, TableName], None] = _not_renamed,
-        anchored: Callable[[Iterable[Anchor]], None] = _not_anchored,
+        anchored: Callable[[Iterable[CertifiedSchema]], None] = _not_anchored,
         made_below: Callable[[int], Container[int]] = _none_told,
-        leaves_told: Callable[[], LeavesTold] = _no_leaves,
+        leaves_told: Callable[[], ObservedPartitionsReading] = _no_leaves,
         settled: Callable[[Settled], None] = _not_settled,
     ) -> None:
         self._settled = settled
@@ -128,7 +133,7 @@ class Guard:
         self._undecided: list[_Undecided] = []
         self._last: GuardReading | None = None
         """Of the last look."""
-        self._leaves: Mapping[RelationId, Mapping[RelationId, ToldLeaf]] = {}
+        self._leaves: Mapping[RelationId, Mapping[RelationId, ObservedPartition]] = {}
         """Partitions that the log had named when the last look began, and none before it."""
         self._roots: dict[TableId, TableSchema] = {}
         """Partitioned tables as the last look described them."""
@@ -137,7 +142,7 @@ class Guard:
         """What was reported for these patterns."""
         self._withdrawn: frozenset[TableId] = frozenset()
         """Parked for want of a replica identity, and looked at since."""
-        self._anchors: dict[TableId, Anchor] = {}
+        self._anchors: dict[TableId, CertifiedSchema] = {}
         self._looking = threading.Lock()
         self.checked = ZERO
         self.source_end: Lsn | None = None
@@ -174,14 +179,14 @@ class Guard:
             if now is None or entry.schema is None or now.relation != entry.schema.relation:
                 self._more = True
                 continue
-            fresh, same = self._is_fresh(entry, now), isinstance(judge(entry.schema, now), Same)
+            fresh, same = self._is_fresh(entry, now), isinstance(judge(entry.schema, now), Unchanged)
             self._more |= not same
             if not fresh and not same:
                 anchor = self._anchors.get(entry.table)
                 since = anchor.as_of if anchor is not None and anchor.schema is entry.schema else None
-                self._learnt(Learnt(entry.table, entry.schema, now, seen_by, since))
+                self._learnt(CatalogSchema(entry.table, entry.schema, now, seen_by, since))
             elif not fresh and (settled := with_definitions(entry.schema, now)) != entry.schema:
-                self._learnt(Learnt(entry.table, entry.schema, settled, seen_by))
+                self._learnt(CatalogSchema(entry.table, entry.schema, settled, seen_by))
 
     def _is_fresh(self, entry: TableEntry, now: TableSchema) -> bool:
         """Whether the look before did not describe a partitioned table so.
@@ -267,7 +272,7 @@ class Guard:
 
     def _anchor(
         self, live: Sequence[TableEntry], described: Mapping[TableName, TableSchema], mark: str, as_of: Lsn
-    ) -> list[Anchor]:
+    ) -> list[CertifiedSchema]:
         """Remember what the catalog confirms while the DDL capture of this mark is in force; returns what it did not before."""
         before, self._anchors = self._anchors, {}
         found = []
@@ -278,7 +283,7 @@ class Guard:
             if anchor is not None and anchor.schema is entry.schema and anchor.mark == mark:
                 self._anchors[entry.table] = anchor
             elif now is not None and without_fills(now) == without_fills(entry.schema):
-                self._anchors[entry.table] = Anchor(entry.schema, mark, as_of)
+                self._anchors[entry.table] = CertifiedSchema(entry.schema, mark, as_of)
                 found.append(self._anchors[entry.table])
         return found
 
@@ -387,7 +392,7 @@ class Guard:
         self._decide()
 
     def _judge_leaves(
-        self, reading: GuardReading, told_now: Mapping[RelationId, Mapping[RelationId, ToldLeaf]]
+        self, reading: GuardReading, told_now: Mapping[RelationId, Mapping[RelationId, ObservedPartition]]
     ) -> None:
         """Park roots with changes in the log of partitions that no look has met: they came and went between two, and their rows with
         them, which the log did not tell.
@@ -413,7 +418,7 @@ class Guard:
                     self._more = True
                     break
 
-    def _miss_parts(self, root: TableEntry, leaves: Mapping[RelationId, ToldLeaf]) -> None:
+    def _miss_parts(self, root: TableEntry, leaves: Mapping[RelationId, ObservedPartition]) -> None:
         """Park tables of ours that were partitions of another one: what came to them meanwhile, the log tells of that one."""
         for leaf, told in leaves.items():
             own = self._parts.book.by_relation(leaf)
@@ -480,7 +485,7 @@ class Guard:
             self._note(marks, as_of)
 
 
-def _all_met(reading: GuardReading, root: TableName, leaves: Mapping[RelationId, ToldLeaf]) -> bool:
+def _all_met(reading: GuardReading, root: TableName, leaves: Mapping[RelationId, ObservedPartition]) -> bool:
     return all(reading.has_met(root, leaf, told.end) for leaf, told in leaves.items())
 
 

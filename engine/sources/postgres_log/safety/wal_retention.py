@@ -12,12 +12,19 @@ from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import SubscriptionSpec
 from engine.platform.clock import Clock
-from engine.sources.postgres_log.safety.escalation import Growth, Look, Rung, Standing, budget_of, climb
+from engine.sources.postgres_log.safety.escalation import (
+    EscalationLevel,
+    EscalationState,
+    Growth,
+    Look,
+    budget_of,
+    escalate,
+)
 from engine.tables.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True)
-class UnderWay:
+class RetentionProgress:
     """What a run could do about the log: `may_persist` its queue, end its `copying`. Without a run there is nothing."""
 
     may_persist: bool = False
@@ -25,7 +32,7 @@ class UnderWay:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class RetentionActions:
     """What has to hold from now on. `drop`: why the slot has to go, None where it stays."""
 
     persist: bool
@@ -33,10 +40,10 @@ class Orders:
     drop: str | None = None
 
 
-_STANDING_STILL = UnderWay()
+_STANDING_STILL = RetentionProgress()
 
 
-class SlotCare:
+class RetentionGuard:
     """Looks at one slot's figures, whoever read them: its run, or its pipeline while there is none."""
 
     def __init__(self, spec: SubscriptionSpec, reporter: Reporter, clock: Clock, patience_s: float) -> None:
@@ -45,7 +52,7 @@ class SlotCare:
         self._clock = clock
         self._patience_s = patience_s
         self._lock = threading.Lock()
-        self._standing = Standing()
+        self._standing = EscalationState()
         self._growth = Growth()
 
     def configure(self, spec: SubscriptionSpec) -> None:
@@ -56,14 +63,14 @@ class SlotCare:
     def begin_again(self) -> None:
         """There is a new slot, which holds nothing yet."""
         with self._lock:
-            self._standing, self._growth = Standing(), Growth()
+            self._standing, self._growth = EscalationState(), Growth()
 
     @property
-    def orders(self) -> Orders:
+    def orders(self) -> RetentionActions:
         """What holds since the last look."""
         return self._orders(None)
 
-    def judge(self, reading: GuardReading, under_way: UnderWay = _STANDING_STILL) -> Orders:
+    def judge(self, reading: GuardReading, under_way: RetentionProgress = _STANDING_STILL) -> RetentionActions:
         """Take in one look; events are sent from here. The one who asked sees to the orders."""
         slot = reading.slot
         with self._lock:
@@ -77,23 +84,25 @@ class SlotCare:
                 open_s=reading.oldest_open_s if reading.oldest_open else None,
             )
             self._growth.add(look.at_s, look.retained_bytes)
-            step = climb(self._standing, look, self._spec.guard, self._patience_s)
+            step = escalate(self._standing, look, self._spec.guard, self._patience_s)
             self._standing = step.standing
             figures = self._figures(look)
         for rung in step.reached:
             self._tell(rung, figures, reading)
-        if Rung.STOP_COPIES in step.left:
+        if EscalationLevel.STOP_COPIES in step.left:
             self._reporter.event("info", "slot_lets_copies_go_on", self._spec.slot, f"{figures}; copies begin again")
-        dropped = f"{figures}, and nothing else helped{_from(reading)}" if Rung.DROP_SLOT in step.reached else None
+        dropped = (
+            f"{figures}, and nothing else helped{_from(reading)}" if EscalationLevel.DROP_SLOT in step.reached else None
+        )
         return self._orders(dropped)
 
-    def _orders(self, drop: str | None) -> Orders:
+    def _orders(self, drop: str | None) -> RetentionActions:
         reached = self._standing.reached
-        return Orders(Rung.PERSIST_QUEUE in reached, Rung.STOP_COPIES in reached, drop)
+        return RetentionActions(EscalationLevel.PERSIST_QUEUE in reached, EscalationLevel.STOP_COPIES in reached, drop)
 
     def _figures(self, look: Look) -> str:
         text = f"the slot holds back {size(look.retained_bytes)} of log, {look.share:.0%} of the {size(look.budget_bytes)} it may"
-        if look.share_for(Rung.STOP_COPIES) > look.share:
+        if look.share_for(EscalationLevel.STOP_COPIES) > look.share:
             text += f"; slots of copies hold back {size(look.copy_retained_bytes)}"
         rate, full = self._growth.bytes_per_s, self._growth.full_in_s(look.budget_bytes)
         if rate is None:
@@ -102,17 +111,17 @@ class SlotCare:
             return f"{text}; it does not grow"
         return f"{text}; it grows by {size(rate)} a second and is full in {full:.0f} s"
 
-    def _tell(self, rung: Rung, figures: str, reading: GuardReading) -> None:
+    def _tell(self, rung: EscalationLevel, figures: str, reading: GuardReading) -> None:
         slot = self._spec.slot
         holder = f"; the oldest open transaction on the source is {reading.oldest_open}" if reading.oldest_open else ""
-        if rung is Rung.WARN:
+        if rung is EscalationLevel.WARN:
             self._reporter.event("warning", "slot_retains_log", slot, figures + holder)
-        elif rung is Rung.PERSIST_QUEUE:
+        elif rung is EscalationLevel.PERSIST_QUEUE:
             self._reporter.event("warning", "slot_persists_queue", slot, f"{figures}; the queue is made durable")
-        elif rung is Rung.STOP_COPIES:
+        elif rung is EscalationLevel.STOP_COPIES:
             detail = f"{figures}; copies and reloads are stopped, and begin again when there is room"
             self._reporter.event("warning", "slot_stops_copies", slot, detail)
-        elif rung is Rung.NAME_TRANSACTION:
+        elif rung is EscalationLevel.NAME_TRANSACTION:
             detail = f"{figures}; {reading.oldest_open} on the source holds it: only its end lets the log go"
             self._reporter.event("warning", "slot_held_by_transaction", slot, detail)
 

@@ -11,7 +11,7 @@ from engine.postgres.sessions import PostgresConnection
 from engine.targets.postgres.owner_tables.inspect import refuse_unadoptable
 from engine.targets.postgres.preflight import INTO_REMEDY, is_reserved, is_taken
 from engine.targets.postgres.records import PostgresRecords
-from engine.targets.target_metadata import Existing, Reservation
+from engine.targets.target_metadata import OwnerTable, TableReservation
 
 
 def adopt(
@@ -58,23 +58,23 @@ def refuse_reserved(table: TableId, target: TableName) -> None:
         )
 
 
-def _whose(target: TableName, others: Sequence[Reservation]) -> str:
+def _whose(target: TableName, others: Sequence[TableReservation]) -> str:
     if all(other.removed for other in others):
         return f"{target} was left behind by another subscription: drop it on the target, or map this table to another name"
     return f"{target} is already the target of another table; map one to another name"
 
 
-def _existing(mine: Sequence[Reservation]) -> Existing:
+def _existing(mine: Sequence[TableReservation]) -> OwnerTable:
     """Whether rows that stand in the table are this subscription's own: of a table of its own too, which it hands over to its user."""
     ours = any(
-        r.existing is Existing.FILLED or (r.existing is None and r.schema is not None and r.applied > ZERO)
+        r.existing is OwnerTable.FILLED or (r.existing is None and r.schema is not None and r.applied > ZERO)
         for r in mine
     )
-    return Existing.FILLED if ours else Existing.EMPTY
+    return OwnerTable.FILLED if ours else OwnerTable.EMPTY
 
 
 def _refuse_replacing(
-    connection: PostgresConnection, table: TableId, target: TableName, mine: Sequence[Reservation]
+    connection: PostgresConnection, table: TableId, target: TableName, mine: Sequence[TableReservation]
 ) -> None:
     """A copy takes the place of what stands there: that must be a table of our own."""
     if not is_taken(connection, target):

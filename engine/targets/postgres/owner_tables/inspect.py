@@ -14,7 +14,7 @@ from engine.targets.postgres.identifiers import qualified, quoted
 from engine.targets.postgres.owner_tables.compatibility import StandingColumn, StandingTable, key_misfits, misfits
 from engine.targets.postgres.records import PostgresRecords
 from engine.targets.postgres.types import own_type
-from engine.targets.target_metadata import Existing
+from engine.targets.target_metadata import OwnerTable
 
 _PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE")
 _COLUMNS = """
@@ -138,14 +138,14 @@ def refuse_unfit(
     return standing
 
 
-def refuse_unadoptable(connection: PostgresConnection, table: TableId, target: TableName, state: Existing) -> None:
+def refuse_unadoptable(connection: PostgresConnection, table: TableId, target: TableName, state: OwnerTable) -> None:
     """Look at the table as such, before the structure of its rows is known.
 
     Raises:
         EngineFault: TABLE_UNFIT where it is not there, cannot be written to, or holds rows that are not ours.
     """
     found = table_misfits(connection, target)
-    if not found and state is Existing.EMPTY and holds_rows(connection, target):
+    if not found and state is OwnerTable.EMPTY and holds_rows(connection, target):
         found = [foreign_rows(target)]
     refuse(table, target, found)
 
