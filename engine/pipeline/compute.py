@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from engine.model.batch import TableChanges, TaskDescriptor, TaskResult
-from engine.model.subscription import SubscriptionSpec
-from engine.model.tasks import TaskRunner
 from engine.pipeline.apply_mode import AS_BATCH, ApplyModeSelector, ApplyPlan
 from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
 from engine.pipeline.generated_columns import rows_needed
@@ -19,9 +17,9 @@ from engine.pipeline.netting_cost import Written
 from engine.pipeline.speculative_insert import SpeculativeRows
 from engine.pipeline.streamed_transactions import StreamedTransactionStager, files_of
 from engine.pipeline.task_functions import net_all_here, net_task
-from engine.platform.clock import Clock
 from engine.platform.failpoints import Failpoint, hit
 from engine.queue.catalog import QueueCatalog
+from engine.tables.context import RunContext
 from engine.tables.planner import PlannedBatch, Planner
 
 
@@ -57,26 +55,23 @@ class JobStage:
 
     def __init__(
         self,
-        spec: SubscriptionSpec,
+        context: RunContext,
         planner: Planner,
         catalog: QueueCatalog,
-        runner: TaskRunner,
         staging: Path,
-        clock: Clock,
         ahead: StreamedTransactionStager,
-        piece_bytes: int,
         chooser: ApplyModeSelector,
     ) -> None:
         self._chooser = chooser
-        self._spec = spec
+        self._spec = context.spec
         self._planner = planner
         self._catalog = catalog
-        self._runner = runner
+        self._runner = context.runner
         self._staging = staging
-        self._clock = clock
+        self._clock = context.clock
         self._ahead = ahead
-        self._piece_bytes = piece_bytes
-        self._tuner = JobPlacement(spec.batch)
+        self._piece_bytes = context.settings.piece_bytes
+        self._tuner = JobPlacement(context.spec.batch)
         self._commit_ms = 0.0
 
     def committed(self, computed: Computed, took_ms: float) -> None:

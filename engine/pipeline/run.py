@@ -144,18 +144,7 @@ class ReplicationRun:
             parts.spec.queue_mode, resumed=opened.resumed, confirmed=confirmed, pressed=self._kept.care.orders.persist
         )
         self._planner = self._make_planner()
-        piece = parts.settings.piece_bytes
-        self._jobs = JobStage(
-            parts.spec,
-            self._planner,
-            self._catalog,
-            parts.runner,
-            self._staging,
-            parts.clock,
-            self.ahead,
-            piece,
-            self._chooser,
-        )
+        self._jobs = JobStage(parts, self._planner, self._catalog, self._staging, self.ahead, self._chooser)
         self._commits = CommitStage(
             parts.spec,
             parts.target,
