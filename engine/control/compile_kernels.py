@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from engine import net
-from engine.sources.postgres_log import frames, scan
+from engine.records import encode, scan
+from engine.sources.postgres_log import frames
 
 if __name__ == "__main__":
     scan.warm()
+    encode.warm()
     frames.warm()
     net.warm()

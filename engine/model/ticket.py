@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,9 +11,6 @@ from engine.model.position import Lsn
 PREFIX = "penstock.ticket"
 """Prefix of the logical message that is a marker. Its content is the ticket's id, a blank, and when it was written by the source's
 clock, in microseconds since 1970 UTC."""
-_RECORD = re.compile(
-    rb"M\x01(.{8})" + re.escape(PREFIX.encode()) + rb"\x00.{4}([0-9a-z]{1,40}) ([0-9]{1,18})", re.DOTALL
-)
 
 
 class TicketState(StrEnum):
@@ -47,12 +43,3 @@ class TicketWritten:
 
     at_us: int
     until: Lsn
-
-
-def read_marker(record: bytes) -> TicketMarker | None:
-    """The marker that a message record is, in the form that it has outside streamed transactions; None where it is something else."""
-    found = _RECORD.fullmatch(record)
-    if found is None:
-        return None
-    position, ticket, written = found.groups()
-    return TicketMarker(TicketId(ticket.decode()), Lsn(int.from_bytes(position, "big")), int(written))

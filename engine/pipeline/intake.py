@@ -18,17 +18,16 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy, OriginFilter
-from engine.model.ticket import read_marker
 from engine.pipeline.reader_process import ReaderProcess
 from engine.pipeline.streamed_transactions import PIECE_PART, StreamedSliceCutter, StreamedTransactionStager
 from engine.pipeline.tickets import RunTickets
 from engine.platform.clock import Clock
 from engine.queue.block import read_block
 from engine.queue.catalog import QueueCatalog
+from engine.records.messages import parse_truncate, read_marker, unstreamed
 from engine.sort.batcher import Alone, Batcher
 from engine.sort.sorter import TransactionSorter
 from engine.sources.postgres_log.ddl_message import read_told
-from engine.sources.postgres_log.partition_watch import parse_truncate
 from engine.sources.postgres_log.reader_main import (
     AskPosition,
     Durable,
@@ -184,7 +183,7 @@ class Truncations:
             payload = landed.relations.get(ordinal)
             if payload is None:
                 continue
-            record = payload[:1] + payload[5:] if top else payload
+            record = unstreamed(payload) if top else payload
             if read_marker(record) is not None:
                 continue
             try:

@@ -13,10 +13,10 @@ from engine.model.batch import TaskDescriptor, TaskResult
 from engine.net import run_task, spill_result, staging_prefix
 from engine.platform.failpoints import Failpoint, arm_from_environment, hit
 from engine.queue import read_blocks
-from engine.sources.postgres_log import scan
-from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.records import scan
+from engine.records.scan import RecordScanner
 
-_scanner = PgOutputScanner()
+_scanner = RecordScanner()
 
 
 @cache

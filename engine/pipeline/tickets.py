@@ -17,9 +17,10 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TicketId
 from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
-from engine.model.ticket import TicketMarker, TicketState, TicketWritten, read_marker
+from engine.model.ticket import TicketMarker, TicketState, TicketWritten
 from engine.platform.clock import Clock
 from engine.platform.fault_policy import policy
+from engine.records.messages import read_marker
 from engine.tables.reporter import Reporter, TicketPassage
 
 ENDED_KEPT = 1000

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.model.control import ControlKind
-
-_XID_BYTES = 4
+from engine.records.messages import unstreamed
 
 
 class RelationLedger:
@@ -38,7 +37,7 @@ class RelationLedger:
                 payload = relations[int(control["ordinal"])]
                 if xid:
                     # Inside a streamed transaction the record carries its id behind the type byte.
-                    self._open.setdefault(xid, []).append(self._shared(payload[:1] + payload[1 + _XID_BYTES :]))
+                    self._open.setdefault(xid, []).append(self._shared(unstreamed(payload)))
                 else:
                     self._keep(payload)
             elif kind == ControlKind.STREAM_COMMIT:

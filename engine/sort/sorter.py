@@ -20,7 +20,7 @@ from engine.model.control import ControlKind
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal, RelationId
 from engine.model.position import Lsn
-from engine.model.ticket import read_marker
+from engine.records.messages import read_marker, unstreamed
 from engine.sort.closed import Announcement, Closed, Controls, Ints, PlainRun, StreamedTransaction
 
 _MESSAGE = b"M"
@@ -340,7 +340,7 @@ def _seen(ordinal: int, relations: Mapping[int, bytes], *, streamed: bool) -> An
     if payload is None or len(payload) < (9 if streamed else 5):
         raise _unreadable("a relation record without its content")
     if streamed:
-        payload = payload[:1] + payload[5:]
+        payload = unstreamed(payload)
     if payload[:1] == _MESSAGE:
         marker = read_marker(payload)
         return MessageSeen(Ordinal(ordinal), payload) if marker is None else TicketSeen(Ordinal(ordinal), marker)

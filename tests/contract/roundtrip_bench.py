@@ -21,7 +21,7 @@ from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.target import BatchCommit, TableCommit
 from engine.model.values import value_type
 from engine.net import decode_copy_text, run_task
-from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.records.scan import RecordScanner
 from engine.sources.postgres_log.source import PostgresSource
 from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.value_cases import Case
@@ -121,7 +121,7 @@ class RoundTrip:
         )
         borders = np.cumsum([0, *(len(record) for record in records)]).astype(np.int32)
         data = np.frombuffer(b"".join(records), np.uint8)
-        (changes,) = run_task(task, lambda refs: ((data, borders) for _ in refs), PgOutputScanner()).tables
+        (changes,) = run_task(task, lambda refs: ((data, borders) for _ in refs), RecordScanner()).tables
         if changes.fault is not None:
             raise EngineFault(FaultKind(changes.fault.code), str(schema.name), changes.fault.detail)
         return changes

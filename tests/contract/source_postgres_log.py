@@ -12,7 +12,7 @@ import psycopg
 from engine.model.identity import TableId, TableName
 from engine.model.source import Scanner, Source
 from engine.model.subscription import ConnectionSpec, TableSpec
-from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.records.scan import RecordScanner
 from engine.sources.postgres_log.source import PostgresSource
 from tests.contract.source_material import Session
 from tests.fixtures.postgres import Database
@@ -48,7 +48,7 @@ class PostgresOrigin:
     def __init__(self, database: Database, stack: ExitStack) -> None:
         self._database = database
         self._stack = stack
-        self.scanner: Scanner = PgOutputScanner()
+        self.scanner: Scanner = RecordScanner()
         self.slot = f"contract_{database.name}_{next(_numbers)}"
         self.source: Source = self.open()
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.model.position import Lsn
 from engine.model.source import RecordChunk
-from engine.sources.postgres_log.scan import find_controls
+from engine.records.scan import find_controls
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 _TABLE = 5

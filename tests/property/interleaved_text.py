@@ -19,9 +19,9 @@ from engine.model.position import ZERO
 from engine.model.schema import TableSchema
 from engine.model.subscription import BatchPolicy
 from engine.net import run_task
+from engine.records.scan import RecordScanner
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
-from engine.sources.postgres_log.scan import PgOutputScanner
 from tests.property.raw_log import RawLog
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import part
@@ -99,7 +99,7 @@ class _Run:
                 SubscriptionName("s"), Epoch(1), BatchId(1), 0, bucket, self.buckets,
                 batch.ranges, self.log.blocks_of(batch.ranges), parts, "",
             )  # fmt: skip
-            for changes in run_task(descriptor, self.log.read, PgOutputScanner()).tables:
+            for changes in run_task(descriptor, self.log.read, RecordScanner()).tables:
                 shares[changes.table].append(changes)
         return [
             f"  {name}: {line}"

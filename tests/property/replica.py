@@ -19,7 +19,7 @@ from engine.model.target import TableCommit
 from engine.net import run_task
 from engine.pipeline.batch_slices import BatchSlice, Sizes, Staged, compute
 from engine.pipeline.speculative_insert import only_inserts, rest_of
-from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.records.scan import RecordScanner
 from tests.property.raw_log import RawLog
 from tests.property.source_history import Case, Sender, SourceHistory, Tape, make_history
 from tests.unit.net.batch_builder import FIRST, column, part, table
@@ -239,7 +239,7 @@ class Replica:
             SubscriptionName("s"), Epoch(1), BatchId(self.batches), attempt, *bucket,
             piece.ranges, self.log.blocks_of(piece.ranges), piece.parts, "", number,
         )  # fmt: skip
-        return run_task(descriptor, self.log.read, PgOutputScanner())
+        return run_task(descriptor, self.log.read, RecordScanner())
 
 
 def part_id(source: Table) -> TableId:

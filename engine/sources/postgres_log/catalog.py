@@ -11,6 +11,7 @@ from engine.model.identity import RelationId, TableName
 from engine.model.schema import Column, Expression, Input, KeyMode, ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
 from engine.postgres.sessions import PostgresConnection
+from engine.records.relation import identity_of
 from engine.sources.postgres_log.types import TypeRow, load_types, source_type
 
 TABLE_FACTS = """c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
@@ -118,14 +119,6 @@ WHERE p.isleaf AND p.relid::oid <> r.root
 ORDER BY r.root, p.relid::oid
 """
 
-_IDENTITIES = {
-    "d": ReplicaIdentity.DEFAULT,
-    "i": ReplicaIdentity.INDEX,
-    "f": ReplicaIdentity.FULL,
-    "n": ReplicaIdentity.NOTHING,
-}
-
-
 STORED_VERSION = 180000
 """From here on publications carry stored generated columns where they are asked to, and the server lets nobody change rows whose
 replica identity has columns that are not published."""
@@ -136,11 +129,6 @@ _STORED = "s"
 def publishes_stored(server_version: int) -> bool:
     """Whether publications of this server (its number) can carry stored generated columns; virtual ones none does."""
     return server_version >= STORED_VERSION
-
-
-def identity_of(letter: str) -> ReplicaIdentity:
-    """From pg_class.relreplident, which relation records carry too."""
-    return _IDENTITIES[letter]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.schema import ReplicaIdentity, TableSchema
 from engine.model.subscription import TableSpec
+from engine.records.relation import Announced, identity_of
 from engine.sources.postgres_log.catalog import (
     CatalogTable,
     UniqueIndex,
     fill_tables,
-    identity_of,
     key_of,
     not_logged,
     publishes_stored,
@@ -26,7 +26,6 @@ from engine.sources.postgres_log.catalog import (
 )
 from engine.sources.postgres_log.ddl_capture import PREFIX, VERSION
 from engine.sources.postgres_log.own_messages import HEAD
-from engine.sources.postgres_log.relation import Announced
 from engine.sources.postgres_log.types import TypeRow
 
 _BEHIND = HEAD + len(PREFIX) + 1 + 4

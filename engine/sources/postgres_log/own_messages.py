@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.ticket import read_marker
+from engine.records.messages import XID_BYTES, read_marker, unstreamed
 from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
 
 HEAD = 10
 """Bytes before the prefix: type, flags and position; a transaction id stands behind the type where the message is streamed."""
-_XID = 4
 _LENGTH = 4
 _SHARED = np.frombuffer(b"penstock.", np.uint8)
 _DDL = PREFIX.encode() + b"\0"
@@ -30,7 +29,7 @@ def own_records(data: Array, offsets: Array, ordinals: Array, streamed: Array) -
         streamed: for each of those, whether it carries a transaction id.
     """
     starts = offsets[ordinals].astype(np.int64)
-    at = starts + HEAD + np.where(streamed, _XID, 0)
+    at = starts + HEAD + np.where(streamed, XID_BYTES, 0)
     long = np.flatnonzero(at + len(_SHARED) <= offsets[ordinals + 1])
     marked = (data[at[long, None] + np.arange(len(_SHARED))] == _SHARED).all(axis=1) & (
         data[at[long] - HEAD + 1] == _TRANSACTIONAL
@@ -40,7 +39,7 @@ def own_records(data: Array, offsets: Array, ordinals: Array, streamed: Array) -
         ordinal = int(ordinals[index])
         stop = min(int(offsets[ordinal + 1]), int(at[index]) + _LONGEST)
         record = data[starts[index] : stop].tobytes()
-        if _is_ours(record, _XID if streamed[index] else 0):
+        if _is_ours(record, XID_BYTES if streamed[index] else 0):
             found[ordinal] = record
     return found
 
@@ -49,4 +48,4 @@ def _is_ours(record: bytes, xid_bytes: int) -> bool:
     head = HEAD + xid_bytes
     if record.startswith(_DDL, head):
         return len(record) >= head + len(_DDL) + _LENGTH
-    return read_marker(record[:1] + record[1 + xid_bytes :]) is not None
+    return read_marker(unstreamed(record) if xid_bytes else record) is not None

@@ -6,12 +6,10 @@ Below a root these are partitions that are detached, attached full, truncated or
 from __future__ import annotations
 
 import json
-import struct
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableName
 from engine.model.position import Lsn
 from engine.model.source import PartitionRewrite
@@ -329,24 +327,3 @@ def _rewritten(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> lis
         for oid, member in now.items()
         if member.relfilenode != (before[oid].relfilenode if oid in before else oid if member.relfilenode else 0)
     ]
-
-
-def parse_truncate(record: bytes, *, streamed: bool) -> tuple[int, tuple[int, ...]]:
-    """The transaction that a truncate record names, and the tables that it truncates.
-
-    Inside a streamed transaction the record carries the (sub)transaction that truncated; outside it carries none: 0.
-    Raises EngineFault(LOG_UNREADABLE) where it is not a truncate record.
-    """
-    at = 5 if streamed else 1
-    try:
-        xid = struct.unpack_from(">I", record, 1)[0] if streamed else 0
-        (count,) = struct.unpack_from(">I", record, at)
-        if record[:1] != b"T" or len(record) != at + 5 + 4 * count:
-            raise _not_a_truncate()
-        return xid, struct.unpack_from(f">{count}I", record, at + 5)
-    except struct.error as error:
-        raise _not_a_truncate() from error
-
-
-def _not_a_truncate() -> EngineFault:
-    return EngineFault(FaultKind.LOG_UNREADABLE, "truncate record", "it is not laid out as expected")

@@ -2,102 +2,22 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import RelationId, TableName
-from engine.model.schema import Column, ReplicaIdentity, TableSchema, still_computed
+from engine.model.schema import Column, TableSchema, still_computed
 from engine.model.subscription import TableSpec
+from engine.records.relation import Announced, AnnouncedColumn
 from engine.sources.postgres_log.catalog import (
     CatalogColumn,
     CatalogTable,
     choose_key,
     computed_of,
-    identity_of,
     key_of,
     mapped,
 )
 from engine.sources.postgres_log.types import TypeRow, source_type
-
-_NOT_BUILT_IN = 10_000
-"""From here on the log tells the types of columns: FirstGenbkiObjectId of PostgreSQL."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedColumn:
-    """A column of a relation record; `identity`: part of the replica identity."""
-
-    name: str
-    identity: bool
-    type_oid: int
-    modifier: int
-
-
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """A relation record."""
-
-    relation: RelationId
-    name: TableName
-    identity: ReplicaIdentity
-    columns: tuple[AnnouncedColumn, ...]
-
-
-def parse_relation(payload: bytes) -> Announced:
-    """Read a relation record, without the transaction id that it carries inside a streamed transaction.
-
-    Raises EngineFault(LOG_UNREADABLE) where it is anything else.
-    """
-    try:
-        return _parse(payload)
-    except (struct.error, ValueError, KeyError, IndexError) as error:
-        raise EngineFault(FaultKind.LOG_UNREADABLE, "relation record", "it is not laid out as expected") from error
-
-
-def named_below(payload: bytes, distance: int) -> TableName | None:
-    """The table's name where its record lies `distance` records behind the one before as a partition's behind its root's.
-
-    Before a partition's own record its root's is sent, every time, and between them only a record for each column whose type is not
-    built in. Between the records of two other tables lie changes of the first one, unless one command truncates both.
-    """
-    name, types = _name_and_types(payload)
-    return name if distance == types + 1 else None
-
-
-@lru_cache(maxsize=1024)
-def _name_and_types(payload: bytes) -> tuple[TableName, int]:
-    announced = parse_relation(payload)
-    return announced.name, sum(column.type_oid >= _NOT_BUILT_IN for column in announced.columns)
-
-
-def _parse(payload: bytes) -> Announced:
-    if payload[:1] != b"R":
-        raise ValueError("not a relation record")
-    (oid,) = struct.unpack_from(">I", payload, 1)
-    schema, at = _text(payload, 5)
-    name, at = _text(payload, at)
-    identity = identity_of(chr(payload[at]))
-    (count,) = struct.unpack_from(">H", payload, at + 1)
-    at += 3
-    columns = []
-    for _ in range(count):
-        flags = payload[at]
-        column, at = _text(payload, at + 1)
-        type_oid, modifier = struct.unpack_from(">Ii", payload, at)
-        at += 8
-        columns.append(AnnouncedColumn(column, bool(flags & 1), type_oid, modifier))
-    if at != len(payload):
-        raise ValueError("bytes left over")
-    # The log leaves the schema of PostgreSQL's own tables out.
-    return Announced(RelationId(oid), TableName(schema or "pg_catalog", name), identity, tuple(columns))
-
-
-def _text(payload: bytes, at: int) -> tuple[str, int]:
-    end = payload.index(b"\0", at)
-    return payload[at:end].decode("utf-8"), end + 1
 
 
 def complete(

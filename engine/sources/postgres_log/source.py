@@ -30,6 +30,7 @@ from engine.model.source import (
 )
 from engine.model.subscription import ConnectionSpec, OriginFilter, TableSpec
 from engine.model.ticket import TicketWritten
+from engine.records.relation import parse_relation
 from engine.sources.postgres_log import (
     chunks,
     ddl_capture,
@@ -55,7 +56,7 @@ from engine.sources.postgres_log.ddl_message import CatalogTold, read_told
 from engine.sources.postgres_log.key_walk import walk_key
 from engine.sources.postgres_log.partition_watch import PartitionWatch, mark_told, marks_of
 from engine.sources.postgres_log.partitions import partitions
-from engine.sources.postgres_log.relation import complete, is_announced, parse_relation
+from engine.sources.postgres_log.relation import complete, is_announced
 from engine.sources.postgres_log.stream import PostgresLogStream, open_stream
 from engine.sources.postgres_log.types import load_types
 

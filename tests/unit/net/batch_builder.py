@@ -14,7 +14,7 @@ from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, Subscript
 from engine.model.position import ZERO, Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.net import run_task
-from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.records.scan import RecordScanner
 from tests.unit.net.pgoutput_encoder import pack
 
 FIRST = 1000
@@ -75,7 +75,7 @@ def task(
         "",
         in_order=in_order,
     )
-    return run_task(descriptor, lambda blocks: (held[block.path] for block in blocks), PgOutputScanner())
+    return run_task(descriptor, lambda blocks: (held[block.path] for block in blocks), RecordScanner())
 
 
 def net(records: Sequence[bytes], schema: TableSchema, *later: TableSchema) -> TableChanges:

@@ -23,7 +23,7 @@ from engine.net import (
     staging_prefix,
 )
 from engine.net.compiled import Array
-from engine.sources.postgres_log import scan
+from engine.records import scan
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST, column, net, part, rows, table, task
 
@@ -255,10 +255,10 @@ def test_blocks_in_any_order_and_within_larger_buffers() -> None:
     held: dict[str, tuple[Array, Array]] = {"a": (first[0], first[1][1:]), "b": second}
     blocks = (BlockRef("b", 0, 99, 0, Ordinal(FIRST + 1), 1), BlockRef("a", 0, 99, 0, Ordinal(FIRST), 1))
     task_of_two = descriptor(blocks, (LogRange(Ordinal(FIRST), Ordinal(FIRST + 2), Lsn(1)),))
-    result = run_task(task_of_two, lambda blocks: (held[block.path] for block in blocks), scan.PgOutputScanner())
+    result = run_task(task_of_two, lambda blocks: (held[block.path] for block in blocks), scan.RecordScanner())
     assert rows(result.tables[0].inserts) == [(1, 1), (2, 2)]
     with pytest.raises(EngineFault) as caught:
-        run_task(task_of_two, lambda blocks: (first for _ in blocks), scan.PgOutputScanner())
+        run_task(task_of_two, lambda blocks: (first for _ in blocks), scan.RecordScanner())
     assert caught.value.kind is FaultKind.QUEUE_CORRUPT
 
 
@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_written_is_a_fault(tmp_path: Path) -> None:
 
 _WARM_CHECK = """
 from pathlib import Path
-from engine.sources.postgres_log import scan
+from engine.records import scan
 from engine.net import change_kernels, value_kernels, warm
 from tests.unit.net import test_net_task
 from tests.unit.net.net_change_text import run_case

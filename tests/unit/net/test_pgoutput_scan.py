@@ -15,7 +15,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
 from engine.model.source import ScannedChanges
-from engine.sources.postgres_log.scan import PgOutputScanner, find_controls
+from engine.records.scan import RecordScanner, find_controls
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import FIRST, column, part, table, whole
 
@@ -107,7 +107,7 @@ def test_a_short_control_record_is_a_fault(records: list[bytes]) -> None:
 def scan(records: list[bytes], parts: list[TablePart], ranges: list[LogRange] | None = None) -> ScannedChanges:
     data, offsets = pgoutput.pack(records)
     first = np.arange(FIRST, FIRST + len(records), dtype=np.int64)
-    return PgOutputScanner().scan(data, offsets.astype(np.int64), first, ranges or whole(records), parts)
+    return RecordScanner().scan(data, offsets.astype(np.int64), first, ranges or whole(records), parts)
 
 
 def keys(found: ScannedChanges) -> list[str]:
@@ -212,7 +212,7 @@ def test_positions_above_half_of_their_range_compare_right() -> None:
 def test_records_between_ranges_may_be_missing_those_of_a_range_not() -> None:
     data, offsets = pgoutput.pack([pgoutput.insert(1, [c]) for c in "abc"])
     first = np.array([FIRST, FIRST + 5, FIRST + 6])
-    scanner, parts = PgOutputScanner(), [part(_ONE)]
+    scanner, parts = RecordScanner(), [part(_ONE)]
     found = scanner.scan(data, offsets.astype(np.int64), first, [span(0, 1), span(5, 7)], parts)
     assert keys(found) == ["I1 a", "I1 b", "I1 c"]
     with pytest.raises(EngineFault) as caught:

@@ -23,10 +23,11 @@ from engine.net import run_task, spill_result, staging_prefix
 from engine.queue.block import read_blocks
 from engine.queue.catalog import QueueCatalog
 from engine.queue.writer import SegmentWriter
+from engine.records import scan
+from engine.records.scan import RecordScanner
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
-from engine.sources.postgres_log import frames, scan
-from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.sources.postgres_log import frames
 from engine.sources.postgres_log.stream import PostgresLogStream
 from engine.targets.duckdb.target import DuckDbTarget
 from tests.contract.target_material import Pipeline
@@ -134,7 +135,7 @@ def follow(records: list[bytes], folder: Path) -> Lines:
                 SubscriptionName("shop"), Epoch(1), BatchId(2), 0, bucket, 2, batch.ranges, blocks, (part,), str(folder)
             )
             with lines.stage("net"):
-                result = run_task(descriptor, read_blocks, PgOutputScanner())
+                result = run_task(descriptor, read_blocks, RecordScanner())
                 spilled = spill_result(result, descriptor.staging, staging_prefix(descriptor))
             shares += spilled.tables
         with lines.stage("commit"):

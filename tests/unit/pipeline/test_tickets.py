@@ -13,8 +13,8 @@ from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.ticket import PREFIX, TicketMarker, TicketState, TicketWritten
 from engine.pipeline.tickets import RunTickets, TicketTracker
+from engine.records.scan import find_controls
 from engine.sources.postgres_log.own_messages import own_records
-from engine.sources.postgres_log.scan import find_controls
 from engine.tables.reporter import Reporter, TicketPassage
 from tests.unit.net import pgoutput_encoder as pgoutput
 

@@ -14,8 +14,9 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TableId, TableName
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
+from engine.records.relation import parse_relation
 from engine.sources.postgres_log.catalog import CatalogColumn, CatalogTable, UniqueIndex, schema_of
-from engine.sources.postgres_log.relation import complete, parse_relation
+from engine.sources.postgres_log.relation import complete
 from engine.sources.postgres_log.types import TypeRow
 
 NAME = TableName("public", "t")

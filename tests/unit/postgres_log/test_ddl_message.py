@@ -15,13 +15,14 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import RelationId, TicketId
 from engine.model.position import Lsn
 from engine.model.ticket import PREFIX as TICKET
-from engine.model.ticket import TicketMarker, read_marker
+from engine.model.ticket import TicketMarker
+from engine.records.messages import read_marker
+from engine.records.scan import find_controls
 from engine.sort.batcher import part_announcements
 from engine.sort.sorter import TransactionSorter
 from engine.sources.postgres_log.ddl_capture import MOST_BYTES, PREFIX
 from engine.sources.postgres_log.ddl_message import read_told
 from engine.sources.postgres_log.own_messages import own_records
-from engine.sources.postgres_log.scan import find_controls
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 _HEAD = {"v": 3, "tag": "ALTER TABLE", "by": "m"}

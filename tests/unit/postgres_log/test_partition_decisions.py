@@ -19,14 +19,14 @@ from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrit
 from engine.model.subscription_state import Reason
 from engine.model.table_state import TableState
 from engine.pipeline.intake import TRUNCATIONS_KEPT, Truncations
-from engine.sources.postgres_log.partition_watch import parse_truncate
+from engine.records.messages import parse_truncate
+from engine.records.scan import find_controls
 from engine.sources.postgres_log.safety.observed_partitions import (
     ObservedPartition,
     ObservedPartitions,
     ObservedPartitionsReading,
 )
 from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
-from engine.sources.postgres_log.scan import find_controls
 from engine.tables.known_catalog import Settled
 from tests.unit.net import pgoutput_encoder as pgoutput
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.model.batch import LogRange, TablePart
 from engine.model.identity import Ordinal
 from engine.model.position import Lsn
-from engine.sources.postgres_log.scan import PgOutputScanner
+from engine.records.scan import RecordScanner
 from tests.unit.net import pgoutput_encoder as pgoutput
 from tests.unit.net.batch_builder import column, part, table
 
@@ -38,7 +38,7 @@ def scanned(records: list[bytes], parts: list[TablePart], end: int, xid: int = 0
     data, offsets = pgoutput.pack(records)
     first = np.arange(len(records), dtype=np.int64)
     whole = LogRange(Ordinal(0), Ordinal(len(records)), Lsn(end), xid)
-    found = PgOutputScanner().scan(data, offsets.astype(np.int64), first, [whole], parts)
+    found = RecordScanner().scan(data, offsets.astype(np.int64), first, [whole], parts)
     return list(zip(found.op.tolist(), found.relation.tolist(), found.version.tolist(), strict=True))
 
 

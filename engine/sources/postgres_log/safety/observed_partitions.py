@@ -11,7 +11,7 @@ from engine.model.batch import RelationSeen, SealedBatch
 from engine.model.identity import Ordinal, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
 from engine.model.table_state import TableState
-from engine.sources.postgres_log.relation import named_below
+from engine.records.relation import named_below
 from engine.tables.registry import TableEntry, TableRegistry
 
 LEAVES_KEPT = 100_000

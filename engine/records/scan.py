@@ -362,7 +362,7 @@ def _scan_all(data: Array, offsets: Array, ranges: _Ranges, parts: _Parts, out: 
     return n, -1
 
 
-class PgOutputScanner:
+class RecordScanner:
     """`model.source.Scanner` for pgoutput. Holds nothing; one may serve any number of threads."""
 
     def scan(
@@ -446,7 +446,7 @@ def _unreadable(record: int) -> EngineFault:
 
 def warm() -> None:
     """Compile or load every kernel of this module, for writable and for read-only buffers."""
-    data, scanner = np.frombuffer(b"E", np.uint8), PgOutputScanner()
+    data, scanner = np.frombuffer(b"E", np.uint8), RecordScanner()
     for buffer in (data, data.copy()):
         for width in (np.int32, np.int64):
             find_controls(buffer, np.array([0, 1], width), 0)

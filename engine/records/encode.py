@@ -1,0 +1,196 @@
+"""Writes records from rows: what a source without pgoutput lands, so that all stages after it work on one form.
+
+Values are canonical text: what PostgreSQL prints of them in UTC, with ISO dates, shortest floats and hexadecimal bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from engine.model.identity import RelationId
+from engine.model.position import Lsn
+
+Array = npt.NDArray[Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_CLOCK_ZERO_US = 946_684_800_000_000
+"""2000-01-01 UTC, the zero of the form's clock, in microseconds since 1970."""
+INSERT, UPDATE, DELETE = ord("I"), ord("U"), ord("D")
+_KEY, _OLD, _NEW, _TEXT, _NULL = (ord(c) for c in "KONtn")
+
+
+def _kernel(function: _F) -> _F:
+    """Compile with numba, keeping the signature for the type checker."""
+    return cast("_F", njit(cache=True, nogil=True)(function))
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Rows of canonical texts, by column.
+
+    `data` (uint8) holds the bytes of one column's values one after another, `offsets` (int64, rows + 1) their borders, `present` (bool,
+    rows) is False for NULL, which has no bytes.
+    """
+
+    data: tuple[Array, ...]
+    offsets: tuple[Array, ...]
+    present: tuple[Array, ...]
+
+    @staticmethod
+    def of(rows: Sequence[Sequence[str | None]], columns: int) -> Texts:
+        """From Python values, `columns` in each row; for few rows."""
+        data, offsets, present = [], [], []
+        for column in range(columns):
+            values = [row[column] for row in rows]
+            raw = [b"" if value is None else value.encode("utf-8") for value in values]
+            data.append(np.frombuffer(b"".join(raw), np.uint8))
+            offsets.append(
+                np.concatenate([[0], np.cumsum([len(each) for each in raw], dtype=np.int64)]).astype(np.int64)
+            )
+            present.append(np.array([value is not None for value in values], np.bool_))
+        return Texts(tuple(data), tuple(offsets), tuple(present))
+
+
+class _Flat(NamedTuple):
+    """All columns in one buffer, so that a kernel needs no list of arrays: value (row, column) is at row * columns + column."""
+
+    data: Array
+    starts: Array
+    sizes: Array
+
+
+def begin_record(end: Lsn, number: int, time_us: int) -> bytes:
+    """A transaction begins. `number`: its own, 32 bits; `time_us`: of its commit, microseconds since 1970 UTC."""
+    return struct.pack(">cQqI", b"B", end.value, time_us - _CLOCK_ZERO_US, number)
+
+
+def commit_record(end: Lsn, time_us: int) -> bytes:
+    """The transaction has committed; `end` is its position."""
+    return struct.pack(">cBQQq", b"C", 0, end.value, end.value, time_us - _CLOCK_ZERO_US)
+
+
+def truncate_record(relations: Sequence[RelationId]) -> bytes:
+    """Tables that were truncated together."""
+    return struct.pack(f">cIB{len(relations)}I", b"T", len(relations), 0, *relations)
+
+
+def encode_rows(
+    relation: RelationId, operations: Array, new: Texts, old: Texts | None = None, *, whole: bool = False
+) -> tuple[Array, Array]:
+    """The records of row changes, in order.
+
+    Args:
+        operations: uint8, one of INSERT, UPDATE and DELETE for each row.
+        new: the rows after the change; of a DELETE, its values count for nothing.
+        old: the rows before it, or their keys with NULL elsewhere; needed for DELETE. None: no change has one.
+        whole: `old` holds whole rows (replica identity FULL), else keys.
+
+    Returns:
+        (data, offsets): uint8, and int64 of rows + 1 borders.
+
+    Raises:
+        ValueError: a DELETE has no old row.
+    """
+    if old is None and bool((operations == DELETE).any()):
+        raise ValueError("a delete needs its old row")
+    news = _flat(new)
+    olds = _flat(old) if old is not None else _Flat(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64))
+    columns = len(new.data)
+    sizes = np.empty(len(operations) + 1, np.int64)
+    sizes[0] = 0
+    _measure(operations, columns, old is not None, news.sizes, olds.sizes, sizes)
+    offsets = np.cumsum(sizes)
+    out = np.empty(int(offsets[-1]), np.uint8)
+    _write(operations, columns, int(relation), _OLD if whole else _KEY, old is not None, news, olds, offsets, out)
+    return out, offsets
+
+
+def _flat(texts: Texts) -> _Flat:
+    rows = len(texts.present[0]) if texts.present else 0
+    columns = len(texts.data)
+    starts, sizes = np.empty((rows, columns), np.int64), np.empty((rows, columns), np.int64)
+    before = 0
+    for column, (data, offsets, present) in enumerate(zip(texts.data, texts.offsets, texts.present, strict=True)):
+        starts[:, column] = offsets[:-1] + before
+        sizes[:, column] = np.where(present, np.diff(offsets), -1)
+        before += len(data)
+    return _Flat(np.concatenate([*texts.data, np.empty(0, np.uint8)]), starts.reshape(-1), sizes.reshape(-1))
+
+
+@_kernel
+def _tuple_size(sizes: Array, row: int, columns: int) -> int:
+    size = 3
+    for at in range(row * columns, (row + 1) * columns):
+        size += 1 if sizes[at] < 0 else 5 + sizes[at]
+    return size
+
+
+@_kernel
+def _measure(operations: Array, columns: int, has_old: bool, news: Array, olds: Array, out: Array) -> None:
+    for row in range(operations.size):
+        size = 5
+        if has_old and operations[row] != INSERT:
+            size += _tuple_size(olds, row, columns)
+        if operations[row] != DELETE:
+            size += _tuple_size(news, row, columns)
+        out[row + 1] = size
+
+
+@_kernel
+def _put32(out: Array, at: int, value: int) -> int:
+    for shift in range(4):
+        out[at + shift] = (value >> (24 - 8 * shift)) & 255
+    return at + 4
+
+
+@_kernel
+def _put_tuple(out: Array, at: int, letter: int, flat: _Flat, row: int, columns: int) -> int:
+    out[at], out[at + 1], out[at + 2] = letter, columns >> 8, columns & 255
+    at += 3
+    for value in range(row * columns, (row + 1) * columns):
+        size = flat.sizes[value]
+        if size < 0:
+            out[at] = _NULL
+            at += 1
+            continue
+        out[at] = _TEXT
+        at = _put32(out, at + 1, size)
+        start = flat.starts[value]
+        out[at : at + size] = flat.data[start : start + size]
+        at += size
+    return at
+
+
+@_kernel
+def _write(
+    operations: Array,
+    columns: int,
+    relation: int,
+    old_letter: int,
+    has_old: bool,
+    news: _Flat,
+    olds: _Flat,
+    offsets: Array,
+    out: Array,
+) -> None:
+    for row in range(operations.size):
+        at = offsets[row]
+        out[at] = operations[row]
+        at = _put32(out, at + 1, relation)
+        if has_old and operations[row] != INSERT:
+            at = _put_tuple(out, at, old_letter, olds, row, columns)
+        if operations[row] != DELETE:
+            at = _put_tuple(out, at, _NEW, news, row, columns)
+
+
+def warm() -> None:
+    """Compile or load every kernel of this module."""
+    rows = Texts.of([["1", None]], 2)
+    encode_rows(RelationId(1), np.array([UPDATE], np.uint8), rows, rows)

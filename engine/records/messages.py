@@ -1,0 +1,52 @@
+"""Records beside rows: messages, the markers of tickets among them, and truncates."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import TicketId
+from engine.model.position import Lsn
+from engine.model.ticket import PREFIX, TicketMarker
+
+XID_BYTES = 4
+"""Width of the transaction id that records of a streamed transaction carry after their type byte."""
+_RECORD = re.compile(
+    rb"M\x01(.{8})" + re.escape(PREFIX.encode()) + rb"\x00.{4}([0-9a-z]{1,40}) ([0-9]{1,18})", re.DOTALL
+)
+
+
+def unstreamed(record: bytes) -> bytes:
+    """A record of a streamed transaction in the form that it has outside one: without the transaction id."""
+    return record[:1] + record[1 + XID_BYTES :]
+
+
+def read_marker(record: bytes) -> TicketMarker | None:
+    """The marker that a message record is, in the form that it has outside streamed transactions; None where it is something else."""
+    found = _RECORD.fullmatch(record)
+    if found is None:
+        return None
+    position, ticket, written = found.groups()
+    return TicketMarker(TicketId(ticket.decode()), Lsn(int.from_bytes(position, "big")), int(written))
+
+
+def parse_truncate(record: bytes, *, streamed: bool) -> tuple[int, tuple[int, ...]]:
+    """The transaction that a truncate record names, and the tables that it truncates.
+
+    Inside a streamed transaction the record carries the (sub)transaction that truncated; outside it carries none: 0.
+    Raises EngineFault(LOG_UNREADABLE) where it is not a truncate record.
+    """
+    at = 5 if streamed else 1
+    try:
+        xid = struct.unpack_from(">I", record, 1)[0] if streamed else 0
+        (count,) = struct.unpack_from(">I", record, at)
+        if record[:1] != b"T" or len(record) != at + 5 + 4 * count:
+            raise _not_a_truncate()
+        return xid, struct.unpack_from(f">{count}I", record, at + 5)
+    except struct.error as error:
+        raise _not_a_truncate() from error
+
+
+def _not_a_truncate() -> EngineFault:
+    return EngineFault(FaultKind.LOG_UNREADABLE, "truncate record", "it is not laid out as expected")
