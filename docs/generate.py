@@ -23,7 +23,7 @@ from engine.model.schema import Column, SourceType
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from engine.model.values import value_type
-from engine.platform.fault_policy import POLICIES
+from engine.platform.fault_policy import POLICIES, Action
 from engine.platform.settings import EngineSettings
 from engine.targets.duckdb.types import duckdb_type
 from server.cli.exit_codes import ExitCode
@@ -140,6 +140,14 @@ Some codes have short names: `table_unfit` is an existing table that is incompat
 duplicated, `copy_lost` a snapshot that is gone.
 """
 
+ACTION_MEANINGS: Mapping[Action, str] = {
+    Action.RETRY: "It is tried again, with growing pauses.",
+    Action.FAIL_SUBSCRIPTION: "The subscription stops until an operator acts.",
+    Action.PARK_TABLE: "One table leaves the replication, the others go on: [Handle a parked table](../how-to/handle-a-parked-table.md).",
+    Action.TELL: "It is reported; nothing stops.",
+    Action.STOP_ENGINE: "The engine ends.",
+}
+
 SUBSCRIPTION_MEANINGS: Mapping[SubscriptionState, tuple[str, str]] = {
     SubscriptionState.CREATED: ("declared, no engine has begun", "start an engine if it stays"),
     SubscriptionState.STARTING: (
@@ -202,13 +210,16 @@ def settings_page() -> str:
 
 def faults_page() -> str:
     intro = (
-        "The `code` of a state or a problem is one of these. Each has one policy: `retry` tries again with growing pauses,\n"
-        "`park_table` takes one table out and lets the others go on, `fail_subscription` stops the subscription until an\n"
-        "operator acts, `tell` only reports, `stop_engine` ends the engine.\n\n"
+        "The `code` of a state or a problem is one of these. Each has one policy, and is listed under it with its remedy.\n\n"
         f"{FAULT_GLOSSES}"
     )
-    rows = [(f"`{kind.value}`", f"`{POLICIES[kind].action.value}`", POLICIES[kind].remedy) for kind in FaultKind]
-    return _page("Faults", intro, _table(("code", "policy", "remedy"), rows))
+    parts = [intro]
+    for action, meaning in ACTION_MEANINGS.items():
+        kinds = [kind for kind in FaultKind if POLICIES[kind].action is action]
+        rows = [(f"`{kind.value}`", POLICIES[kind].remedy) for kind in kinds]
+        if rows:
+            parts += [f"## {action.value}\n", f"{meaning}\n", _table(("code", "remedy"), rows)]
+    return _page("Faults", *parts)
 
 
 def _settings_rows(model: type[BaseSettings]) -> list[tuple[str, str, str]]:

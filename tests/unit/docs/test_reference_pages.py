@@ -13,6 +13,7 @@ from engine.model.schema import Column
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from engine.model.values import Kind, value_type
+from engine.platform.fault_policy import Action
 from server.cli.exit_codes import ExitCode
 
 
@@ -41,6 +42,7 @@ def test_every_state_and_exit_code_has_a_meaning() -> None:
     assert set(generate.SUBSCRIPTION_MEANINGS) == set(SubscriptionState)
     assert set(generate.TABLE_MEANINGS) == set(TableState)
     assert set(generate.EXIT_MEANINGS) == set(ExitCode)
+    assert set(generate.ACTION_MEANINGS) == set(Action)
 
 
 def test_the_command_line_page_has_a_command_of_every_group() -> None:
