@@ -12,7 +12,7 @@ RUN python -m venv /opt/penstock
 WORKDIR /src
 COPY requirements.lock ./
 RUN /opt/penstock/bin/python -m pip install --require-hashes -r requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY migrations migrations
 COPY engine engine
 COPY server server

@@ -1,4 +1,4 @@
-"""Of an XML declaration arrives what PostgreSQL prints of it, however the row came: docs/types.md says what that is."""
+"""Of an XML declaration arrives what PostgreSQL prints of it, however the row came: docs/reference/types.md says what that is."""
 
 from __future__ import annotations
 

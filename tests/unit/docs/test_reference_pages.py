@@ -10,7 +10,11 @@ from docs import generate
 from engine.model import values
 from engine.model.fault import FaultKind
 from engine.model.schema import Column
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
 from engine.model.values import Kind, value_type
+from engine.platform.fault_policy import Action
+from server.cli.exit_codes import ExitCode
 
 
 @pytest.mark.parametrize("name", sorted(generate.PAGES))
@@ -32,6 +36,19 @@ def test_the_type_table_names_every_type_with_a_rule_of_its_own() -> None:
     spelled |= {"float4": "real", "float8": "double precision"}
     for name in values._FIXED:
         assert spelled.get(name, name) in named
+
+
+def test_every_state_and_exit_code_has_a_meaning() -> None:
+    assert set(generate.SUBSCRIPTION_MEANINGS) == set(SubscriptionState)
+    assert set(generate.TABLE_MEANINGS) == set(TableState)
+    assert set(generate.EXIT_MEANINGS) == set(ExitCode)
+    assert set(generate.ACTION_MEANINGS) == set(Action)
+
+
+def test_the_command_line_page_has_a_command_of_every_group() -> None:
+    page = generate.cli_page()
+    for heading in ("penstock apply", "penstock ticket", "penstock tables reload", "penstock bench run"):
+        assert f"\n## {heading}\n" in page
 
 
 def test_the_fault_table_has_every_kind() -> None:
