@@ -17,7 +17,8 @@ from engine.sources.postgres_log.source import PostgresSource
 from engine.targets.duckdb.target import open_target as open_duckdb
 from engine.targets.postgres import PostgresTarget
 
-SOURCES: dict[str, Callable[[ConnectionSpec], Source]] = {"postgres": PostgresSource}
+SOURCES: dict[tuple[str, str], Callable[[ConnectionSpec], Source]] = {("postgres", "postgres_log"): PostgresSource}
+"""By kind of connection and of capture. The first line of a kind of connection is its usual capture."""
 TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
     "duckdb": lambda connection, settings: open_duckdb(
         replace(
@@ -48,12 +49,14 @@ _COMPUTES_HERE: dict[str, Callable[[ConnectionSpec], bool]] = {"postgres": is_on
 
 def open_source(connection: ConnectionSpec) -> Source:
     """A source by its kind. Named by text in task descriptors: `engine.connectors:open_source`."""
-    opener = SOURCES.get(connection.kind)
-    if opener is None:
-        raise EngineFault(
-            FaultKind.SOURCE_UNREACHABLE, connection.name, f"no source of kind {connection.kind!r} exists"
-        )
-    return opener(connection)
+    captures = {capture: opener for (kind, capture), opener in SOURCES.items() if kind == connection.kind}
+    capture = connection.capture.kind if connection.capture is not None else next(iter(captures), "")
+    if capture not in captures:
+        what = f"no source of kind {connection.kind!r} exists"
+        if captures:
+            what = f"a source of kind {connection.kind!r} cannot be captured by {capture!r}: {', '.join(captures)}"
+        raise EngineFault(FaultKind.SOURCE_UNREACHABLE, connection.name, what)
+    return captures[capture](connection)
 
 
 def open_target(connection: ConnectionSpec, settings: EngineSettings) -> Target:

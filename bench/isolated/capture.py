@@ -18,10 +18,10 @@ from engine.model.fault import EngineFault
 from engine.model.identity import Ordinal, TableId, TableName
 from engine.model.source import Landed
 from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.pipeline.log_reader import Confirm, Durable, Failed, Moved, ReaderConfig, ReaderEvent, Started
 from engine.pipeline.reader_process import ReaderProcess
 from engine.queue import QueueCatalog
 from engine.queue.durability_switch import KeepDurable
-from engine.sources.postgres_log.reader_main import Confirm, Durable, Failed, Moved, ReaderConfig, ReaderEvent, Started
 
 APPLICATION = "penstock bench 1"
 

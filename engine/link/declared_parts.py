@@ -10,7 +10,7 @@ from engine.link.message import Message, Secret
 from engine.model.identity import TableId, TableName
 from engine.model.quarantine import RefusedPolicy
 from engine.model.shared import SharedInto
-from engine.model.subscription import ConnectionSpec, TableSpec
+from engine.model.subscription import CaptureSpec, ConnectionSpec, TableSpec
 
 
 class TableNamePart(Message):
@@ -43,9 +43,9 @@ class ConnectionPart(Message):
     settings: dict[str, str | int] = Field(default_factory=dict)
     secrets: dict[str, Secret] = Field(default_factory=dict, repr=False)
 
-    def to_spec(self) -> ConnectionSpec:
+    def to_spec(self, capture: CaptureSpec | None = None) -> ConnectionSpec:
         secrets = {key: value.get_secret_value() for key, value in self.secrets.items()}
-        return ConnectionSpec(name=self.name, kind=self.kind, settings=dict(self.settings), secrets=secrets)
+        return ConnectionSpec(self.name, self.kind, dict(self.settings), secrets, capture)
 
 
 class TablePart(Message):

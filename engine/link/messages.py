@@ -15,7 +15,6 @@ from pydantic import Field, TypeAdapter
 from engine.link.declared_parts import ConnectionPart, TableNamePart, TablePart
 from engine.link.message import Message, Position
 from engine.link.partition_parts import LoadedPartitionPart, Partitions
-from engine.link.policy_parts import ApplyPart, BatchPart, CopyPart, GuardPart, PatternPart
 from engine.link.quarantine_parts import RefusedRows
 from engine.link.query_parts import Query
 from engine.link.ticket_parts import Ticket
@@ -26,6 +25,7 @@ from engine.model.subscription import (
     ApplyMode,
     ApplyPolicy,
     BatchPolicy,
+    CaptureSpec,
     CopyPolicy,
     GuardPolicy,
     OriginFilter,
@@ -178,13 +178,15 @@ class Assign(Message):
     queue_mode: QueueMode = QueueMode.MEMORY
     queue_budget_bytes: int = 8 * 1024**3
     slot_budget_bytes: int = 16 * 1024**3
+    capture: CaptureSpec | None = None
+    """None: as is usual for the source's kind."""
     origin: OriginFilter = OriginFilter.ANY
-    guard: GuardPart = Field(default_factory=GuardPart)
-    batch: BatchPart = Field(default_factory=BatchPart)
-    apply: ApplyPart = Field(default_factory=ApplyPart)
+    guard: GuardPolicy = GuardPolicy()
+    batch: BatchPolicy = BatchPolicy()
+    apply: ApplyPolicy = ApplyPolicy()
     schema_changes: SchemaPolicy = SchemaPolicy.APPLY
-    copies: CopyPart = Field(default_factory=CopyPart)
-    patterns: tuple[PatternPart, ...] = ()
+    copies: CopyPolicy = CopyPolicy()
+    patterns: tuple[TablePattern, ...] = ()
     """Tables that match one, and appear on the source, are to be reported."""
     dropped: tuple[str, ...] = ()
     """Tables that were removed, and whose tables on the target are to go too."""
@@ -193,7 +195,7 @@ class Assign(Message):
         return SubscriptionSpec(
             name=SubscriptionName(self.name),
             epoch=Epoch(self.epoch),
-            source=self.source.to_spec(),
+            source=self.source.to_spec(self.capture),
             target=self.target.to_spec(),
             tables=tuple(table.to_spec() for table in self.tables),
             slot=self.slot,
@@ -202,12 +204,12 @@ class Assign(Message):
             queue_budget_bytes=self.queue_budget_bytes,
             slot_budget_bytes=self.slot_budget_bytes,
             origin=self.origin,
-            guard=GuardPolicy(**self.guard.model_dump()),
-            batch=BatchPolicy(**self.batch.model_dump()),
-            apply=ApplyPolicy(**self.apply.model_dump()),
+            guard=self.guard,
+            batch=self.batch,
+            apply=self.apply,
             schema_changes=self.schema_changes,
-            copies=CopyPolicy(**self.copies.model_dump()),
-            patterns=tuple(TablePattern(one.schema_name, one.name, one.exclude) for one in self.patterns),
+            copies=self.copies,
+            patterns=self.patterns,
             dropped=frozenset(TableId(table) for table in self.dropped),
         )
 

@@ -82,6 +82,14 @@ class SchemaPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CaptureSpec:
+    """How changes are read from a source; `settings` are those of the capture kind, empty where it has none."""
+
+    kind: str
+    settings: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionSpec:
     """How to reach one database. `secrets` never leave the process in any text form."""
 
@@ -89,6 +97,8 @@ class ConnectionSpec:
     kind: str
     settings: Mapping[str, str | int]
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    capture: CaptureSpec | None = None
+    """Of a source; None: as is usual for its kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,17 +18,7 @@ from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy, OriginFilter
-from engine.pipeline.reader_process import ReaderProcess
-from engine.pipeline.streamed_transactions import PIECE_PART, StreamedSliceCutter, StreamedTransactionStager
-from engine.pipeline.tickets import RunTickets
-from engine.platform.clock import Clock
-from engine.queue.block import read_block
-from engine.queue.catalog import QueueCatalog
-from engine.records.messages import parse_truncate, read_marker, unstreamed
-from engine.sort.batcher import Alone, Batcher
-from engine.sort.sorter import TransactionSorter
-from engine.sources.postgres_log.ddl_message import read_told
-from engine.sources.postgres_log.reader_main import (
+from engine.pipeline.log_reader import (
     AskPosition,
     Durable,
     Failed,
@@ -39,6 +29,16 @@ from engine.sources.postgres_log.reader_main import (
     Started,
     Verified,
 )
+from engine.pipeline.reader_process import ReaderProcess
+from engine.pipeline.streamed_transactions import PIECE_PART, StreamedSliceCutter, StreamedTransactionStager
+from engine.pipeline.tickets import RunTickets
+from engine.platform.clock import Clock
+from engine.queue.block import read_block
+from engine.queue.catalog import QueueCatalog
+from engine.records.messages import parse_truncate, read_marker, unstreamed
+from engine.sort.batcher import Alone, Batcher
+from engine.sort.sorter import TransactionSorter
+from engine.sources.postgres_log.ddl_message import read_told
 from engine.sources.postgres_log.safety.observed_partitions import ObservedPartitions, ObservedPartitionsReading
 
 IDLE_WAIT_S = 0.2

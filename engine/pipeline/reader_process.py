@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 
 from engine.model.fault import EngineFault, FaultKind
+from engine.pipeline import log_reader
+from engine.pipeline.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
 from engine.platform import forks
-from engine.sources.postgres_log import reader_main as log_reader
-from engine.sources.postgres_log.reader_main import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
 from engine.targets.duckdb import query_process as duckdb_queries
 from engine.targets.postgres import query_process as postgres_queries
 

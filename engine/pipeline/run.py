@@ -32,6 +32,7 @@ from engine.pipeline.compute import Computed, JobStage
 from engine.pipeline.cross_run import CrossRunState
 from engine.pipeline.cuts import CutCoordinator
 from engine.pipeline.intake import Demand, Done, Flush, Intake, Sealed, Wake
+from engine.pipeline.log_reader import Confirm, Failed, Holds, ReaderConfig
 from engine.pipeline.now import NowReader
 from engine.pipeline.queue_start import QueueCheck, QueueStart, open_queue
 from engine.pipeline.reader_process import ReaderProcess
@@ -43,7 +44,6 @@ from engine.pipeline.tickets import RunTickets
 from engine.platform.failpoints import Failpoint, hit
 from engine.queue import QueueCatalog
 from engine.queue.durability_switch import DurabilitySwitch, Marks
-from engine.sources.postgres_log.reader_main import Confirm, Failed, Holds, ReaderConfig
 from engine.sources.postgres_log.safety.observed_partitions import has_unjudged, partitions_in
 from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
 from engine.sources.postgres_log.safety.restart_lsn_watermark import RestartLsnWatermark

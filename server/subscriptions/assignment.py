@@ -50,6 +50,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         "queue_mode": queue.mode.value,
         "queue_budget_bytes": queue.budget_bytes,
         "slot_budget_bytes": capture.slot_budget_bytes,
+        "capture": {"kind": capture.kind},
         "origin": capture.origin.value,
         "guard": capture.guard.model_dump(),
         "batch": BatchBody.model_validate(row.batch).model_dump(),

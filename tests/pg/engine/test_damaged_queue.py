@@ -18,11 +18,11 @@ from engine.model.subscription import QueueMode
 from engine.model.subscription_state import DesiredState
 from engine.pipeline import compute as jobs
 from engine.pipeline import run
+from engine.pipeline.log_reader import Confirm, ReaderCommand
 from engine.pipeline.queue_start import QueueStart
 from engine.pipeline.reader_process import ReaderProcess
 from engine.platform.failpoints import Failpoint
 from engine.queue import is_durable
-from engine.sources.postgres_log.reader_main import Confirm, ReaderCommand
 from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database

@@ -12,7 +12,7 @@ from engine.control.supervisor import DECODING_TRIES
 from engine.link.messages import EventReport
 from engine.model.fault import FaultKind
 from engine.pipeline import run as run_module
-from engine.sources.postgres_log.reader_main import Failed, ReaderCommand, ReaderConfig, ReaderEvent
+from engine.pipeline.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
 

@@ -18,12 +18,12 @@ from engine.model.position import ZERO, Lsn
 from engine.model.source import Landed
 from engine.model.subscription import BatchPolicy, OriginFilter
 from engine.pipeline.intake import Done, Intake, Sealed
+from engine.pipeline.log_reader import Hold, Verified
 from engine.pipeline.reader_process import ReaderProcess
 from engine.pipeline.streamed_transactions import StreamedTransactionStager
 from engine.pipeline.tickets import RunTickets, TicketTracker
 from engine.platform.clock import SystemClock
 from engine.queue import QueueCatalog
-from engine.sources.postgres_log.reader_main import Hold, Verified
 
 BUDGET = 1000
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from engine.model.identity import Ordinal
 from engine.model.position import ZERO
 from engine.model.subscription import ConnectionSpec
-from engine.sources.postgres_log.reader_main import ReaderConfig
+from engine.pipeline.log_reader import ReaderConfig
 from engine.queue.durability_switch import KeepDurable
 from engine.pipeline.reader_process import ReaderProcess, prepare
 

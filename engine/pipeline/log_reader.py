@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.connectors import open_source
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.last_commit import LastCommit
@@ -25,7 +26,6 @@ from engine.platform.child_processes import die_with_parent, die_with_peer, name
 from engine.platform.failpoints import Failpoint, arm_from_environment, hit
 from engine.queue import Backlog, SegmentWriter, mark_durable, unmark_durable
 from engine.queue.durability_switch import KeepDurable
-from engine.sources.postgres_log.source import PostgresSource
 
 if TYPE_CHECKING:
     from engine.model.source import LogStream
@@ -142,7 +142,7 @@ class _Reader:
     def run(self) -> None:
         config = self._config
         self._prepare_queue()
-        source = PostgresSource(config.source)
+        source = open_source(config.source)
         hit(Failpoint.READER_BEFORE_OPEN)
         stream = source.open_stream(
             config.slot, config.start, config.application, self._engine.fileno(), config.origin, config.last
