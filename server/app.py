@@ -8,14 +8,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from server import error_handlers, openapi, pages, upkeep
+from server import error_handlers, openapi, pages
+from server import retention as upkeep
 from server.body_limit import BodyLimitMiddleware
 from server.clock import Clock, SystemClock
 from server.db import migrate
 from server.db.database import Database
 from server.demo.sample import Sample
-from server.engines.gateway import NoEngine
 from server.events.stream import Watchers
+from server.gateway.interface import NoEngine
 from server.logs import configure_logs
 from server.routers import API_PREFIX, API_ROUTERS, PLAIN_ROUTERS, SERVICES
 from server.security import bootstrap

@@ -10,9 +10,9 @@ from server.db.outbox import enqueue
 from server.db.session import WriteSession
 from server.errors import Conflict
 from server.events.service import record_event
-from server.freshness.picture import STANDING_STILL
-from server.subscriptions import lookup
-from server.tables import service as tables
+from server.freshness.subscription_status import STANDING_STILL
+from server.lookup.subscriptions import lock_changeable_subscription
+from server.lookup.tables import lock_present_table
 from server.verifications.service import SubscriptionNotRunning
 
 WAITING = "schema_change_waiting"
@@ -40,8 +40,8 @@ def approve(session: WriteSession, name: str, table_id: str, reason: str | None)
         NotFound, SubscriptionDeleting, TableRemoved, NothingToApprove, ApprovalOutdated.
         SubscriptionNotRunning: nobody would carry it out.
     """
-    subscription = lookup.get_changeable(session, name)
-    row = tables.get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     subject = f"{row.schema_name}.{row.name}"
     if not waits(row):
         parked = row.state == TableState.PARKED

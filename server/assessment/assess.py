@@ -11,14 +11,13 @@ from fastapi import Request
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
+from server.assessment.copy_progress import copied, totals, words
+from server.assessment.health import AspectName, Fault, Health, HealthStatus, Seen, judge
+from server.assessment.schemas import Copied, CopyTotals, LastFault, TableHealth
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
-from server.engines.gateway import gateway_of
-from server.subscriptions.health import AspectName, Fault, Health, HealthStatus, Seen, judge
-from server.subscriptions.policies import CapturePolicy, FreshnessBody
-from server.subscriptions.schemas import LastFault
-from server.tables.copying import copied, totals, words
-from server.tables.schemas import Copied, CopyTotals, TableHealth
+from server.declarations.policies import CapturePolicy, FreshnessBody
+from server.gateway.interface import gateway_of
 
 _REPORTS_EVERY_S = 15.0
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from engine.model.table_state import TableState
+from server.assessment.schemas import Copied, CopyTotals
 from server.db.models.table import TableRow
-from server.tables.schemas import Copied, CopyTotals
 from server.wording import share, some
 
 _OLD_S = 60.0

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from server.connections import repository, service
-from server.connections.kinds import KINDS
 from server.connections.schemas import (
     CheckRequest,
     ChecksView,
@@ -22,17 +21,18 @@ from server.connections.schemas import (
 )
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import preflight_parts
+from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
 from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
 from server.security.principal import Role
 from server.security.require import needs
 from server.security.secret_box import SecretBox, SecretsUnreadable
-from server.tables.body import preflight_parts
-from server.tables.declaration import IntoExistingUnsupported, refuse_existing_bodies
 
 router = APIRouter(prefix="/connections", tags=["connections"], dependencies=[needs(Role.VIEWER)])
 

@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import JsonValue, SecretStr, ValidationError
 
 from server.connections import repository
-from server.connections.kinds import KINDS, Kind
 from server.connections.schemas import ConnectionPatch, ConnectionPlan, ConnectionPut, ConnectionView
 from server.db.models.connection import ConnectionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
+from server.declarations.connection_kinds import KINDS, Kind
 from server.error_handlers import field_errors
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
 from server.etags import check_if_match, etag_of, new_stamp

@@ -9,9 +9,9 @@ from typing import Any
 from engine.model.identity import TableName
 from engine.model.refused import RefusedPolicy
 from engine.model.shared import SharedInto
-from server.connections.kinds import Kind
+from server.declarations.connection_kinds import Kind
+from server.declarations.table_body import TableBody, require_all_supported
 from server.errors import FieldError, InvalidRequest
-from server.tables.body import TableBody, require_all_supported
 
 
 class PatternMatchesNothing(InvalidRequest):

@@ -19,10 +19,10 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from server.cli.children import end, spawn
-from server.cli.ports import free_port
-from server.cli.supervisor import still_there
 from server.demo.binaries import bundled, server_user
+from server.processes.children import end, spawn
+from server.processes.ports import free_port
+from server.processes.supervisor import still_there
 
 StopMode = Literal["smart", "fast", "immediate"]
 

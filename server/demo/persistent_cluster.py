@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from server.cli.home import write_private
-from server.cli.ports import free_port
 from server.demo.binaries import server_user
 from server.demo.embedded import EmbeddedPostgres, server_folder
+from server.private_file import write_private_file
+from server.processes.ports import free_port
 
 
 def kept_server(file: Path, folder: Path | None, *, prefix: str, settings: Mapping[str, str]) -> EmbeddedPostgres:
@@ -27,7 +27,7 @@ def kept_server(file: Path, folder: Path | None, *, prefix: str, settings: Mappi
     else:
         place = server_folder(prefix) if folder is None or server_user() is not None else folder
         kept = {"folder": str(place), "port": free_port(), "password": secrets.token_urlsafe(18)}
-        write_private(file, json.dumps(kept))
+        write_private_file(file, json.dumps(kept))
     return EmbeddedPostgres(
         Path(kept["folder"]),
         version=18,

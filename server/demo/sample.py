@@ -13,7 +13,7 @@ import psycopg
 from server.demo import schema
 from server.demo.binaries import PostgresMissingError, why_not_bundled
 from server.demo.embedded import EmbeddedPostgres, PostgresFailedError
-from server.demo.kept import kept_server
+from server.demo.persistent_cluster import kept_server
 from server.demo.workload import Workload
 
 DATABASE = "shop"

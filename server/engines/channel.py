@@ -31,13 +31,14 @@ from engine.link.messages import (
 from server.db.database import Database
 from server.db.models.outbox import OutboxRow
 from server.db.signals import Change
-from server.engines import assignments, greeting, reports
-from server.engines.hub import CommandStream, Hub
-from server.engines.requests import HubGateway
-from server.engines.threads import EngineThreads
+from server.engines import assignments, reports
+from server.engines import commands as greeting
 from server.errors import Problem
-from server.freshness.kept import Waits
-from server.freshness.service import FreshnessService
+from server.freshness.service import Waits
+from server.freshness.tracker import FreshnessService
+from server.gateway.hub import CommandStream, Hub
+from server.gateway.hub_gateway import HubGateway
+from server.gateway.threads import EngineThreads
 from server.history.recorder import Recorder
 from server.logs import get_logger
 from server.metrics.gauges import Gauges
@@ -214,7 +215,7 @@ class EngineChannel:
         for report in counted:
             self._recorder.report(report)
             if isinstance(report, BatchReport):
-                self._meters.batch_applied(report)
+                self._meters.record_batch(report)
 
     async def _write(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> list[Report]:
         def write() -> list[Report] | None:
@@ -370,7 +371,7 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     meters = Meters()
     freshness = FreshnessService(database, threads, hub, app.state.clock)
     recorder = Recorder(database, threads, app.state.clock)
-    waits = Waits(database, app.state.clock, freshness, meters, recorder)
+    waits = Waits(database, app.state.clock, freshness, (meters.record_wait, recorder.record_wait))
     channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters, recorder)
     app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads

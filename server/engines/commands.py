@@ -31,8 +31,8 @@ from server.db.models.table import TableRow
 from server.db.models.ticket import TicketRow
 from server.db.models.verification import VerificationRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED, WorkState
 from server.errors import Problem
+from server.gateway.long_running import UNENDED, WorkState
 from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_assignment, build_table
 from server.subscriptions.reports import set_state

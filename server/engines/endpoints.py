@@ -17,9 +17,9 @@ from engine.model.position import Lsn, MalformedPosition
 from server.db.dependencies import Reading
 from server.engines import assignments
 from server.engines.channel import EngineChannel, ServerStopping
-from server.engines.hub import AnswerStream, CommandStream, QueryResult
-from server.engines.threads import engine_only
 from server.errors import Conflict, InvalidRequest, NotFound, Problem, responses
+from server.gateway.hub import AnswerStream, CommandStream, QueryResult
+from server.gateway.threads import engine_only
 from server.logs import get_logger
 from server.security.principal import Role
 from server.security.require import needs

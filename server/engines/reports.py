@@ -34,8 +34,8 @@ from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
 from server.db.session import WriteSession
 from server.engines import assignments
-from server.engines.work import UNENDED, WorkState, may_follow
 from server.events.service import record_event
+from server.gateway.long_running import UNENDED, WorkState, may_follow
 from server.logs import get_logger
 from server.schema_versions.service import record_structure
 from server.subscriptions import reports as subscriptions

@@ -8,13 +8,13 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Header, Request, Response, status
 from fastapi.responses import JSONResponse
 
-from server.engines.gateway import EngineTimeout
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, responses
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.kept import WaitHasEnded, Waits
 from server.freshness.schemas import Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
-from server.freshness.service import FreshnessService
-from server.freshness.waiting import understand
+from server.freshness.service import WaitHasEnded, Waits
+from server.freshness.tracker import FreshnessService
+from server.freshness.wait import understand
+from server.gateway.interface import EngineTimeout
 from server.security.principal import Role
 from server.security.require import needs
 

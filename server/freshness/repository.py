@@ -15,9 +15,9 @@ from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED
-from server.freshness.picture import Picture, TableView
-from server.freshness.waits import WaitStatus
+from server.freshness.subscription_status import Picture, TableView
+from server.freshness.wait_registry import WaitStatus
+from server.gateway.long_running import UNENDED
 from server.tables.schemas import TableDesiredState
 
 KEPT = timedelta(days=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,12 +18,10 @@ from server.db.models.freshness_wait import FreshnessWaitRow
 from server.errors import Conflict, NotFound
 from server.freshness import repository
 from server.freshness.schemas import Receipt, WaitBody, WaitSatisfied
-from server.freshness.service import FreshnessService
-from server.freshness.waiting import Ask, Ending, carry_out, problem_fields
-from server.freshness.waits import WaitStatus
-from server.history.recorder import Recorder
+from server.freshness.tracker import FreshnessService
+from server.freshness.wait import Ask, Ending, carry_out, problem_fields
+from server.freshness.wait_registry import WaitStatus
 from server.logs import get_logger
-from server.metrics.meters import Meters
 
 log = get_logger(__name__)
 
@@ -37,6 +36,10 @@ class WaitHasEnded(Conflict):
     default_remedy = "GET the wait to see how."
 
 
+WaitObserver = Callable[[str, Ending], None]
+"""Called on the event loop with the subscription's name and the ending of each wait that ran to its end; must not block or raise."""
+
+
 def new_id() -> str:
     return f"w{uuid.uuid4().hex}"
 
@@ -45,13 +48,12 @@ class Waits:
     """All waits of users: those answered at once in memory, those fetched later in the control database."""
 
     def __init__(
-        self, database: Database, clock: Clock, service: FreshnessService, meters: Meters, recorder: Recorder
+        self, database: Database, clock: Clock, service: FreshnessService, observers: Sequence[WaitObserver] = ()
     ) -> None:
         self._database = database
         self._clock = clock
         self._service = service
-        self._meters = meters
-        self._recorder = recorder
+        self._observers = tuple(observers)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ended: OrderedDict[str, tuple[str, WaitBody]] = OrderedDict()
         self._lines = 0
@@ -170,10 +172,8 @@ class Waits:
         await run_in_threadpool(self._end, wait_id, ending.status, fields)
 
     def _tell(self, subscription: str, ending: Ending) -> None:
-        self._meters.wait_ended(subscription, ending)
-        if ending.status in (WaitStatus.SATISFIED, WaitStatus.TIMED_OUT):
-            late = ending.status is WaitStatus.TIMED_OUT
-            self._recorder.wait_ended(subscription, ending.waited_ms, late=late)
+        for observe in self._observers:
+            observe(subscription, ending)
 
     def _remember(self, subscription: str, body: WaitBody) -> None:
         self._ended[body.id] = (subscription, body)

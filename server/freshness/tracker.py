@@ -27,14 +27,14 @@ from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from server.clock import Clock
 from server.db.database import Database
-from server.engines.hub import EngineAwayError, Hub
-from server.engines.threads import EngineThreads
-from server.engines.work import UNENDED
 from server.errors import NotFound
 from server.freshness import repository
 from server.freshness.now import SharedNow
-from server.freshness.picture import Picture
-from server.freshness.waits import Unreachable, WaitBook
+from server.freshness.subscription_status import Picture
+from server.freshness.wait_registry import Unreachable, WaitBook
+from server.gateway.hub import EngineAwayError, Hub
+from server.gateway.long_running import UNENDED
+from server.gateway.threads import EngineThreads
 
 NOW_TIMEOUT_S = 30.0
 

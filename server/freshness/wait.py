@@ -10,13 +10,13 @@ from typing import Any
 
 from engine.model.position import Lsn, MalformedPosition
 from engine.model.table_state import TableState
-from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError
 from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.picture import Picture
 from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, WaitRequest
-from server.freshness.service import FreshnessService
-from server.freshness.waits import Unreachable, Verdict, Wait, WaitBook, WaitStatus, why_left_out
+from server.freshness.subscription_status import Picture
+from server.freshness.tracker import FreshnessService
+from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitBook, WaitStatus, why_left_out
+from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError
 
 _STARTING_PAUSE_S = 0.2
 _SERVICE_UNAVAILABLE = 503

@@ -15,7 +15,7 @@ from itertools import count
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
-from server.freshness.picture import STANDING_STILL, Picture, TableView
+from server.freshness.subscription_status import STANDING_STILL, Picture, TableView
 
 HORIZON_BYTES = 64 * 1024 * 1024
 """A position further than this beyond everything known is not yet demanded.

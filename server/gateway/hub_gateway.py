@@ -19,9 +19,9 @@ from engine.link.messages import (
 )
 from engine.link.partition_parts import PartitionsBody
 from engine.link.refused_parts import RefusedRowsBody
-from server.engines.gateway import EngineTimeout, EngineUnavailable
-from server.engines.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.errors import ReportedProblem
+from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
+from server.gateway.interface import EngineTimeout, EngineUnavailable
 
 _BODIES: dict[str, type[Message]] = {
     "refused_rows": RefusedRowsBody,

@@ -20,10 +20,12 @@ from server.db.database import Database
 from server.db.models.history import HistoryRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.threads import EngineThreads
+from server.freshness.wait import Ending
+from server.freshness.wait_registry import WaitStatus
+from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
 from server.logs import get_logger
-from server.subscriptions import lookup
+from server.lookup.subscriptions import require_subscription
 
 log = get_logger(__name__)
 
@@ -84,9 +86,10 @@ class Recorder:
         elif isinstance(report, BatchReport):
             self._now(report.subscription).batch(report)
 
-    def wait_ended(self, subscription: str, waited_ms: float, *, late: bool) -> None:
-        """A wait for freshness was satisfied, or ended at its deadline."""
-        self._now(subscription).wait(waited_ms, late=late)
+    def record_wait(self, subscription: str, ending: Ending) -> None:
+        """Count a freshness wait that was satisfied, or that ended at its deadline; other endings are not part of the history."""
+        if ending.status in (WaitStatus.SATISFIED, WaitStatus.TIMED_OUT):
+            self._now(subscription).wait(ending.waited_ms, late=ending.status is WaitStatus.TIMED_OUT)
 
     def _now(self, subscription: str) -> Figures:
         begins = _FINEST.begin(self._seconds())
@@ -205,7 +208,7 @@ def _put(session: WriteSession, subscription_id: int, point: Point) -> None:
 
 
 def _stored(session: ReadSession, subscription: str, resolution: Resolution, since: datetime) -> list[Point]:
-    row = lookup.get(session, subscription)
+    row = require_subscription(session, subscription)
     query = select(HistoryRow).where(
         HistoryRow.subscription_id == row.id, HistoryRow.step_seconds == resolution.seconds, HistoryRow.at >= since
     )

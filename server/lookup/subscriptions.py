@@ -15,7 +15,7 @@ class SubscriptionDeleting(Conflict):
     default_remedy = "Wait until a GET answers 404, or DELETE it with force=true."
 
 
-def get(session: ReadSession, name: str) -> SubscriptionRow:
+def require_subscription(session: ReadSession, name: str) -> SubscriptionRow:
     """The subscription of this name.
 
     Raises:
@@ -27,21 +27,21 @@ def get(session: ReadSession, name: str) -> SubscriptionRow:
     return row
 
 
-def find_for_update(session: WriteSession, name: str) -> SubscriptionRow | None:
+def lock_subscription(session: WriteSession, name: str) -> SubscriptionRow | None:
     """The subscription, kept from others until the end of the transaction."""
     return session.exec(select(SubscriptionRow).where(SubscriptionRow.name == name).with_for_update()).first()
 
 
-def get_changeable(session: WriteSession, name: str) -> SubscriptionRow:
+def lock_changeable_subscription(session: WriteSession, name: str) -> SubscriptionRow:
     """The same, where it may be changed.
 
     Raises:
         NotFound: there is none.
         SubscriptionDeleting: it is on its way out.
     """
-    row = find_for_update(session, name)
+    row = lock_subscription(session, name)
     if row is None:
-        return get(session, name)
+        return require_subscription(session, name)
     if row.deleting:
         raise SubscriptionDeleting(f"The subscription '{name}' is being deleted.")
     return row

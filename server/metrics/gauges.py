@@ -10,9 +10,9 @@ from prometheus_client.registry import Collector
 
 from engine.model.table_state import TableState
 from server.clock import Clock
-from server.engines.hub import Hub
-from server.freshness.picture import Picture
-from server.freshness.service import FreshnessService
+from server.freshness.subscription_status import Picture
+from server.freshness.tracker import FreshnessService
+from server.gateway.hub import Hub
 
 _POSITIONS: dict[str, Callable[[Picture], float | None]] = {
     "source": lambda picture: picture.source.value if picture.source else None,

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 
 from server.db.dependencies import database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.naming import NamePath
 from server.partitions import service
 from server.partitions.schemas import PartitionsView

@@ -9,8 +9,8 @@ from typing import Any
 from engine.link.partition_parts import PartitionPart, PartitionsBody
 from server.db.session import ReadSession
 from server.errors import Conflict, InvalidRequest
+from server.lookup.tables import require_table
 from server.partitions.schemas import PartitionsView, PartitionView
-from server.tables import service as tables
 
 
 class TableNotPartitioned(Conflict):
@@ -33,7 +33,7 @@ class PartitionNotComparable(Conflict):
 
 def question(session: ReadSession, name: str, table_id: str) -> dict[str, Any]:
     """What the engine is asked. Raises NotFound."""
-    return {"subscription": name, "table": tables.get(session, name, table_id).id}
+    return {"subscription": name, "table": require_table(session, name, table_id).id}
 
 
 def view(table_id: str, answer: Mapping[str, Any]) -> PartitionsView:

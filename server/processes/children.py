@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-_GUARD = Path(__file__).with_name("guard.py")
+_GUARD = Path(__file__).with_name("exit_with_parent.py")
 # The kernel watches the thread that forked, not its process: one thread that lives as long as we do forks every child.
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawn")
 

@@ -14,7 +14,7 @@ from typing import IO
 
 import psutil
 
-from server.cli.children import spawn
+from server.processes.children import spawn
 
 _PAUSE_FIRST_S = 0.5
 _PAUSE_MOST_S = 30.0

@@ -10,14 +10,14 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Request, Response
 
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
-from server.engines.hub import QueryResult
-from server.engines.requests import HubGateway
 from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
 from server.freshness.endpoints import service_of, waits_of
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import Receipt
-from server.freshness.waiting import parse_position
+from server.freshness.wait import parse_position
+from server.gateway.hub import QueryResult
+from server.gateway.hub_gateway import HubGateway
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
@@ -84,7 +84,7 @@ async def create_query(
     began = time.perf_counter()
 
     def ended(outcome: str) -> None:
-        meters.query_ended(name, outcome, time.perf_counter() - began)
+        meters.record_query(name, outcome, time.perf_counter() - began)
 
     try:
         result, receipt = await _run(request, name, body, wanted)

@@ -13,14 +13,14 @@ from typing import Protocol
 
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
-from server.engines.hub import QueryResult
 from server.errors import ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
-from server.freshness.kept import Waits
-from server.freshness.picture import Picture
 from server.freshness.schemas import Receipt
-from server.freshness.waiting import Ask, covering
-from server.freshness.waits import how_to_follow, what_is_left_out
+from server.freshness.service import Waits
+from server.freshness.subscription_status import Picture
+from server.freshness.wait import Ask, covering
+from server.freshness.wait_registry import how_to_follow, what_is_left_out
+from server.gateway.hub import QueryResult
 
 _PAUSE_S = 0.05
 _INCLUDE = "send on_unavailable 'include' for the rows that are there"

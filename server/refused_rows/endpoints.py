@@ -8,8 +8,9 @@ from fastapi import APIRouter, Path, Request
 from fastapi.concurrency import run_in_threadpool
 
 from server.db.dependencies import database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.tables import TableRemoved
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.refused_rows import service
@@ -18,7 +19,6 @@ from server.refused_rows.service import Action, TableNotComplete
 from server.security.principal import Role
 from server.security.require import Caller, needs
 from server.tables.endpoints import TableIdPath
-from server.tables.service import TableRemoved
 
 router = APIRouter(
     prefix="/subscriptions/{name}/tables/{table_id}/refused-rows",

@@ -12,9 +12,11 @@ from sqlmodel import and_, col, or_, select
 from server.db.dependencies import Reading, Writing
 from server.db.models.reload import ReloadRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.errors import InvalidRequest, NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable
 from server.idempotency import Idempotency, Idempotent
+from server.lookup.subscriptions import require_subscription
+from server.lookup.tables import require_table
 from server.paging import Page, PageRequest, PageTokenInvalid, Paging
 from server.partitions import service as partitions
 from server.partitions.endpoints import asked
@@ -24,8 +26,6 @@ from server.reloads.schemas import ReloadRequest, ReloadView
 from server.reloads.service import ReloadHasEnded, ReloadNotCancellable, ReloadRunning, TableNotReloadable
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
-from server.tables import service as tables
 from server.verifications.service import SubscriptionNotRunning
 
 router = APIRouter(prefix="/subscriptions/{name}", tags=["reloads"], dependencies=[needs(Role.VIEWER)])
@@ -126,12 +126,12 @@ def list_reloads(session: Reading, name: str, paging: Paging) -> Page[ReloadView
 )
 def list_table_reloads(session: Reading, name: str, table_id: str, paging: Paging) -> Page[ReloadView]:
     """Reloads of one table, the newest first."""
-    tables.get(session, name, table_id)
+    require_table(session, name, table_id)
     return _page(session, name, table_id, paging)
 
 
 def _page(session: ReadSession, name: str, table_id: str | None, paging: PageRequest) -> Page[ReloadView]:
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     created, key = col(ReloadRow.created_at), col(ReloadRow.id)
     query = select(ReloadRow).where(ReloadRow.subscription_id == subscription.id)
     if table_id is not None:

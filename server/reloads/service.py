@@ -16,15 +16,15 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED, WorkState
 from server.errors import Conflict, NotFound
 from server.events.service import record_event
-from server.freshness.picture import STANDING_STILL
+from server.freshness.subscription_status import STANDING_STILL
+from server.gateway.long_running import UNENDED, WorkState
+from server.lookup.subscriptions import require_subscription
+from server.lookup.tables import require_table
 from server.partitions.schemas import LoadedPartitionView
 from server.reloads.schemas import ReloadProgress, ReloadView
-from server.subscriptions import lookup
 from server.tables import requests
-from server.tables import service as tables
 from server.verifications.service import SubscriptionNotRunning
 
 
@@ -58,9 +58,9 @@ def ask(
     """Begin a reload as `begin` does, and record that it was asked for."""
     row = begin(session, name, table_id, partitions)
     if table_id is not None:
-        requests.reload(session, name, tables.get(session, name, table_id), partitions)
+        requests.reload(session, name, require_table(session, name, table_id), partitions)
     else:
-        state = lookup.get(session, name).state
+        state = require_subscription(session, name).state
         detail = f"All tables of '{name}' shall be reloaded; it is {state}."
         record_event(session, kind="reload_asked", subscription=name, detail=detail)
     return row
@@ -76,7 +76,7 @@ def begin(
     Raises:
         NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable.
     """
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     remedy = table_id is None and subscription.state == SubscriptionState.FAILED
     if not remedy:
         require_running(subscription)
@@ -88,7 +88,7 @@ def begin(
             detail = f"Reload '{running.id}' of {what} is {running.state}."
             raise ReloadRunning(detail, extra={"running": running.id})
     if table_id is not None:
-        table = tables.get(session, name, table_id)
+        table = require_table(session, name, table_id)
         after = next_state(TableState(table.state), TableEvent.RELOAD)
         if isinstance(after, Refused):
             raise TableNotReloadable(f"Table {table.schema_name}.{table.name}: {after.reason}.")
@@ -125,7 +125,7 @@ def _unended(subscription: SubscriptionRow) -> SelectOfScalar[ReloadRow]:
 
 def get(session: ReadSession, name: str, reload_id: str, table_id: str | None = None) -> ReloadRow:
     """A reload of a subscription, or of one of its tables; NotFound where there is none of this id."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     row = session.get(ReloadRow, reload_id)
     if row is None or row.subscription_id != subscription.id or (table_id is not None and row.table_id != table_id):
         raise NotFound(f"Subscription '{name}' has no such reload '{reload_id}'.")

@@ -21,11 +21,11 @@ from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict
 from server.events.service import record_event
+from server.lookup.subscriptions import lock_changeable_subscription, require_subscription
+from server.lookup.tables import lock_present_table, refuse_removed_table, require_table
 from server.reloads import service as reloads
 from server.security.secret_box import SecretBox
-from server.subscriptions import lookup
 from server.subscriptions.assignment import build_table
-from server.tables import service as tables
 
 IN_THE_WAY: frozenset[str] = frozenset(
     {
@@ -58,9 +58,9 @@ def questions(session: ReadSession, box: SecretBox, name: str, table_id: str) ->
     Raises:
         NotFound, TableRemoved, NothingToRetry, SubscriptionNotRunning, SecretsUnreadable.
     """
-    subscription = lookup.get(session, name)
-    row = tables.get(session, name, table_id)
-    tables.refuse_removed(subscription, row)
+    subscription = require_subscription(session, name)
+    row = require_table(session, name, table_id)
+    refuse_removed_table(subscription, row)
     _require_parked(row, name)
     reloads.require_running(subscription)
     ends = connections.by_ids(session, [subscription.source_id, subscription.target_id])
@@ -78,8 +78,8 @@ def begin(session: WriteSession, name: str, table_id: str, findings: Sequence[Fi
         CauseRemains: see above.
         NotFound, SubscriptionDeleting, TableRemoved, SubscriptionNotRunning, ReloadRunning.
     """
-    subscription = lookup.get_changeable(session, name)
-    row = tables.get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     _require_parked(row, name)
     still = [f for f in findings if f.severity == "error" and f.code in IN_THE_WAY | {row.code}]
     if still:

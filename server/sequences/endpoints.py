@@ -9,8 +9,8 @@ from fastapi.concurrency import run_in_threadpool
 
 from engine.model.sequences import SequenceOutcome
 from server.db.dependencies import database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import InvalidRequest, NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.naming import NamePath
 from server.security.principal import Role
 from server.security.require import needs

@@ -8,14 +8,14 @@ from typing import Any
 from engine.link.declared_parts import TableNamePart
 from engine.link.messages import SequencePart, SequencesBody, SequenceValuePart
 from engine.model.sequences import SequenceOutcome
-from server.connections.kinds import KINDS
 from server.connections.repository import by_ids
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
+from server.declarations.connection_kinds import KINDS
 from server.errors import FieldError, InvalidRequest, Problem
 from server.events.service import record_event
+from server.lookup.subscriptions import require_subscription
 from server.sequences.schemas import SequenceName, SequencesRequest, SequencesView, SequenceValueView, SequenceView
-from server.subscriptions import lookup
 from server.tables import repository as tables
 from server.tables.schemas import TableTarget
 
@@ -53,7 +53,7 @@ def question(session: ReadSession, name: str, request: SequencesRequest) -> dict
         SequencesUnsupported: a target of a kind without sequences.
         InvalidRequest: unknown table.
     """
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     target = by_ids(session, [subscription.target_id])[subscription.target_id]
     if not KINDS[target.kind].has_sequences:
         raise SequencesUnsupported(f"'{target.name}' is of the kind {target.kind}, which has no sequences.")

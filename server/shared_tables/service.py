@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from engine.model.shared import SharedInto
 from engine.model.table_state import TableState
-from server.connections.kinds import KINDS
 from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import shared_from
 from server.shared_tables.schemas import MemberView, SharedTableView
 from server.tables import repository
-from server.tables.body import shared_from
 from server.tables.schemas import TableTarget, TargetTable
 
 

@@ -9,19 +9,12 @@ from server.connections.service import opened
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.policies import ApplyBody, BatchBody, CapturePolicy, CopiesBody, QueuePolicy, SchemaChangesBody
+from server.declarations.table_body import part
 from server.errors import NotFound
+from server.lookup.subscriptions import require_subscription
 from server.security.secret_box import SecretBox
-from server.subscriptions import lookup
-from server.subscriptions.policies import (
-    ApplyBody,
-    BatchBody,
-    CapturePolicy,
-    CopiesBody,
-    QueuePolicy,
-    SchemaChangesBody,
-)
 from server.tables import repository as tables
-from server.tables.body import part
 
 
 def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[str, Any]:
@@ -31,7 +24,7 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         NotFound: there is no such subscription.
         SecretsUnreadable: a connection's secrets cannot be opened.
     """
-    row = lookup.get(session, name)
+    row = require_subscription(session, name)
     ends = connections.by_ids(session, [row.source_id, row.target_id])
     queue = QueuePolicy.model_validate(row.queue)
     capture = CapturePolicy.model_validate(row.capture)

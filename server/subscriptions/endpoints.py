@@ -14,23 +14,23 @@ from server.connections.service import opened
 from server.db.dependencies import Reading, Writing, database_of
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
 from server.errors import NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.subscriptions import SubscriptionDeleting, lock_subscription, require_subscription
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
 from server.security.principal import Role
 from server.security.require import needs
 from server.security.secret_box import SecretBox, SecretsUnreadable
-from server.subscriptions import lookup, repository, service
-from server.subscriptions.lookup import SubscriptionDeleting
+from server.subscriptions import repository, service
 from server.subscriptions.plans import SubscriptionPlan, plan
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
 from server.subscriptions.service import ApplyModeUnsupported, SubscriptionEndpointFixed
 from server.subscriptions.views import views
-from server.tables.body import TableBody, require_all_supported
-from server.tables.declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
 from server.tables.service import TableTargetFixed, TransitionRefused
 
 KeepTables = Annotated[
@@ -80,7 +80,7 @@ def list_subscriptions(
 @router.get("/{name}", operation_id="subscriptions_get", summary="Get a subscription", responses=responses(NotFound))
 def get_subscription(request: Request, session: Reading, response: Response, name: NamePath) -> SubscriptionView:
     """What was declared, the state, positions and lag. The ETag follows the declaration only."""
-    row = service.get(session, name)
+    row = require_subscription(session, name)
     set_etag(response, row)
     return _shown(request, session, row)
 
@@ -110,7 +110,7 @@ async def put_subscription(
     discovered = await _discover_for(request, box, body)
 
     def work() -> SubscriptionView:
-        check_absent(if_none_match, name, lookup.find_for_update(session, name))
+        check_absent(if_none_match, name, lock_subscription(session, name))
         row, created = service.put(session, name, body, discovered, if_match, keep_tables=keep_tables)
         session.flush()
         if created:
@@ -160,7 +160,7 @@ async def patch_subscription(
     """`desired_state` pauses, stops and starts; a failed subscription is tried again by it."""
 
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
-        row = lookup.get(reading, name)
+        row = require_subscription(reading, name)
         require_all_supported(body.tables or [])
         source = by_ids(reading, [row.source_id])[row.source_id]
         return opened(source, box) if _has_pattern(body.tables or []) else None

@@ -10,25 +10,25 @@ from pydantic import JsonValue, ValidationError
 from engine.model.subscription import ApplyMode, Visibility
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
-from server.connections.kinds import KINDS, Kind
 from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
+from server.declarations.connection_kinds import KINDS, Kind
+from server.declarations.policies import POLICIES, ApplyBody
+from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_declaration import refuse_existing_bodies, resolve
 from server.error_handlers import field_errors
 from server.errors import Conflict, FieldError, InvalidRequest
 from server.etags import check_if_match, new_stamp
 from server.events.service import record_event
-from server.subscriptions import lookup, repository
+from server.lookup.subscriptions import lock_changeable_subscription, lock_subscription, require_subscription
+from server.subscriptions import repository
 from server.subscriptions.desire import declare_desired, slot_name
-from server.subscriptions.policies import POLICIES, ApplyBody
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
 from server.tables import repository as repository_of_tables
 from server.tables import service as tables
-from server.tables.body import TableBody, require_all_supported
-from server.tables.declaration import refuse_existing_bodies, resolve
 
-get = lookup.get
 Discovered = Sequence[Mapping[str, Any]]
 
 
@@ -63,14 +63,14 @@ def put(
 
     `discovered`: the source's tables where `body` has patterns. `keep_tables`: tables and patterns that `body` leaves out stay.
     """
-    row = lookup.find_for_update(session, name)
+    row = lock_subscription(session, name)
     check_if_match(if_match, row)
     source, target = _endpoints(session, body.source, body.target)
     _refuse_mode(target, body.apply)
     policies = body.policies()
     if row is None:
         return _create(session, name, body, source, target, policies, discovered), True
-    row = lookup.get_changeable(session, name)
+    row = lock_changeable_subscription(session, name)
     _refuse_moving(session, row, body.source, body.target)
     changed = _set_tables(session, row, body.tables, discovered, KINDS[target.kind], keep=keep_tables)
     changed |= _set_policies(row, policies)
@@ -85,7 +85,7 @@ def patch(
     session: WriteSession, name: str, body: SubscriptionPatch, discovered: Discovered, if_match: str | None
 ) -> SubscriptionRow:
     """Change what `body` names."""
-    row = lookup.get_changeable(session, name)
+    row = lock_changeable_subscription(session, name)
     check_if_match(if_match, row)
     _refuse_moving(session, row, body.source, body.target)
     merged = {
@@ -114,7 +114,7 @@ def remove(session: WriteSession, name: str, if_match: str | None, *, force: boo
     The engine stops it, drops slot and publications, and reports; then the row goes. One that no engine ever had leaves
     nothing behind, and one that is forced out leaves what an event names.
     """
-    row = lookup.find_for_update(session, name) or lookup.get(session, name)
+    row = lock_subscription(session, name) or require_subscription(session, name)
     check_if_match(if_match, row)
     repository.delete_undelivered(session, name)
     if row.epoch == 0 or force:

@@ -10,12 +10,12 @@ from engine.model.patterns import ANY
 from engine.model.position import Lsn
 from engine.model.refused import RefusedPolicy
 from engine.model.subscription_state import DesiredState, SubscriptionState
+from server.assessment.assess import ConnectedFor, Judged
 from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.subscriptions.judging import ConnectedFor, Judged
-from server.subscriptions.policies import (
+from server.declarations.policies import (
     ApplyBody,
     BatchBody,
     CapturePolicy,
@@ -24,9 +24,9 @@ from server.subscriptions.policies import (
     QueuePolicy,
     SchemaChangesBody,
 )
+from server.declarations.table_body import ColumnOptions, Operation, TableBody, TargetName, shared_body
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
-from server.tables.body import ColumnOptions, Operation, TableBody, TargetName, shared_body
 
 
 def views(

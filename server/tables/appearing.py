@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from engine.link.messages import FoundTable
 from server.connections import repository as connections
-from server.connections.kinds import KINDS
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import WriteSession
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import TableBody
+from server.declarations.table_declaration import Declaration, by_pattern
 from server.errors import InvalidRequest
 from server.events.service import record_event
 from server.tables import repository, service
-from server.tables.body import TableBody
-from server.tables.declaration import Declaration, by_pattern
 
 
 def take_in(session: WriteSession, subscription: SubscriptionRow, found: Iterable[FoundTable]) -> None:

@@ -7,26 +7,26 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from engine.model.table_state import TableState
-from server.connections.kinds import KINDS, Kind
+from server.assessment.assess import judged_for
 from server.connections.repository import by_ids
 from server.db.dependencies import Reading, Writing
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.connection_kinds import KINDS, Kind
+from server.declarations.table_body import TableBody, require_supported
+from server.declarations.table_declaration import IntoExistingUnsupported, SharedTableConflict, declare
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, etag_of, set_etag
 from server.idempotency import IdempotencyKeyReused, Idempotent
+from server.lookup.subscriptions import SubscriptionDeleting, require_subscription
+from server.lookup.tables import TableRemoved, require_table
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
-from server.subscriptions.judging import judged_for
-from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import repository, service
-from server.tables.body import TableBody, require_supported
-from server.tables.declaration import IntoExistingUnsupported, SharedTableConflict, declare
 from server.tables.schemas import OnRemoval, TablePatch, TableView
-from server.tables.service import TableExists, TableRemoved, TargetTableOfOwner, TransitionRefused
+from server.tables.service import TableExists, TargetTableOfOwner, TransitionRefused
 
 router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
 TableIdPath = Annotated[str, Path(max_length=64, description="The table's id; names may hold any character.")]
@@ -45,7 +45,7 @@ def list_tables(
     ] = None,
 ) -> Page[TableView]:
     """By schema and name."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     rows = repository.page(
         session,
         subscription.id or 0,
@@ -102,7 +102,7 @@ def get_table(
     request: Request, session: Reading, response: Response, name: NamePath, table_id: TableIdPath
 ) -> TableView:
     """Its declaration, state, and how far its copy is."""
-    row = service.get(session, name, table_id)
+    row = require_table(session, name, table_id)
     set_etag(response, row)
     return _shown(request, session, name, row)
 
@@ -165,10 +165,10 @@ def remove_table(
 
 
 def _shown(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
-    judged = judged_for(request, lookup.get(session, name))
+    judged = judged_for(request, require_subscription(session, name))
     return service.view(row, judged.table(row), judged.copied(row))
 
 
 def _target_kind(session: ReadSession, name: str) -> Kind:
-    target = by_ids(session, [lookup.get(session, name).target_id])
+    target = by_ids(session, [require_subscription(session, name).target_id])
     return KINDS[next(iter(target.values())).kind]

@@ -8,12 +8,12 @@ from datetime import datetime
 from engine.link.messages import CopyProgress
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
+from server.assessment.faults import record_fault
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import WriteSession
 from server.events.service import record_event
 from server.schema_versions import service as versions
-from server.subscriptions.reports import note_fault
 from server.tables import repository
 from server.tables.schemas import TargetTable
 
@@ -148,7 +148,7 @@ def _tell(session: WriteSession, row: TableRow, state: TableState) -> None:
     if parked and subscription is not None:
         detail = f"{subject} is parked: {row.reason or row.code}"
         code = row.code or "table_parked"
-        note_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
+        record_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
     # A table that is copied anew by itself says why; one that was asked for has no code.
     unasked = state is TableState.RELOADING and row.code is not None
     record_event(

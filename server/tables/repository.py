@@ -83,12 +83,6 @@ def let_in(session: WriteSession, subscription_id: int, schema: str, name: str) 
         session.add(row)
 
 
-def find(session: ReadSession, subscription_id: int, table_id: str, *, for_update: bool = False) -> TableRow | None:
-    """The table of this id, also a removed one."""
-    query = select(TableRow).where(TableRow.subscription_id == subscription_id, TableRow.id == table_id)
-    return session.exec(query.with_for_update() if for_update else query).first()
-
-
 def find_by_name(session: ReadSession, subscription_id: int, schema: str, name: str) -> TableRow | None:
     """The present table of this name on the source."""
     query = select(TableRow).where(

@@ -11,18 +11,13 @@ from pydantic import ValidationError
 from engine.model.identity import TableName
 from engine.model.refused import RefusedPolicy
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
-from server.connections.kinds import Kind
+from server.assessment.schemas import Copied, TableHealth
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.error_handlers import field_errors
-from server.errors import Conflict, InvalidRequest, NotFound
-from server.etags import check_if_match, new_stamp
-from server.schema_versions import service as versions
-from server.subscriptions import lookup
-from server.tables import repository, requests
-from server.tables.body import (
+from server.declarations.connection_kinds import Kind
+from server.declarations.table_body import (
     ColumnOptions,
     Operation,
     TableOptions,
@@ -31,13 +26,18 @@ from server.tables.body import (
     shared_document,
     shared_from,
 )
-from server.tables.declaration import Declaration, Taken, check_targets, refuse_existing
+from server.declarations.table_declaration import Declaration, Taken, check_targets, refuse_existing
+from server.error_handlers import field_errors
+from server.errors import Conflict, InvalidRequest
+from server.etags import check_if_match, new_stamp
+from server.lookup.subscriptions import lock_changeable_subscription
+from server.lookup.tables import lock_present_table
+from server.schema_versions import service as versions
+from server.tables import repository, requests
 from server.tables.schemas import (
-    Copied,
     OnRemoval,
     SharedView,
     TableDesiredState,
-    TableHealth,
     TablePatch,
     TableTarget,
     TableView,
@@ -67,31 +67,6 @@ class TargetTableOfOwner(Conflict):
     code = "target_table_of_owner"
     title = "The table on the target is its owner's"
     default_remedy = "Remove the table with target_table=keep, and drop it on the target yourself."
-
-
-class TableRemoved(Conflict):
-    code = "table_removed"
-    title = "The table was removed"
-    default_remedy = "Add it again; it gets a new id and is copied anew."
-
-
-def get(session: ReadSession, name: str, table_id: str) -> TableRow:
-    """The table of this id in the subscription `name`, also a removed one.
-
-    Raises:
-        NotFound: there is no such subscription, or no such table in it.
-    """
-    return _found(session, lookup.get(session, name), table_id)
-
-
-def _found(session: ReadSession, subscription: SubscriptionRow, table_id: str, *, for_update: bool = False) -> TableRow:
-    row = repository.find(session, subscription.id or 0, table_id, for_update=for_update)
-    if row is None:
-        raise NotFound(
-            f"The subscription '{subscription.name}' has no table with the id '{table_id}'.",
-            f"GET /api/v1/subscriptions/{subscription.name}/tables lists them.",
-        )
-    return row
 
 
 def view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
@@ -134,7 +109,7 @@ def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> T
         InvalidRequest: it cannot stand beside the others on the target, or not in a table that stands there.
     """
     refuse_existing([(table.pointer, table.into_existing)], target)
-    subscription = lookup.get_changeable(session, name)
+    subscription = lock_changeable_subscription(session, name)
     present = repository.present(session, subscription.id or 0)
     for row in present:
         if (row.schema_name, row.name) == table.source:
@@ -242,8 +217,8 @@ def patch(
         IntoExistingUnsupported: the target has no place for it.
     """
     refuse_existing([("", bool(body.into_existing))], target)
-    subscription = lookup.get_changeable(session, name)
-    row = get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     check_if_match(if_match, row)
     options = _merged_options(row, body)
     if row.shared_into is not None and body.into_existing:
@@ -268,8 +243,8 @@ def remove(session: WriteSession, name: str, table_id: str, if_match: str | None
     Raises:
         TargetTableOfOwner: it is to be dropped, and its owner made it.
     """
-    subscription = lookup.get_changeable(session, name)
-    row = get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     check_if_match(if_match, row)
     if on_target is OnRemoval.DROP and row.into_existing:
         detail = f"'{row.target_schema}.{row.target_name}' was made by its owner (into_existing), and Penstock does not drop it."
@@ -277,26 +252,6 @@ def remove(session: WriteSession, name: str, table_id: str, if_match: str | None
     row.kept_out = True
     _remove(session, subscription, row, on_target)
     enqueue(session, name, "table", {"table": row.id, "removed": True})
-
-
-def get_present(session: WriteSession, subscription: SubscriptionRow, table_id: str) -> TableRow:
-    """A table to be changed, kept from others until the end of the transaction.
-
-    Raises:
-        NotFound: the subscription has none of this id.
-        TableRemoved: it had.
-    """
-    row = _found(session, subscription, table_id, for_update=True)
-    refuse_removed(subscription, row)
-    return row
-
-
-def refuse_removed(subscription: SubscriptionRow, row: TableRow) -> None:
-    """Raises TableRemoved where the subscription has the table no more."""
-    if row.state == TableState.REMOVED:
-        raise TableRemoved(
-            f"'{row.schema_name}.{row.name}' with the id {row.id} was removed from '{subscription.name}'."
-        )
 
 
 def _insert(

@@ -12,11 +12,10 @@ from server.db.dependencies import Reading, Writing
 from server.db.models.ticket import TicketRow
 from server.errors import InvalidRequest, NotFound, responses
 from server.idempotency import Idempotent
+from server.lookup.subscriptions import SubscriptionDeleting, require_subscription
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
-from server.subscriptions.lookup import SubscriptionDeleting
 from server.tickets import service
 from server.tickets.schemas import TicketRequest, TicketView
 from server.tickets.service import TicketsNotComparable, TooManyTickets
@@ -59,7 +58,7 @@ def create_ticket(
 @router.get("", operation_id="tickets_list", responses=responses(NotFound, PageTokenInvalid, InvalidRequest))
 def list_tickets(session: Reading, name: str, paging: Paging, since: Since = None) -> Page[TicketView]:
     """Tickets of a subscription, the newest first; with `since`, each later one with what was replicated from that one on."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     first = None if since is None else service.earlier(session, name, since)
     created, key = col(TicketRow.created_at), col(TicketRow.id)
     query = select(TicketRow).where(TicketRow.subscription_id == subscription.id)

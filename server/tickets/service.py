@@ -14,7 +14,7 @@ from server.db.models.ticket import TicketRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.subscriptions import lookup
+from server.lookup.subscriptions import lock_changeable_subscription, require_subscription
 from server.tickets.schemas import (
     ThroughputView,
     TicketCounts,
@@ -49,7 +49,7 @@ def begin(session: WriteSession, name: str, request: TicketRequest) -> TicketRow
     Raises:
         NotFound, SubscriptionDeleting, TooManyTickets.
     """
-    subscription = lookup.get_changeable(session, name)
+    subscription = lock_changeable_subscription(session, name)
     waiting = select(func.count()).where(
         TicketRow.subscription_id == subscription.id, col(TicketRow.state).in_(UNENDED)
     )
@@ -87,7 +87,7 @@ def unended(session: ReadSession, subscription: SubscriptionRow) -> list[TicketR
 
 def get(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
     """A ticket of a subscription; NotFound where there is none of this id."""
-    row = _find(session, lookup.get(session, name), ticket_id)
+    row = _find(session, require_subscription(session, name), ticket_id)
     if row is None:
         raise NotFound(f"Subscription '{name}' has no ticket '{ticket_id}'.")
     return row
@@ -95,7 +95,7 @@ def get(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
 
 def earlier(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
     """The ticket that others are compared with; InvalidRequest where there is none of this id."""
-    row = _find(session, lookup.get(session, name), ticket_id)
+    row = _find(session, require_subscription(session, name), ticket_id)
     if row is None:
         detail = f"Subscription '{name}' has no ticket '{ticket_id}'."
         raise InvalidRequest(detail, errors=[FieldError(pointer="/since", detail=detail, location="query")])

@@ -11,10 +11,10 @@ from server.db.dependencies import Reading, Writing
 from server.db.models.verification import VerificationRow
 from server.errors import InvalidRequest, NotFound, responses
 from server.idempotency import Idempotent
+from server.lookup.subscriptions import require_subscription
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
 from server.verifications import service
 from server.verifications.schemas import VerificationRequest, VerificationView
 from server.verifications.service import SubscriptionNotRunning, VerificationHasEnded, VerificationRunning
@@ -51,7 +51,7 @@ def create_verification(
 @router.get("", operation_id="verifications_list", responses=responses(NotFound, PageTokenInvalid))
 def list_verifications(session: Reading, name: str, paging: Paging) -> Page[VerificationView]:
     """Verifications of a subscription, the newest first."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     created, key = col(VerificationRow.created_at), col(VerificationRow.id)
     query = select(VerificationRow).where(VerificationRow.subscription_id == subscription.id)
     behind = paging.behind(datetime, str)

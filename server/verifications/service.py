@@ -15,10 +15,10 @@ from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED, WorkState
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.freshness.picture import STANDING_STILL
-from server.subscriptions import lookup
+from server.freshness.subscription_status import STANDING_STILL
+from server.gateway.long_running import UNENDED, WorkState
+from server.lookup.subscriptions import require_subscription
 from server.tables import repository
 from server.verifications.schemas import (
     UncomparedTableView,
@@ -52,7 +52,7 @@ def begin(session: WriteSession, name: str, request: VerificationRequest) -> Ver
     Raises:
         NotFound, SubscriptionNotRunning, VerificationRunning; InvalidRequest for an unknown table.
     """
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     if SubscriptionState(subscription.state) in STANDING_STILL:
         raise SubscriptionNotRunning(f"Subscription '{name}' is {subscription.state}.", subscription.remedy)
     running = session.exec(_unended(subscription)).first()
@@ -98,7 +98,7 @@ def _asked(session: ReadSession, subscription: SubscriptionRow, request: Verific
 
 def get(session: ReadSession, name: str, verification_id: str) -> VerificationRow:
     """A verification of a subscription; NotFound where there is none of this id."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     row = session.get(VerificationRow, verification_id)
     if row is None or row.subscription_id != subscription.id:
         raise NotFound(f"Subscription '{name}' has no verification '{verification_id}'.")

@@ -32,12 +32,12 @@ from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableState
 from server.clock import SystemClock
 from server.engines.channel import EngineChannel
-from server.engines.hub import Hub
-from server.engines.work import UNENDED
 from server.freshness import repository
-from server.freshness.picture import Picture
-from server.freshness.service import FreshnessService
-from server.freshness.waits import Verdict, Wait
+from server.freshness.subscription_status import Picture
+from server.freshness.tracker import FreshnessService
+from server.freshness.wait_registry import Verdict, Wait
+from server.gateway.hub import Hub
+from server.gateway.long_running import UNENDED
 from tests.property.waits_model import NAME, TABLES, ControlRows, Engine, ModelTarget
 
 

@@ -12,7 +12,7 @@ from sqlmodel import select
 from engine.link.messages import FoundTable, Registration, Report, TableRenamed, TablesFound
 from server.db.models.outbox import OutboxRow
 from server.engines import assignments, reports
-from server.subscriptions import lookup
+from server.lookup.subscriptions import require_subscription
 from server.subscriptions.assignment import build_assignment
 from tests.server.conftest import PlayedEngine
 
@@ -148,5 +148,5 @@ def test_what_is_being_deleted_takes_nothing_in(client: TestClient, app: FastAPI
     assert client.delete(URL).status_code == 202
     reporting.report(reporting.found("order_2"))
     with app.state.database.read() as session:
-        assert lookup.get(session, "s").deleting
+        assert require_subscription(session, "s").deleting
     assert tables(client).keys() == {"order_1"}

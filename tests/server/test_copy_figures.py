@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from engine.link.messages import Assign, CopyProgress, Reload, ReloadReport
+from server.assessment.copy_progress import copied, totals, words
 from server.db.models.table import TableRow
-from server.tables.copying import copied, totals, words
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 
 _NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)

@@ -19,8 +19,8 @@ from server.db import migrate
 from server.db.database import Database
 from server.db.models.history import HistoryRow
 from server.db.models.subscription import SubscriptionRow
-from server.engines.threads import EngineThreads
 from server.errors import NotFound
+from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
 from server.history.recorder import Point, Recorder, forget_old
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until

@@ -12,15 +12,15 @@ from rich.live import Live
 from rich.markup import escape
 
 from server.cli.client import NoServerError, ProblemError
+from server.cli.demo.show import Show
+from server.cli.demo.stage import DemoError, Stage, StageOptions
+from server.cli.demo.view import View
 from server.cli.exit_codes import ExitCode
 from server.cli.home import console_link
 from server.cli.output import err, out, print_json, show_problem
 from server.cli.running import Interrupt, StartError
 from server.demo.binaries import PostgresMissingError
 from server.demo.embedded import PostgresFailedError
-from server.demo.show import Show
-from server.demo.stage import DemoError, Stage, StageOptions
-from server.demo.view import View
 
 _LINE_EVERY_S = 5.0
 

@@ -9,10 +9,10 @@ from time import monotonic
 from typing import Any
 
 from server.cli.client import Api, Document, NoServerError, ProblemError
+from server.cli.demo.measure import Probe
+from server.cli.demo.stage import SUBSCRIPTION, DemoError, Stage
 from server.cli.verify_command import run_verification, verified_equal
-from server.demo.measure import Probe
 from server.demo.schema import TABLES
-from server.demo.stage import SUBSCRIPTION, DemoError, Stage
 from server.demo.workload import Workload
 
 CUTS_DURING_LOAD = 3

@@ -14,12 +14,12 @@ from typing import Any
 import psycopg
 
 from server.cli.client import Api, Document, NoServerError, ProblemError, segment
-from server.cli.ports import free_port
 from server.cli.running import Running, UpOptions
-from server.cli.supervisor import ChildDied
 from server.demo import schema
 from server.demo.embedded import EmbeddedPostgres
-from server.demo.kept import kept_server
+from server.demo.persistent_cluster import kept_server
+from server.processes.ports import free_port
+from server.processes.supervisor import ChildDied
 
 SUBSCRIPTION = "orders"
 DATABASE = "shop"

@@ -11,9 +11,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from server.cli.demo.measure import percentile
+from server.cli.demo.show import Show
 from server.cli.output import health
-from server.demo.measure import percentile
-from server.demo.show import Show
 from server.wording import seconds, size
 
 _BARS = " ▁▂▃▄▅▆▇█"

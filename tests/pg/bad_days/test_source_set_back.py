@@ -15,8 +15,8 @@ import pytest
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
 from engine.runtime.catalog import open_target
-from server.cli.ports import free_port
 from server.demo.embedded import EmbeddedPostgres
+from server.processes.ports import free_port
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import SHOP, BadDay, BadDays
 from tests.pg.runtime.killed_engines import OrderLoad, engine, wait_for

@@ -12,7 +12,7 @@ from time import perf_counter
 import pytest
 
 from server.bench.delay import DelayLine, DelayProxy
-from server.cli.ports import free_port
+from server.processes.ports import free_port
 
 SHORT_S = 0.002
 PATIENCE_S = 20.0

@@ -12,10 +12,10 @@ from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.clock import SystemClock
 from server.errors import NotFound
-from server.freshness.kept import Waits
-from server.freshness.picture import Picture, TableView
-from server.freshness.waiting import Ask
-from server.freshness.waits import WaitBook
+from server.freshness.service import Waits
+from server.freshness.subscription_status import Picture, TableView
+from server.freshness.wait import Ask
+from server.freshness.wait_registry import WaitBook
 
 _TABLES, _WAITS, _LINES = 1000, 110, 100_000
 
@@ -32,13 +32,6 @@ class _Service:
         return WaitBook(self.picture)
 
 
-class _Nowhere:
-    """A control database without a row, and meters and a history that note nothing."""
-
-    def __getattr__(self, _: str) -> Any:
-        return lambda *_args, **_named: None
-
-
 async def _answered(waits: Waits, service: _Service) -> list[str]:
     ask = Ask("orders", Lsn(50), frozenset(service.picture.tables), named=False, timeout_s=1)
     return [(await waits.answer(ask)).id for _ in range(_WAITS)]
@@ -46,10 +39,9 @@ async def _answered(waits: Waits, service: _Service) -> list[str]:
 
 def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     service = _Service()
-    nowhere = cast("Any", _Nowhere())
-    waits = Waits(cast("Any", None), SystemClock(), cast("Any", service), nowhere, nowhere)
+    waits = Waits(cast("Any", None), SystemClock(), cast("Any", service))
     monkeypatch.setattr(waits, "_find", lambda *_: None)
-    monkeypatch.setattr("server.freshness.kept._MOST_LINES", _LINES)
+    monkeypatch.setattr("server.freshness.service._MOST_LINES", _LINES)
     tracemalloc.start()
     try:
         ids = asyncio.run(_answered(waits, service))

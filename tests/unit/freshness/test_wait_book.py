@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from engine.model.position import Lsn
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
-from server.freshness.picture import GONE_AFTER_S, Picture, TableView
-from server.freshness.waits import HORIZON_BYTES, Unreachable, Verdict, Wait, WaitBook
+from server.freshness.subscription_status import GONE_AFTER_S, Picture, TableView
+from server.freshness.wait_registry import HORIZON_BYTES, Unreachable, Verdict, Wait, WaitBook
 
 _TABLES = ("t1", "t2", "t3")
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from server.connections.kinds import KINDS
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import TableBody, part, preflight_parts
+from server.declarations.table_declaration import Taken, check_targets, declare, resolve
 from server.error_handlers import json_pointer
 from server.errors import InvalidRequest
 from server.paging import PageRequest, PageTokenInvalid, _parse
-from server.tables.body import TableBody, part, preflight_parts
-from server.tables.declaration import Taken, check_targets, declare, resolve
 
 DUCK = KINDS["duckdb"]
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(

@@ -8,7 +8,7 @@ import pytest
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
-from server.subscriptions.health import SILENT_AFTER_S, AspectName, Fault, HealthStatus, HealthWord, Seen, judge
+from server.assessment.health import SILENT_AFTER_S, AspectName, Fault, HealthStatus, HealthWord, Seen, judge
 
 _S, _T = SubscriptionState, TableState
 _LIVE = {_T.LIVE: 2}
