@@ -25,8 +25,8 @@ from server.bench.histogram import Times
 from server.bench.sides import Side
 from server.bench.stage import Stage
 from server.bench.workload import Connection
-from server.cli.children import end, spawn
 from server.cli.client import NoServerError, ProblemError
+from server.processes.children import end, spawn
 
 Document = dict[str, Any]
 
