@@ -10,7 +10,7 @@ from server.db.outbox import enqueue
 from server.db.session import WriteSession
 from server.errors import Conflict
 from server.events.service import record_event
-from server.freshness.subscription_status import STANDING_STILL
+from server.freshness.subscription_status import HALTED_STATES
 from server.lookup.subscriptions import lock_changeable_subscription
 from server.lookup.tables import lock_present_table
 from server.verifications.service import SubscriptionNotRunning
@@ -67,7 +67,7 @@ def waits(row: TableRow) -> bool:
 
 
 def _require_running(subscription: SubscriptionRow) -> None:
-    if SubscriptionState(subscription.state) in STANDING_STILL:
+    if SubscriptionState(subscription.state) in HALTED_STATES:
         raise SubscriptionNotRunning(
             f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
         )

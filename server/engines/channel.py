@@ -34,8 +34,8 @@ from server.db.signals import Change
 from server.engines import assignments, reports
 from server.engines import commands as greeting
 from server.errors import Problem
-from server.freshness.service import Waits
-from server.freshness.tracker import FreshnessService
+from server.freshness.service import WaitService
+from server.freshness.tracker import FreshnessTracker
 from server.gateway.hub import CommandStream, Hub
 from server.gateway.hub_gateway import HubGateway
 from server.gateway.threads import EngineThreads
@@ -60,7 +60,7 @@ HEARTBEAT_S = 2.0
 
 
 _STATES = SubscriptionStateReport | TableStateReport | ReloadReport | Forgotten
-"""Reports that are written before they are in the pictures."""
+"""Reports that are written before they are in the statuses."""
 
 
 class EngineChannel:
@@ -72,7 +72,7 @@ class EngineChannel:
         box: SecretBox,
         threads: EngineThreads,
         hub: Hub,
-        freshness: FreshnessService,
+        freshness: FreshnessTracker,
         meters: Meters,
         recorder: Recorder,
     ) -> None:
@@ -89,7 +89,7 @@ class EngineChannel:
         self._lost: set[str] = set()
         self._touched: set[str] = set()
         self._sequences: dict[str, int] = {}
-        """The last bundle of each engine that the pictures have."""
+        """The last bundle of each engine that the statuses have."""
         self._bell = asyncio.Event()
 
     # Registration and streams
@@ -140,7 +140,7 @@ class EngineChannel:
             return
         stream.greet(commands)
         for name in mine:
-            self._freshness.engine_ready(name)
+            self._freshness.on_engine_ready(name)
         self._tell_watchers(stream.engine_id)
         log.info("engine_connected", engine=stream.engine_id, subscriptions=len(mine))
 
@@ -179,7 +179,7 @@ class EngineChannel:
                 mine = assignments.claim(session, engine_id, self._holds, self.hub.connected)
                 return before, mine, greeting.greeting(session, self._box, mine, stream)
 
-        async with self._freshness.changing:
+        async with self._freshness.state_lock:
             before, mine, commands = await self._threads.run(write)
         for name in mine:
             self.hub.own(name, engine_id)
@@ -199,7 +199,7 @@ class EngineChannel:
         Progress ends waits before it is written: it is durable on the target already. States are written first.
         """
         if any(isinstance(report, _STATES) for report in bundle):
-            async with self._freshness.changing:
+            async with self._freshness.state_lock:
                 counted = await self._write(engine_id, sequence, bundle)
                 self._taken(engine_id, sequence)
                 unknown = self._apply(counted)
@@ -225,7 +225,7 @@ class EngineChannel:
         return await self._threads.run(write) or []
 
     def _apply(self, bundle: Sequence[Report]) -> set[str]:
-        """Names of subscriptions whose pictures have to be read anew."""
+        """Names of subscriptions whose statuses have to be read anew."""
         unknown = set()
         for report in bundle:
             if isinstance(report, Answer):
@@ -233,9 +233,9 @@ class EngineChannel:
             elif isinstance(report, Forgotten):
                 self.hub.disown(report.subscription)
                 unknown.add(report.subscription)
-            elif not self._freshness.apply(report):
+            elif not self._freshness.apply_report(report):
                 unknown.add(report.subscription)
-        self._freshness.judge()
+        self._freshness.judge_waits()
         return unknown
 
     def _taken(self, engine_id: str, sequence: int) -> None:
@@ -251,7 +251,7 @@ class EngineChannel:
             if change.subscriptions:
                 loop.call_soon_threadsafe(self._touched.update, change.subscriptions)
             if change.declared:
-                loop.call_soon_threadsafe(self._freshness.out_of_date, change.declared)
+                loop.call_soon_threadsafe(self._freshness.mark_outdated, change.declared)
 
     async def deliver(self) -> None:
         """Deliver what the outbox holds, for as long as the application lives."""
@@ -279,7 +279,7 @@ class EngineChannel:
                 names = {row.subscription for row in rows if row.subscription is not None}
                 return len(rows), names, greeting.outbox_commands(session, self._box, rows)
 
-        async with self._freshness.changing:
+        async with self._freshness.state_lock:
             count, names, commands = await self._threads.run(write)
         if names:
             await self._freshness.refresh(sorted(names))
@@ -298,7 +298,7 @@ class EngineChannel:
             for command in commands:
                 self.hub.send(engine_id, command)
             for name in mine:
-                self._freshness.engine_ready(name)
+                self._freshness.on_engine_ready(name)
 
     # Leases
 
@@ -320,7 +320,7 @@ class EngineChannel:
             await asyncio.sleep(min(1.0, self.lease_s / 4))
             now = asyncio.get_running_loop().time()
             await self._notice_deletions()
-            self._freshness.notice_absences()
+            self._freshness.end_waits_of_absent()
             over = [e for e, since in self._gone_since.items() if now - since > self.lease_s and e not in self._lost]
             for engine_id in over:
                 try:
@@ -331,7 +331,7 @@ class EngineChannel:
     async def _notice_deletions(self) -> None:
         """A subscription can be deleted by force, without the engine; it then has to let go of it."""
         touched, self._touched = self._touched, set()
-        gone = await self._freshness.vanished(touched) if touched else set()
+        gone = await self._freshness.find_deleted(touched) if touched else set()
         if not gone:
             return
         owners = {owner for name in gone if (owner := self.hub.owner(name)) is not None}
@@ -351,7 +351,7 @@ class EngineChannel:
             with self._database.write() as session:
                 return assignments.lose(session, engine_id)
 
-        async with self._freshness.changing:
+        async with self._freshness.state_lock:
             if engine_id not in self._gone_since:
                 return
             names = await self._threads.run(write)
@@ -369,9 +369,9 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     hub = Hub()
     threads = EngineThreads()
     meters = Meters()
-    freshness = FreshnessService(database, threads, hub, app.state.clock)
+    freshness = FreshnessTracker(database, threads, hub, app.state.clock)
     recorder = Recorder(database, threads, app.state.clock)
-    waits = Waits(database, app.state.clock, freshness, (meters.record_wait, recorder.record_wait))
+    waits = WaitService(database, app.state.clock, freshness, (meters.record_wait, recorder.record_wait))
     channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters, recorder)
     app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
@@ -383,7 +383,7 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.shut)
     stop_listening = database.signals.listen(lambda change: channel.ring(change, loop))
     await channel.begin_leases()
-    await waits.resume()
+    await waits.resume_waits()
     works = channel.deliver(), channel.watch_leases(), recorder.keep_writing()
     tasks = [loop.create_task(work) for work in works]
     try:

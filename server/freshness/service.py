@@ -1,4 +1,4 @@
-"""Waits whose answer is fetched later: kept in the control database, taken up again after a restart."""
+"""Freshness waits of users: run at once, or stored in the control database and fetched later."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from server.db.models.freshness_wait import FreshnessWaitRow
 from server.errors import Conflict, NotFound
 from server.freshness import repository
 from server.freshness.schemas import Receipt, WaitBody, WaitSatisfied
-from server.freshness.tracker import FreshnessService
-from server.freshness.wait import Ask, Ending, carry_out, problem_fields
+from server.freshness.tracker import FreshnessTracker
+from server.freshness.wait import WaitOutcome, WaitSpec, problem_fields, run_wait
 from server.freshness.wait_registry import WaitStatus
 from server.logs import get_logger
 
@@ -36,19 +36,26 @@ class WaitHasEnded(Conflict):
     default_remedy = "GET the wait to see how."
 
 
-WaitObserver = Callable[[str, Ending], None]
-"""Called on the event loop with the subscription's name and the ending of each wait that ran to its end; must not block or raise."""
+WaitObserver = Callable[[str, WaitOutcome], None]
+"""Called on the event loop with the subscription's name and the outcome of each wait that ran to its end; must not block or raise."""
 
 
-def new_id() -> str:
+def new_wait_id() -> str:
     return f"w{uuid.uuid4().hex}"
 
 
-class Waits:
-    """All waits of users: those answered at once in memory, those fetched later in the control database."""
+class WaitService:
+    """All freshness waits of users.
+
+    A wait that is answered by its own request is in memory only, and can be asked for by its id until newer ones displace it. One whose
+    answer is fetched later is a row of the control database: `resume_waits` continues it after a restart.
+
+    Everything is called on the event loop; the control database is used in threads. `observers` are called once for each wait that ran
+    to its end, not for one that was cancelled.
+    """
 
     def __init__(
-        self, database: Database, clock: Clock, service: FreshnessService, observers: Sequence[WaitObserver] = ()
+        self, database: Database, clock: Clock, service: FreshnessTracker, observers: Sequence[WaitObserver] = ()
     ) -> None:
         self._database = database
         self._clock = clock
@@ -58,70 +65,79 @@ class Waits:
         self._ended: OrderedDict[str, tuple[str, WaitBody]] = OrderedDict()
         self._lines = 0
 
-    async def answer(self, ask: Ask) -> WaitSatisfied:
-        """Wait, and answer. Raises the problem of a wait that ended badly."""
-        wait_id = new_id()
+    async def run_wait_now(self, spec: WaitSpec) -> WaitSatisfied:
+        """Run the wait to its end. Cancelling this call cancels the wait.
+
+        Raises:
+            NotFound: there is no such subscription.
+            Problem: the wait was not satisfied; `extra["id"]` is its id.
+        """
+        wait_id = new_wait_id()
         began = self._clock.now()
-        ending = await carry_out(self._service, ask)
-        self._tell(ask.subscription, ending)
+        outcome = await run_wait(self._service, spec)
+        self._notify(spec.subscription, outcome)
         body = WaitBody(
             id=wait_id,
-            status=ending.status.value,
-            timeout_ms=round(ask.timeout_s * 1000),
+            status=outcome.status.value,
+            timeout_ms=round(spec.timeout_s * 1000),
             created_at=began,
-            deadline_at=began + timedelta(seconds=ask.timeout_s),
-            **_told(ending),
+            deadline_at=began + timedelta(seconds=spec.timeout_s),
+            **_outcome_fields(outcome),
         )
-        self._remember(ask.subscription, body)
-        if ending.problem is not None:
-            ending.problem.extra["id"] = wait_id
-            raise ending.problem
+        self._remember(spec.subscription, body)
+        if outcome.problem is not None:
+            outcome.problem.extra["id"] = wait_id
+            raise outcome.problem
         return _satisfied(body)
 
-    async def begin(self, ask: Ask) -> WaitBody:
-        """Begin a wait whose answer is fetched later."""
+    async def begin_wait(self, spec: WaitSpec) -> WaitBody:
+        """Store a wait whose answer is fetched later, and start it. Returns it with the status `waiting`.
+
+        Raises:
+            NotFound: there is no such subscription.
+        """
         now = self._clock.now()
         row = FreshnessWaitRow(
-            id=new_id(),
+            id=new_wait_id(),
             subscription_id=0,
             status=WaitStatus.WAITING.value,
-            asked=ask.position,
-            position=ask.position,
-            tables=sorted(ask.tables),
-            named=ask.named,
-            patient=ask.patient,
-            timeout_ms=round(ask.timeout_s * 1000),
+            asked=spec.position,
+            position=spec.position,
+            tables=sorted(spec.tables),
+            named=spec.named,
+            patient=spec.patient,
+            timeout_ms=round(spec.timeout_s * 1000),
             created_at=now,
-            deadline_at=now + timedelta(seconds=ask.timeout_s),
+            deadline_at=now + timedelta(seconds=spec.timeout_s),
         )
         body = _body(row, None)
-        await run_in_threadpool(self._add, ask.subscription, row)
-        self._start(row.id, ask)
+        await run_in_threadpool(self._add, spec.subscription, row)
+        self._start_wait(row.id, spec)
         return body
 
-    async def get(self, subscription: str, wait_id: str) -> WaitBody:
+    async def get_wait(self, subscription: str, wait_id: str) -> WaitBody:
         """A wait, outstanding or ended.
 
         Raises:
             NotFound: there is none of this id, or it ended too long ago.
         """
-        book = await self._service.book(subscription)
+        registry = await self._service.current_registry(subscription)
         known = self._ended.get(wait_id)
         if known is not None and known[0] == subscription:
             return known[1]
         row = await run_in_threadpool(self._find, subscription, wait_id)
         if row is None:
             raise NotFound(f"There is no wait '{wait_id}'.", "Ended waits are kept for a day; begin a new one.")
-        return _body(row, book.picture.applied)
+        return _body(row, registry.status.applied)
 
-    async def cancel(self, subscription: str, wait_id: str) -> None:
+    async def cancel_wait(self, subscription: str, wait_id: str) -> None:
         """End a wait before its time.
 
         Raises:
             NotFound: there is none of this id.
             WaitHasEnded: too late.
         """
-        if (await self.get(subscription, wait_id)).status != WaitStatus.WAITING.value:
+        if (await self.get_wait(subscription, wait_id)).status != WaitStatus.WAITING.value:
             raise WaitHasEnded(f"Wait '{wait_id}' has ended already.")
         task = self._running.pop(wait_id, None)
         if task is not None:
@@ -129,51 +145,51 @@ class Waits:
         if not await run_in_threadpool(self._end, wait_id, WaitStatus.CANCELLED, {}):
             raise WaitHasEnded(f"Wait '{wait_id}' has ended already.")
 
-    async def resume(self) -> None:
-        """Take up the waits that had not ended when the server went down."""
+    async def resume_waits(self) -> None:
+        """Continue the stored waits that had not ended when the server stopped, with their deadlines. Called once, at the start."""
         rows = await run_in_threadpool(self._still_waiting)
         now = self._clock.now()
         for subscription, row in rows:
             left_s = max(0.0, (row.deadline_at - now).total_seconds())
-            ask = Ask(subscription, row.position, frozenset(row.tables), row.named, left_s, row.patient)
-            self._start(row.id, ask)
+            spec = WaitSpec(subscription, row.position, frozenset(row.tables), row.named, left_s, row.patient)
+            self._start_wait(row.id, spec)
 
     async def stop(self) -> None:
-        """Let go of outstanding waits; `resume` takes them up again."""
+        """Cancel the tasks of stored waits; they stay outstanding in the control database, for `resume_waits`."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, wait_id: str, ask: Ask) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry_out(wait_id, ask))
+    def _start_wait(self, wait_id: str, spec: WaitSpec) -> None:
+        task = asyncio.get_running_loop().create_task(self._run_stored(wait_id, spec))
         self._running[wait_id] = task
         task.add_done_callback(lambda _: self._running.pop(wait_id, None))
 
-    async def _carry_out(self, wait_id: str, ask: Ask) -> None:
+    async def _run_stored(self, wait_id: str, spec: WaitSpec) -> None:
         try:
-            await self._end_well_or_badly(wait_id, ask)
+            await self._run_and_store(wait_id, spec)
         except NotFound:
             log.info("wait_gone", wait=wait_id)  # Deleted with its subscription.
         except Exception:
-            # It stays outstanding in the control database, and is taken up at the next start.
+            # It stays outstanding in the control database, and is continued at the next start.
             log.exception("wait_failed", wait=wait_id)
 
-    async def _end_well_or_badly(self, wait_id: str, ask: Ask) -> None:
-        ending = await carry_out(self._service, ask)
-        self._tell(ask.subscription, ending)
-        told: dict[str, Any] = {"waited_ms": ending.waited_ms}
-        told["applied"] = None if ending.applied is None else str(ending.applied)
-        if ending.receipt is not None:
-            told["receipt"] = ending.receipt.model_dump(mode="json")
-        if ending.problem is not None:
-            told["problem"] = problem_fields(ending.problem)
-        fields = {"position": ending.position, "ending": told}
-        await run_in_threadpool(self._end, wait_id, ending.status, fields)
+    async def _run_and_store(self, wait_id: str, spec: WaitSpec) -> None:
+        outcome = await run_wait(self._service, spec)
+        self._notify(spec.subscription, outcome)
+        ending: dict[str, Any] = {"waited_ms": outcome.waited_ms}
+        ending["applied"] = None if outcome.applied is None else str(outcome.applied)
+        if outcome.receipt is not None:
+            ending["receipt"] = outcome.receipt.model_dump(mode="json")
+        if outcome.problem is not None:
+            ending["problem"] = problem_fields(outcome.problem)
+        fields = {"position": outcome.position, "ending": ending}
+        await run_in_threadpool(self._end, wait_id, outcome.status, fields)
 
-    def _tell(self, subscription: str, ending: Ending) -> None:
+    def _notify(self, subscription: str, outcome: WaitOutcome) -> None:
         for observe in self._observers:
-            observe(subscription, ending)
+            observe(subscription, outcome)
 
     def _remember(self, subscription: str, body: WaitBody) -> None:
         self._ended[body.id] = (subscription, body)
@@ -186,28 +202,28 @@ class Waits:
 
     def _add(self, subscription: str, row: FreshnessWaitRow) -> None:
         with self._database.write() as session:
-            repository.add(session, subscription, row)
+            repository.add_wait(session, subscription, row)
 
     def _find(self, subscription: str, wait_id: str) -> FreshnessWaitRow | None:
         with self._database.read() as session:
-            return repository.find(session, subscription, wait_id)
+            return repository.find_wait(session, subscription, wait_id)
 
     def _end(self, wait_id: str, status: WaitStatus, fields: dict[str, Any]) -> bool:
         with self._database.write() as session:
-            return repository.end(session, wait_id, status, fields)
+            return repository.end_wait(session, wait_id, status, fields)
 
     def _still_waiting(self) -> list[tuple[str, FreshnessWaitRow]]:
         with self._database.read() as session:
-            return repository.still_waiting(session)
+            return repository.list_outstanding(session)
 
 
-def _told(ending: Ending) -> dict[str, Any]:
+def _outcome_fields(outcome: WaitOutcome) -> dict[str, Any]:
     return {
-        "position": None if ending.position is None else str(ending.position),
-        "applied": None if ending.applied is None else str(ending.applied),
-        "waited_ms": ending.waited_ms,
-        "receipt": ending.receipt,
-        "problem": None if ending.problem is None else problem_fields(ending.problem),
+        "position": None if outcome.position is None else str(outcome.position),
+        "applied": None if outcome.applied is None else str(outcome.applied),
+        "waited_ms": outcome.waited_ms,
+        "receipt": outcome.receipt,
+        "problem": None if outcome.problem is None else problem_fields(outcome.problem),
     }
 
 

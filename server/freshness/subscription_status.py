@@ -1,6 +1,6 @@
-"""What this process knows of a subscription right now: its state, its tables and where it stands.
+"""The status of a subscription in this process: its state, its tables, its positions.
 
-Fed by reports and by the control database; waits are judged against it.
+Changed by reports of engines and by reads of the control database; freshness waits are decided by it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.model.table_state import TableState
 from server.clock import SystemClock
 from server.wording import seconds
 
-STANDING_STILL = frozenset(
+HALTED_STATES = frozenset(
     {
         SubscriptionState.PAUSING,
         SubscriptionState.PAUSED,
@@ -25,7 +25,7 @@ STANDING_STILL = frozenset(
         SubscriptionState.FAILED,
     }
 )
-"""States of a subscription in which nothing more will be applied until somebody acts."""
+"""States of a subscription in which nothing is applied until a user or an operator acts."""
 
 _HELD = frozenset({SubscriptionState.PAUSING, SubscriptionState.PAUSED})
 """States in which the engine holds the target as its last run left it."""
@@ -80,8 +80,8 @@ class TableView:
 
 
 @dataclass(slots=True)
-class Picture:
-    """One subscription. Changed only on the event loop."""
+class SubscriptionStatus:
+    """One subscription. Changed on the event loop only. Lags are in bytes of the source's log and in seconds; times are in UTC."""
 
     name: str
     epoch: int = 0
@@ -115,13 +115,13 @@ class Picture:
     away_s: Callable[[], float | None] = field(default=lambda: None, repr=False)
     """Seconds for which no engine that runs the subscription has been connected; None where one is."""
     now: Callable[[], datetime] = field(default=SystemClock().now, repr=False)
-    _vouched_on: str | None = None
+    _confirmed_on: str | None = None
     """The stream on which the living run has reported `applied`."""
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
 
     @property
-    def reached(self) -> Lsn | None:
-        """The position that waits may count: where the target is, as the living run says. None where no run says so now.
+    def confirmed_position(self) -> Lsn | None:
+        """The applied position that waits may rely on: confirmed by the current run. None where no run has confirmed one.
 
         `applied` is the last that was known. Between two runs, or while no engine is there, the target may be replaced by an older
         one; so a position counts on the stream on which its run reported it, until that run ends or the stream does. In a pause the
@@ -130,25 +130,25 @@ class Picture:
         """
         if self.state is SubscriptionState.FAILED:
             return None
-        return self.applied if self._vouched_on is not None and self._vouched_on == self.stream() else None
+        return self.applied if self._confirmed_on is not None and self._confirmed_on == self.stream() else None
 
     @property
-    def standing_still(self) -> bool:
-        """Nothing more is applied until somebody acts. What was declared and asked for decides, not the state that lags it."""
+    def is_halted(self) -> bool:
+        """Nothing is applied until a user or an operator acts. What was declared and asked for decides, not the state that lags it."""
         if self.desired is not DesiredState.RUNNING:
             return True
         return self.state is SubscriptionState.FAILED and self.reload is None
 
-    def stand(self, state: SubscriptionState, run: int) -> None:
-        """Take in the state that the engine reports, and the run of which it reports it."""
+    def set_state(self, state: SubscriptionState, run: int) -> None:
+        """Set the state that the engine reports of a run. One in which that run may end revokes the confirmed position."""
         held = state in _HELD or (state is SubscriptionState.RUNNING and run == self.run)
         if not held:
-            self._vouched_on = None
-        self._heard_of(run)
+            self._confirmed_on = None
+        self._advance_run(run)
         self.state = state
 
-    def explain(self, code: str | None, reason: str | None, remedy: str | None) -> None:
-        """Take in why the subscription is in its state, behind that state."""
+    def set_reason(self, code: str | None, reason: str | None, remedy: str | None) -> None:
+        """Set why the subscription is in its state; called after `set_state`."""
         self.code, self.reason, self.remedy = code, reason, remedy
         if self.state is not SubscriptionState.STARTING or reason is None:
             self.faulty_since = None
@@ -167,46 +167,46 @@ class Picture:
         detail = f"it has been tried again for {seconds(faulty_s)} because of a fault, {self.reason}"
         return Absence(self.code or "unknown", detail, self.remedy, faulty_s)
 
-    def gone(self) -> Absence | None:
-        """The same, once it lasts for too long."""
+    def lasting_absence(self) -> Absence | None:
+        """As `absence`, but only once it has lasted for more than `GONE_AFTER_S`."""
         absence = self.absence()
         return absence if absence is not None and absence.seconds > GONE_AFTER_S else None
 
-    def reload_ended(self, reload: str) -> set[str]:
-        """A reload has ended, well or badly; returns the tables that it was to copy."""
+    def end_reload(self, reload: str) -> set[str]:
+        """A reload has ended, successfully or not. Returns the ids of the tables that it was to copy."""
         self.reload = None if self.reload == reload else self.reload
         ended = {table.id for table in self.tables.values() if table.reload == reload}
         for table in ended:
             self.tables[table].reload = None
         return ended
 
-    def vouch(self, run: int, stream: str) -> bool:
-        """A position was reported by this run, on this stream. False where a later run is known: it counts for nothing."""
+    def confirm_run(self, run: int, stream: str) -> bool:
+        """This run reports `applied` on this stream, which confirms it. False, and nothing changes, where a later run is known."""
         if run < self.run:
             return False
-        self._heard_of(run)
-        self._vouched_on = stream
+        self._advance_run(run)
+        self._confirmed_on = stream
         return True
 
-    def _heard_of(self, run: int) -> None:
+    def _advance_run(self, run: int) -> None:
         if run > self.run:
             self.run = run
             self.structure = self.structure_at = None
 
     @property
-    def living(self) -> tuple[int, int]:
-        """The run that is known to go on, among all of all engines. Another one may begin on an older target."""
+    def current_run(self) -> tuple[int, int]:
+        """Epoch and number of the newest run that is known. A later one may begin on an older target."""
         return self.epoch, self.run
 
     @property
-    def furthest(self) -> Lsn | None:
+    def highest_position(self) -> Lsn | None:
         """The highest position that is known to exist."""
         known = [position for position in (self.source, self.captured, self.applied) if position is not None]
         return max(known) if known else None
 
-    def beyond(self, position: Lsn) -> bool:
-        """Whether `position` lies beyond the last known end of the source's log: nobody can tell when it comes, or whether."""
-        return self.source is not None and self.furthest is not None and position > self.furthest
+    def is_beyond_log(self, position: Lsn) -> bool:
+        """Whether `position` lies beyond the last known end of the source's log: it may never be reached."""
+        return self.source is not None and self.highest_position is not None and position > self.highest_position
 
     def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
         """How far the live tables are behind, in bytes and seconds; nothing where none is live. While no engine is connected, the time
@@ -217,8 +217,8 @@ class Picture:
             return self.lag_bytes, self.lag_seconds
         return self.lag_bytes, round(self.lag_seconds + max(0.0, (now - self.at).total_seconds()), 3)
 
-    def advance(self, applied: Lsn, monotonic_s: float) -> bool:
-        """Take in the applied position.
+    def set_applied(self, applied: Lsn, monotonic_s: float) -> bool:
+        """Set the applied position; `monotonic_s`: when, for `estimate_ms`.
 
         False where it went back, because the source was replaced by one with a shorter log.
         """
@@ -229,10 +229,10 @@ class Picture:
         self._steps.append((monotonic_s, applied.value))
         return forward
 
-    def restate(self, fresh: Picture) -> None:
-        """Take over everything but positions, which reports bring earlier than the control database."""
+    def replace_declared(self, fresh: SubscriptionStatus) -> None:
+        """Replace everything but the positions by what `fresh` says: reports bring positions earlier than the control database."""
         if fresh.epoch != self.epoch:
-            self.run, self._vouched_on = 0, None
+            self.run, self._confirmed_on = 0, None
             self.structure = self.structure_at = None
         self.epoch = fresh.epoch
         self.state = fresh.state
@@ -244,7 +244,7 @@ class Picture:
         self.tables = fresh.tables
 
     def estimate_ms(self, position: Lsn, monotonic_s: float) -> int | None:
-        """How long until `position` is applied, by the pace of late; None where it stands still or nothing is known."""
+        """Milliseconds until `position` is applied at the recent rate; None where nothing moves or too little is known."""
         if self.applied is None or len(self._steps) < 2:
             return None
         began, low = self._steps[0]

@@ -1,7 +1,4 @@
-"""The book of outstanding waits of one subscription.
-
-Who waits for which position and tables, and whose time has come. Pure.
-"""
+"""The outstanding freshness waits of one subscription, and the rules by which they end. Without I/O and without a clock."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from itertools import count
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
-from server.freshness.subscription_status import STANDING_STILL, Picture, TableView
+from server.freshness.subscription_status import HALTED_STATES, SubscriptionStatus, TableView
 
 HORIZON_BYTES = 64 * 1024 * 1024
 """A position further than this beyond everything known is not yet demanded.
@@ -67,11 +64,15 @@ class Wait:
     """Its position is applied; only tables still hold it up."""
 
 
-class WaitBook:
-    """Outstanding waits of one subscription, ended in the order of their positions."""
+class WaitRegistry:
+    """Outstanding waits of one subscription, ended in the order of their positions.
 
-    def __init__(self, picture: Picture) -> None:
-        self.picture = picture
+    `status` is shared with the tracker, which changes it and then calls `end_reached_waits` or `end_decided_waits`. Not thread-safe: used
+    on the event loop only. `Wait.ended` is called from within these methods and must not call back into the registry.
+    """
+
+    def __init__(self, status: SubscriptionStatus) -> None:
+        self.status = status
         self._order = count()
         self._by_position: list[tuple[int, int, Wait]] = []
         self._far: list[tuple[int, int, Wait]] = []
@@ -85,8 +86,8 @@ class WaitBook:
         return len(self._waits)
 
     def add(self, wait: Wait) -> bool:
-        """Take a wait in; False where it has ended at once, because it is satisfied or can never be."""
-        verdict = self._judge(wait)
+        """Register a wait. False where it is not registered, since it is satisfied or unreachable: `ended` has been called already."""
+        verdict = self._verdict_on(wait)
         if verdict is not _PENDING:
             wait.open = False
             wait.ended(verdict)
@@ -96,112 +97,113 @@ class WaitBook:
         self._numbers[wait] = number
         entry = (wait.position.value, number, wait)
         heapq.heappush(self._by_position, entry)
-        if self._near(wait.position):
+        if self._is_near(wait.position):
             self._wanted.add(wait.position)
         else:
             heapq.heappush(self._far, entry)
         return True
 
-    def hopeless(self, wait: Wait) -> Unreachable | None:
-        """Why this wait could not end well whatever its position, so that there is no use in finding that out."""
-        if self.picture.standing_still:
-            return standing_still(self.picture)
-        return self._trouble_with_tables(wait) or self._gone(wait)
+    def unreachable_reason(self, wait: Wait) -> Unreachable | None:
+        """Why this wait cannot be satisfied whatever its position is; None where it may be. It need not be registered."""
+        if self.status.is_halted:
+            return why_halted(self.status)
+        return self._trouble_with_tables(wait) or self._absence_verdict(wait)
 
-    def drop(self, wait: Wait) -> None:
+    def remove(self, wait: Wait) -> None:
         """Forget a wait whose deadline passed or that was cancelled; its `ended` is not called."""
         number = self._numbers.pop(wait, None)
         if number is not None:
             wait.open = False
             del self._waits[number]
             if len(self._by_position) > 64 and len(self._by_position) > 2 * len(self._waits):
-                self._sweep()
+                self._compact()
 
-    def progressed(self) -> int:
+    def end_reached_waits(self) -> int:
         """The applied position moved: end the waits that it satisfies, lowest position first. Returns how many."""
-        reached = self.picture.reached
+        reached = self.status.confirmed_position
         ended = 0
         while reached is not None and self._by_position and self._by_position[0][0] <= reached.value:
             wait = heapq.heappop(self._by_position)[2]
             if wait.open:
                 wait.due = True
-                ended += self._settle(wait)
+                ended += self._end_if_decided(wait)
         self._bring_near()
         return ended
 
-    def rewound(self) -> None:
-        """The applied position went back: waits that it had reached have to be reached again."""
+    def reopen_reached_waits(self) -> None:
+        """The applied position went back: waits whose position it had reached are no longer reached."""
         self._demanded.clear()
         for number, wait in self._waits.items():
             if wait.due:
                 wait.due = False
                 heapq.heappush(self._by_position, (wait.position.value, number, wait))
 
-    def changed(self, tables: Collection[str] | None = None) -> int:
-        """States changed, of these tables (None.
+    def end_decided_waits(self, tables: Collection[str] | None = None) -> int:
+        """End the waits that are satisfied or unreachable now that states have changed; lowest position first. Returns how many.
 
-        Any, or the subscription's own): end what is satisfied or now unreachable.
+        `tables`: ids of those whose state changed, so that only waits for one of them are examined. None: the subscription's own state
+        changed, or any table's.
         """
         affected = [w for w in self._waits.values() if tables is None or not w.tables.isdisjoint(tables)]
-        return sum(self._settle(wait) for wait in sorted(affected, key=lambda w: w.position.value))
+        return sum(self._end_if_decided(wait) for wait in sorted(affected, key=lambda w: w.position.value))
 
-    def demand(self) -> list[Lsn]:
-        """The positions to be demanded now, in order, each once.
+    def take_demand(self) -> list[Lsn]:
+        """The positions to demand of the engine now, in ascending order; the next call does not return them again.
 
         A position that is known to exist covers those before it; one beyond may never come, so it covers nothing but itself.
         """
-        if self.picture.applied is not None:
-            del self._demanded[: bisect_left(self._demanded, self.picture.applied)]
+        if self.status.applied is not None:
+            del self._demanded[: bisect_left(self._demanded, self.status.applied)]
         fresh: list[Lsn] = []
         for position in sorted(self._wanted, reverse=True):
-            if not self._covered(position):
+            if not self._is_covered(position):
                 insort(self._demanded, position)
                 fresh.append(position)
         self._wanted.clear()
         return fresh[::-1]
 
-    def forget_demand(self) -> None:
-        """A new engine, or the same with a new stream, has not heard of any demand: name all again."""
-        self._wanted = {wait.position for wait in self._waits.values() if not wait.due and self._near(wait.position)}
+    def reset_demand(self) -> None:
+        """The engine, or its stream, is a new one: the next `take_demand` returns the positions of all outstanding waits."""
+        self._wanted = {wait.position for wait in self._waits.values() if not wait.due and self._is_near(wait.position)}
         self._demanded.clear()
 
     def end_all(self, verdict: Verdict) -> None:
         """End every wait, because the subscription is gone."""
         for wait in list(self._waits.values()):
-            self.drop(wait)
+            self.remove(wait)
             wait.ended(verdict)
 
-    def _settle(self, wait: Wait) -> int:
-        verdict = self._judge(wait)
+    def _end_if_decided(self, wait: Wait) -> int:
+        verdict = self._verdict_on(wait)
         if verdict is _PENDING:
             return 0
-        self.drop(wait)
+        self.remove(wait)
         wait.ended(verdict)
         return 1
 
-    def _judge(self, wait: Wait) -> Verdict | _Pending:
-        picture = self.picture
-        if picture.state is SubscriptionState.FAILED and picture.standing_still:
-            return standing_still(picture)
+    def _verdict_on(self, wait: Wait) -> Verdict | _Pending:
+        status = self.status
+        if status.state is SubscriptionState.FAILED and status.is_halted:
+            return why_halted(status)
         trouble = self._trouble_with_tables(wait)
         if trouble is not None:
             return trouble
-        reached = picture.reached is not None and picture.reached >= wait.position
-        if reached and all(picture.tables[table].state is TableState.LIVE for table in wait.tables):
+        reached = status.confirmed_position is not None and status.confirmed_position >= wait.position
+        if reached and all(status.tables[table].state is TableState.LIVE for table in wait.tables):
             return None
-        if picture.standing_still:
-            return standing_still(picture)
-        return self._gone(wait) or _PENDING
+        if status.is_halted:
+            return why_halted(status)
+        return self._absence_verdict(wait) or _PENDING
 
-    def _gone(self, wait: Wait) -> Unreachable | None:
-        gone = None if wait.patient else self.picture.gone()
-        if gone is None:
+    def _absence_verdict(self, wait: Wait) -> Unreachable | None:
+        absence = None if wait.patient else self.status.lasting_absence()
+        if absence is None:
             return None
-        detail = f"Nothing is applied to subscription {self.picture.name!r}: {gone.detail}."
-        return Unreachable(detail, gone.remedy, gone.cause)
+        detail = f"Nothing is applied to subscription {self.status.name!r}: {absence.detail}."
+        return Unreachable(detail, absence.remedy, absence.cause)
 
     def _trouble_with_tables(self, wait: Wait) -> Unreachable | None:
-        tables = self.picture.tables
+        tables = self.status.tables
         for table in list(wait.tables):
             view = tables.get(table)
             if view is not None and not view.left_out:
@@ -210,26 +212,26 @@ class WaitBook:
                 wait.tables.discard(table)
                 continue
             return table_left_out(view)
-        return None if wait.tables or wait.named else nothing_to_wait_for(self.picture)
+        return None if wait.tables or wait.named else nothing_to_wait_for(self.status)
 
-    def _near(self, position: Lsn) -> bool:
-        furthest = self.picture.furthest
+    def _is_near(self, position: Lsn) -> bool:
+        furthest = self.status.highest_position
         return furthest is None or position.value <= furthest.value + HORIZON_BYTES
 
     def _bring_near(self) -> None:
-        while self._far and self._near(Lsn(self._far[0][0])):
+        while self._far and self._is_near(Lsn(self._far[0][0])):
             wait = heapq.heappop(self._far)[2]
             if wait.open:
                 self._wanted.add(wait.position)
 
-    def _covered(self, position: Lsn) -> bool:
+    def _is_covered(self, position: Lsn) -> bool:
         at = bisect_left(self._demanded, position)
         if at == len(self._demanded):
             return False
-        following, furthest = self._demanded[at], self.picture.furthest
+        following, furthest = self._demanded[at], self.status.highest_position
         return following == position or (furthest is not None and following <= furthest)
 
-    def _sweep(self) -> None:
+    def _compact(self) -> None:
         for heap in (self._by_position, self._far):
             heap[:] = [entry for entry in heap if entry[2].open]
             heapq.heapify(heap)
@@ -242,15 +244,15 @@ class _Pending(StrEnum):
 _PENDING = _Pending.PENDING
 
 
-def standing_still(picture: Picture) -> Unreachable:
-    """Nothing is applied in this state, or as was declared."""
-    if picture.deleting:
-        return Unreachable(f"Subscription {picture.name!r} is being deleted.", "Wait on one that stays.")
-    remedy = f"Set desired_state of subscription {picture.name!r} to 'running', then wait again."
-    if picture.state not in STANDING_STILL:
-        return Unreachable(f"Subscription {picture.name!r} has the desired_state '{picture.desired.value}'.", remedy)
-    because = f": {picture.reason}" if picture.reason else ""
-    return Unreachable(f"Subscription {picture.name!r} is {picture.state.value}{because}.", picture.remedy or remedy)
+def why_halted(status: SubscriptionStatus) -> Unreachable:
+    """Why a subscription that is halted (`SubscriptionStatus.is_halted`) applies nothing, with the remedy."""
+    if status.deleting:
+        return Unreachable(f"Subscription {status.name!r} is being deleted.", "Wait on one that stays.")
+    remedy = f"Set desired_state of subscription {status.name!r} to 'running', then wait again."
+    if status.state not in HALTED_STATES:
+        return Unreachable(f"Subscription {status.name!r} has the desired_state '{status.desired.value}'.", remedy)
+    because = f": {status.reason}" if status.reason else ""
+    return Unreachable(f"Subscription {status.name!r} is {status.state.value}{because}.", status.remedy or remedy)
 
 
 def table_left_out(view: TableView | None) -> Unreachable:
@@ -285,9 +287,9 @@ def why_left_out(view: TableView) -> str | None:
     return "its desired_state is 'paused'" if lags else view.reason
 
 
-def nothing_to_wait_for(picture: Picture) -> Unreachable:
+def nothing_to_wait_for(status: SubscriptionStatus) -> Unreachable:
     """No table follows the source."""
     return Unreachable(
-        f"Subscription {picture.name!r} has no table that follows its source: each is paused or parked, or there is none.",
+        f"Subscription {status.name!r} has no table that follows its source: each is paused or parked, or there is none.",
         "Resume or reload a table, then wait again.",
     )

@@ -20,7 +20,7 @@ from server.db.database import Database
 from server.db.models.history import HistoryRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
-from server.freshness.wait import Ending
+from server.freshness.wait import WaitOutcome
 from server.freshness.wait_registry import WaitStatus
 from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
@@ -86,10 +86,10 @@ class Recorder:
         elif isinstance(report, BatchReport):
             self._now(report.subscription).batch(report)
 
-    def record_wait(self, subscription: str, ending: Ending) -> None:
+    def record_wait(self, subscription: str, outcome: WaitOutcome) -> None:
         """Count a freshness wait that was satisfied, or that ended at its deadline; other endings are not part of the history."""
-        if ending.status in (WaitStatus.SATISFIED, WaitStatus.TIMED_OUT):
-            self._now(subscription).wait(ending.waited_ms, late=ending.status is WaitStatus.TIMED_OUT)
+        if outcome.status in (WaitStatus.SATISFIED, WaitStatus.TIMED_OUT):
+            self._now(subscription).wait(outcome.waited_ms, late=outcome.status is WaitStatus.TIMED_OUT)
 
     def _now(self, subscription: str) -> Figures:
         begins = _FINEST.begin(self._seconds())

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from engine.link.messages import BatchReport
-    from server.freshness.wait import Ending
+    from server.freshness.wait import WaitOutcome
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300, 600)
 _BATCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -67,9 +67,9 @@ class Meters:
             "penstock_query_seconds", "Queries by how they ended.", [*of, "outcome"], registry=self.registry
         )
 
-    def record_wait(self, subscription: str, ending: Ending) -> None:
-        self._waits.labels(subscription, ending.status.value).observe(ending.waited_ms / 1000)
-        if ending.receipt is not None and ending.receipt.on_arrival:
+    def record_wait(self, subscription: str, outcome: WaitOutcome) -> None:
+        self._waits.labels(subscription, outcome.status.value).observe(outcome.waited_ms / 1000)
+        if outcome.receipt is not None and outcome.receipt.on_arrival:
             self._on_arrival.labels(subscription).inc()
 
     def record_batch(self, batch: BatchReport) -> None:

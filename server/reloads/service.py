@@ -18,7 +18,7 @@ from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, NotFound
 from server.events.service import record_event
-from server.freshness.subscription_status import STANDING_STILL
+from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState
 from server.lookup.subscriptions import require_subscription
 from server.lookup.tables import require_table
@@ -69,7 +69,7 @@ def ask(
 def begin(
     session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
 ) -> ReloadRow:
-    """Ask the engine to copy a table anew, or all tables (`table_id` None). Also the remedy of a failed subscription.
+    """WaitSpec the engine to copy a table anew, or all tables (`table_id` None). Also the remedy of a failed subscription.
 
     `partitions`: these alone of the table, which stays live meanwhile; `changed`: those that differ.
 
@@ -113,7 +113,7 @@ def begin(
 
 def require_running(subscription: SubscriptionRow) -> None:
     """Raises SubscriptionNotRunning where nothing would be done about a table now."""
-    if SubscriptionState(subscription.state) in STANDING_STILL:
+    if SubscriptionState(subscription.state) in HALTED_STATES:
         raise SubscriptionNotRunning(
             f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
         )

@@ -16,7 +16,7 @@ from server.db.models.verification import VerificationRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.freshness.subscription_status import STANDING_STILL
+from server.freshness.subscription_status import HALTED_STATES
 from server.gateway.long_running import UNENDED, WorkState
 from server.lookup.subscriptions import require_subscription
 from server.tables import repository
@@ -47,13 +47,13 @@ class VerificationHasEnded(Conflict):
 
 
 def begin(session: WriteSession, name: str, request: VerificationRequest) -> VerificationRow:
-    """Ask the engine for a comparison.
+    """WaitSpec the engine for a comparison.
 
     Raises:
         NotFound, SubscriptionNotRunning, VerificationRunning; InvalidRequest for an unknown table.
     """
     subscription = require_subscription(session, name)
-    if SubscriptionState(subscription.state) in STANDING_STILL:
+    if SubscriptionState(subscription.state) in HALTED_STATES:
         raise SubscriptionNotRunning(f"Subscription '{name}' is {subscription.state}.", subscription.remedy)
     running = session.exec(_unended(subscription)).first()
     if running is not None:

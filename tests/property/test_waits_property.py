@@ -33,8 +33,8 @@ from engine.model.table_state import TableState
 from server.clock import SystemClock
 from server.engines.channel import EngineChannel
 from server.freshness import repository
-from server.freshness.subscription_status import Picture
-from server.freshness.tracker import FreshnessService
+from server.freshness.subscription_status import SubscriptionStatus
+from server.freshness.tracker import FreshnessTracker
 from server.freshness.wait_registry import Verdict, Wait
 from server.gateway.hub import Hub
 from server.gateway.long_running import UNENDED
@@ -44,7 +44,7 @@ from tests.property.waits_model import NAME, TABLES, ControlRows, Engine, ModelT
 class Channel(EngineChannel):
     """The server's end of the channel, upon the model of its control database."""
 
-    def __init__(self, rows: ControlRows, hub: Hub, freshness: FreshnessService) -> None:
+    def __init__(self, rows: ControlRows, hub: Hub, freshness: FreshnessTracker) -> None:
         nothing = cast("Any", None)
         recorder = cast("Any", _Silent())
         super().__init__(nothing, nothing, nothing, hub, freshness, recorder, recorder)
@@ -79,19 +79,19 @@ class Channel(EngineChannel):
             rows.reloads.pop(report.request_id, None)
 
 
-class Freshness(FreshnessService):
-    """Its pictures come from the model of the control database."""
+class Freshness(FreshnessTracker):
+    """Its statuses come from the model of the control database."""
 
     def __init__(self, rows: ControlRows, hub: Hub) -> None:
         super().__init__(cast("Any", None), cast("Any", _Inline()), hub, SystemClock())
         self._rows = rows
 
-    def _load(self, subscriptions: Sequence[str] | None) -> dict[str, Picture]:
-        picture = repository._picture(self._rows.subscription)
-        picture.tables = {table: repository._view(row) for table, row in self._rows.tables.items()}
+    def _load(self, subscriptions: Sequence[str] | None) -> dict[str, SubscriptionStatus]:
+        status = repository._status_of(self._rows.subscription)
+        status.tables = {table: repository._table_of(row) for table, row in self._rows.tables.items()}
         for reload, table in self._rows.reloads.items():
-            picture.tables[table].reload = reload
-        return {NAME: picture}
+            status.tables[table].reload = reload
+        return {NAME: status}
 
 
 class _Inline:
@@ -210,7 +210,7 @@ class Waits(RuleBasedStateMachine):
             for table in TABLES:
                 if self.rows.tables[table].state == TableState.PARKED:
                     self.rows.reload(table)
-            self.freshness.out_of_date([NAME])
+            self.freshness.mark_outdated([NAME])
             self.hears(engine)
             if engine.run is not None:
                 for table in TABLES:
@@ -350,7 +350,7 @@ class Waits(RuleBasedStateMachine):
         else:
             desired = {"run": DesiredState.RUNNING, "pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED}
             self.rows.desire(desired[what])
-        self.freshness.out_of_date([NAME])
+        self.freshness.mark_outdated([NAME])
 
     # The channel
 
@@ -405,7 +405,7 @@ class Waits(RuleBasedStateMachine):
         self.judge_at_once(verdicts, tables)
 
     async def wait(self, position: int, tables: set[TableId], ended: Callable[[Verdict], None]) -> None:
-        (await self.freshness.book(NAME)).add(Wait(Lsn(position), set(tables), True, ended))
+        (await self.freshness.current_registry(NAME)).add(Wait(Lsn(position), set(tables), True, ended))
 
     def judge_satisfied(self, position: int, tables: set[TableId]) -> None:
         on_target = {table: self.target.tables[table] for table in tables}

@@ -1,4 +1,4 @@
-"""Waits that were answered at once are kept for a while, within bounds."""
+"""WaitService that were answered at once are kept for a while, within bounds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.clock import SystemClock
 from server.errors import NotFound
-from server.freshness.service import Waits
-from server.freshness.subscription_status import Picture, TableView
-from server.freshness.wait import Ask
-from server.freshness.wait_registry import WaitBook
+from server.freshness.service import WaitService
+from server.freshness.subscription_status import SubscriptionStatus, TableView
+from server.freshness.wait import WaitSpec
+from server.freshness.wait_registry import WaitRegistry
 
 _TABLES, _WAITS, _LINES = 1000, 110, 100_000
 
@@ -25,21 +25,21 @@ class _Service:
 
     def __init__(self) -> None:
         tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableState.LIVE) for n in range(_TABLES)}
-        self.picture = Picture("orders", tables=tables, applied=Lsn(100), stream=lambda: "s")
-        self.picture.vouch(0, "s")
+        self.status = SubscriptionStatus("orders", tables=tables, applied=Lsn(100), stream=lambda: "s")
+        self.status.confirm_run(0, "s")
 
-    async def book(self, _: str) -> WaitBook:
-        return WaitBook(self.picture)
+    async def current_registry(self, _: str) -> WaitRegistry:
+        return WaitRegistry(self.status)
 
 
-async def _answered(waits: Waits, service: _Service) -> list[str]:
-    ask = Ask("orders", Lsn(50), frozenset(service.picture.tables), named=False, timeout_s=1)
-    return [(await waits.answer(ask)).id for _ in range(_WAITS)]
+async def _answered(waits: WaitService, service: _Service) -> list[str]:
+    ask = WaitSpec("orders", Lsn(50), frozenset(service.status.tables), named=False, timeout_s=1)
+    return [(await waits.run_wait_now(ask)).id for _ in range(_WAITS)]
 
 
 def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     service = _Service()
-    waits = Waits(cast("Any", None), SystemClock(), cast("Any", service))
+    waits = WaitService(cast("Any", None), SystemClock(), cast("Any", service))
     monkeypatch.setattr(waits, "_find", lambda *_: None)
     monkeypatch.setattr("server.freshness.service._MOST_LINES", _LINES)
     tracemalloc.start()
@@ -49,9 +49,9 @@ def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypat
     finally:
         tracemalloc.stop()
     assert taken < 20 * _LINES
-    kept = asyncio.run(waits.get("orders", ids[-1]))
+    kept = asyncio.run(waits.get_wait("orders", ids[-1]))
     assert kept.receipt is not None
     assert len(kept.receipt.tables) == _TABLES
-    assert asyncio.run(waits.get("orders", ids[-_LINES // _TABLES])).id == ids[-_LINES // _TABLES]
+    assert asyncio.run(waits.get_wait("orders", ids[-_LINES // _TABLES])).id == ids[-_LINES // _TABLES]
     with pytest.raises(NotFound):
-        asyncio.run(waits.get("orders", ids[0]))
+        asyncio.run(waits.get_wait("orders", ids[0]))
