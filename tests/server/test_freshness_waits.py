@@ -506,7 +506,7 @@ def test_a_client_that_goes_away_leaves_no_wait_behind(
     until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 0)
 
 
-def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
+async def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
     engine: FakeEngine, assign: Assign, client: httpx.Client, server: RunningServer
 ) -> None:
     count = 2000
@@ -536,7 +536,7 @@ def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
         engine.progress(assign, str(Lsn(base + count - 1)))
         return list(await asyncio.gather(*posts)), time.perf_counter() - began
 
-    codes, seconds = asyncio.run(wait_for_all())
+    codes, seconds = await wait_for_all()
     assert codes == [200] * count
     assert sorted(demands()) == [Lsn(base + i) for i in range(count)]
     print(f"{count} waits answered in {seconds:.2f} s")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +21,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.errors import NotFound
 from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
-from server.history.recorder import Point, Recorder, forget_old
+from server.history.recorder import Point, Recorder, delete_old_steps
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until
 from tests.fixtures.control_rows import subscription_row
 
@@ -170,63 +169,54 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def test_steps_become_coarser_and_lose_nothing(database: Database) -> None:
-    async def run() -> None:
-        rig = Rig(database)
-        rig.pass_time(1500)
-        before = [await rig.read(hours=hours) for hours in (1, 12, 24)]
-        await rig.recorder.write()
-        after = [await rig.read(hours=hours) for hours in (1, 12, 24)]
-        assert before == after
-        assert [(step, len(found)) for step, found in after] == [(10, 150), (60, 25), (600, 3)]
-        for _, found in after:
-            assert sum(point.figures.transactions for point in found) == 150
-            assert sum(point.figures.rows["insert"] for point in found) == 300
-        assert [point.figures.lag_seconds for point in after[2][1]] == [590, 1190, 1490]
-        assert [point.at for point in after[2][1]] == [BEGUN + timedelta(minutes=10 * n) for n in range(3)]
-
-    asyncio.run(run())
+async def test_steps_become_coarser_and_lose_nothing(database: Database) -> None:
+    rig = Rig(database)
+    rig.pass_time(1500)
+    before = [await rig.read(hours=hours) for hours in (1, 12, 24)]
+    await rig.recorder.write()
+    after = [await rig.read(hours=hours) for hours in (1, 12, 24)]
+    assert before == after
+    assert [(step, len(found)) for step, found in after] == [(10, 150), (60, 25), (600, 3)]
+    for _, found in after:
+        assert sum(point.figures.transactions for point in found) == 150
+        assert sum(point.figures.rows["insert"] for point in found) == 300
+    assert [point.figures.lag_seconds for point in after[2][1]] == [590, 1190, 1490]
+    assert [point.at for point in after[2][1]] == [BEGUN + timedelta(minutes=10 * n) for n in range(3)]
 
 
-def test_a_step_cut_by_a_restart_is_put_together(database: Database) -> None:
-    async def run() -> None:
-        first = Rig(database)
-        first.pass_time(70)
-        await first.recorder.write(everything=True)
-        second = Rig(database)
-        second.clock.advance(70)
-        second.pass_time(50)
-        await second.recorder.write(everything=True)
-        _, (minute, next_minute) = await second.read(hours=12)
-        assert (minute.figures.transactions, next_minute.figures.transactions) == (6, 6)
-        assert next_minute.figures.seconds == {"job": 3.0}
-
-    asyncio.run(run())
+async def test_a_step_cut_by_a_restart_is_put_together(database: Database) -> None:
+    first = Rig(database)
+    first.pass_time(70)
+    await first.recorder.write(everything=True)
+    second = Rig(database)
+    second.clock.advance(70)
+    second.pass_time(50)
+    await second.recorder.write(everything=True)
+    _, (minute, next_minute) = await second.read(hours=12)
+    assert (minute.figures.transactions, next_minute.figures.transactions) == (6, 6)
+    assert next_minute.figures.seconds == {"job": 3.0}
 
 
-def test_what_is_too_old_is_forgotten_and_so_is_what_was_deleted(database: Database) -> None:
-    async def run() -> None:
-        rig = Rig(database)
-        rig.pass_time(7200, every=60)
-        await rig.recorder.write(everything=True)
-        database_now = Database(database.url, rig.clock)
-        with database_now.write() as session:
-            forget_old(session)
-        with database_now.write() as session:
-            kept = session.exec(select(HistoryRow)).all()
-            assert sorted({row.step_seconds for row in kept}) == [10, 60, 600]
-            assert min(row.at for row in kept if row.step_seconds == 10) == BEGUN + timedelta(hours=1)
-            assert min(row.at for row in kept if row.step_seconds == 60) == BEGUN
-            session.delete(session.exec(select(SubscriptionRow)).one())
-        with database_now.read() as session:
-            assert session.exec(select(HistoryRow)).first() is None
-        database_now.close()
-        rig.pass_time(20)
-        await rig.recorder.write(everything=True)
-        with pytest.raises(NotFound):
-            await rig.read(hours=1)
-
-    asyncio.run(run())
+async def test_what_is_too_old_is_forgotten_and_so_is_what_was_deleted(database: Database) -> None:
+    rig = Rig(database)
+    rig.pass_time(7200, every=60)
+    await rig.recorder.write(everything=True)
+    database_now = Database(database.url, rig.clock)
+    with database_now.write() as session:
+        delete_old_steps(session)
+    with database_now.write() as session:
+        kept = session.exec(select(HistoryRow)).all()
+        assert sorted({row.step_seconds for row in kept}) == [10, 60, 600]
+        assert min(row.at for row in kept if row.step_seconds == 10) == BEGUN + timedelta(hours=1)
+        assert min(row.at for row in kept if row.step_seconds == 60) == BEGUN
+        session.delete(session.exec(select(SubscriptionRow)).one())
+    with database_now.read() as session:
+        assert session.exec(select(HistoryRow)).first() is None
+    database_now.close()
+    rig.pass_time(20)
+    await rig.recorder.write(everything=True)
+    with pytest.raises(NotFound):
+        await rig.read(hours=1)
 
 
 def test_shares_of_waits_are_told_within_five_percent() -> None:

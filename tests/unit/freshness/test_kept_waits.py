@@ -1,8 +1,7 @@
-"""WaitService that were answered at once are kept for a while, within bounds."""
+"""Waits that were answered at once are kept for a while, within bounds."""
 
 from __future__ import annotations
 
-import asyncio
 import tracemalloc
 from typing import Any, cast
 
@@ -37,21 +36,21 @@ async def _answered(waits: WaitService, service: _Service) -> list[str]:
     return [(await waits.run_wait_now(ask)).id for _ in range(_WAITS)]
 
 
-def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     service = _Service()
     waits = WaitService(cast("Any", None), SystemClock(), cast("Any", service))
     monkeypatch.setattr(waits, "_find", lambda *_: None)
     monkeypatch.setattr("server.freshness.service._MOST_LINES", _LINES)
     tracemalloc.start()
     try:
-        ids = asyncio.run(_answered(waits, service))
+        ids = await _answered(waits, service)
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert taken < 20 * _LINES
-    kept = asyncio.run(waits.get_wait("orders", ids[-1]))
+    kept = await waits.get_wait("orders", ids[-1])
     assert kept.receipt is not None
     assert len(kept.receipt.tables) == _TABLES
-    assert asyncio.run(waits.get_wait("orders", ids[-_LINES // _TABLES])).id == ids[-_LINES // _TABLES]
+    assert (await waits.get_wait("orders", ids[-_LINES // _TABLES])).id == ids[-_LINES // _TABLES]
     with pytest.raises(NotFound):
-        asyncio.run(waits.get_wait("orders", ids[0]))
+        await waits.get_wait("orders", ids[0])
