@@ -1,4 +1,4 @@
-"""Deletes what nobody needs any more: old events, history, remembered answers, delivered commands."""
+"""The retention job: deletes expired events, steps of the history, stored answers and delivered commands."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _DELIVERED_DAYS = 1
 
 @asynccontextmanager
 async def running(app: FastAPI) -> AsyncIterator[None]:
-    """Upkeep at the start and every hour while the context lasts."""
-    task = asyncio.create_task(_loop(app.state.database, app.state.settings))
+    """Run the job at the start and every hour while the context lasts; a database error is logged, and the next round tries again."""
+    task = asyncio.create_task(_delete_expired_hourly(app.state.database, app.state.settings))
     try:
         yield
     finally:
@@ -37,20 +37,20 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
             await task
 
 
-async def _loop(database: Database, settings: Settings) -> None:
+async def _delete_expired_hourly(database: Database, settings: Settings) -> None:
     while True:
         try:
-            await run_in_threadpool(tidy, database, settings)
+            await run_in_threadpool(delete_expired, database, settings)
         except SQLAlchemyError:
             _log.exception("upkeep_failed")
         await asyncio.sleep(_EVERY_S)
 
 
-def tidy(database: Database, settings: Settings) -> None:
-    """One round."""
+def delete_expired(database: Database, settings: Settings) -> None:
+    """One round, in one transaction. Blocks: call it in a thread."""
     with database.write() as session:
         now = session.now()
         events.delete_before(session, now - timedelta(days=settings.event_retention_days))
-        history.forget_old(session)
-        idempotency.forget_old(session, settings.idempotency_hours)
+        history.delete_old_steps(session)
+        idempotency.delete_old_answers(session, settings.idempotency_hours)
         session.exec(delete(OutboxRow).where(col(OutboxRow.delivered_at) < now - timedelta(days=_DELIVERED_DAYS)))

@@ -1,4 +1,4 @@
-"""Approvals: somebody lets a table follow the change of structure that it waits with."""
+"""Approvals of changes of structure for which a table is parked."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class ApprovalOutdated(Conflict):
     default_remedy = "Look at the change that the table waits with now, and approve it by its reason."
 
 
-def approve(session: WriteSession, name: str, table_id: str, reason: str | None) -> TableRow:
+def approve_change(session: WriteSession, name: str, table_id: str, reason: str | None) -> TableRow:
     """Let the engine go on with the change that the table is parked with; `reason`: the one that was looked at, None = any.
 
     Raises:
         NotFound, SubscriptionDeleting, TableRemoved, NothingToApprove, ApprovalOutdated.
-        SubscriptionNotRunning: nobody would carry it out.
+        SubscriptionNotRunning: no engine would apply it.
     """
     subscription = lock_changeable_subscription(session, name)
     row = lock_present_table(session, subscription, table_id)
     subject = f"{row.schema_name}.{row.name}"
-    if not waits(row):
+    if not awaits_approval(row):
         parked = row.state == TableState.PARKED
         detail = f"'{subject}' is {row.state}" + (f" with the code '{row.code}': {row.reason}" if parked else ".")
         raise NothingToApprove(detail, row.remedy if parked else None)
@@ -61,8 +61,8 @@ def approve(session: WriteSession, name: str, table_id: str, reason: str | None)
     return row
 
 
-def waits(row: TableRow) -> bool:
-    """Whether the table is parked until somebody approves."""
+def awaits_approval(row: TableRow) -> bool:
+    """Whether the table is parked until its change of structure is approved."""
     return row.state == TableState.PARKED and row.code == WAITING
 
 

@@ -1,4 +1,4 @@
-"""What is known of a subscription's row, put before the judgement of its health."""
+"""Assesses a subscription from its rows: the inputs of its health, its copies, and the health of each table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fastapi import Request
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
-from server.assessment.copy_progress import copied, totals, words
-from server.assessment.health import AspectName, Fault, Health, HealthStatus, Seen, judge
+from server.assessment.copy_progress import copy_progress, copy_totals, describe_copies
+from server.assessment.health import AspectName, Fault, Health, HealthInputs, HealthStatus, assess_health
 from server.assessment.schemas import Copied, CopyTotals, LastFault, TableHealth
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -27,12 +27,12 @@ ConnectedFor = Callable[[str | None], float | None]
 """Seconds since the engine of this id is connected; None where it is not."""
 
 
-def judged_for(request: Request, row: SubscriptionRow) -> Judged:
-    """The subscription as far as it decides on each of its tables, without a look at them."""
-    return Judged(row, (), request.app.state.clock.now(), gateway_of(request).connected_s(row.engine_id))
+def assess_subscription(request: Request, row: SubscriptionRow) -> Assessment:
+    """The assessment of a subscription without its tables, as far as it decides about each of them."""
+    return Assessment(row, (), request.app.state.clock.now(), gateway_of(request).connected_s(row.engine_id))
 
 
-class Judged:
+class Assessment:
     """A subscription as it is at `now`. `connected_s`: since when its engine is connected, None where it is not."""
 
     def __init__(
@@ -45,14 +45,14 @@ class Judged:
 
     @cached_property
     def health(self) -> Health:
-        return judge(self.seen)
+        return assess_health(self.inputs)
 
     @cached_property
-    def seen(self) -> Seen:
+    def inputs(self) -> HealthInputs:
         row, tables = self._row, self._tables
         capture, fault = CapturePolicy.model_validate(row.capture), self.last_fault
         states = Counter(TableState(table.state) for table in tables)
-        return Seen(
+        return HealthInputs(
             state=SubscriptionState(row.state),
             desired=DesiredState(row.desired_state),
             deleting=row.deleting,
@@ -60,7 +60,7 @@ class Judged:
             reason=row.reason,
             remedy=row.remedy,
             tables=states,
-            copying=words(self.copying) if self.copying is not None else "",
+            copying=describe_copies(self.copying) if self.copying is not None else "",
             set_aside=sum(table.rows_set_aside for table in tables),
             different=sum(table.differs for table in tables),
             lag_seconds=self._lag_seconds() if states[TableState.LIVE] else None,
@@ -105,18 +105,18 @@ class Judged:
 
     @cached_property
     def copying(self) -> CopyTotals | None:
-        return totals(self._tables, self._now, going=self._going)
+        return copy_totals(self._tables, self._now, going=self._going)
 
-    def copied(self, row: TableRow) -> Copied:
+    def table_copy(self, row: TableRow) -> Copied:
         """How far the copy of one of its tables is."""
-        return copied(row, self._now, going=self._going)
+        return copy_progress(row, self._now, going=self._going)
 
     @property
     def _going(self) -> bool:
         running = self._row.state == SubscriptionState.RUNNING and self._row.reason is None
         return running and self._connected_s is not None
 
-    def table(self, row: TableRow) -> TableHealth:
+    def table_health(self, row: TableRow) -> TableHealth:
         """How one of its tables is: what holds up the whole holds up each that would be followed."""
         state = TableState(row.state)
         if state is TableState.PARKED:

@@ -8,14 +8,14 @@ from datetime import datetime
 from engine.model.table_state import TableState
 from server.assessment.schemas import Copied, CopyTotals
 from server.db.models.table import TableRow
-from server.wording import share, some
+from server.wording import format_count, format_share
 
 _OLD_S = 60.0
-"""A pace that was told longer ago says nothing about the time left."""
+"""A rate that was reported longer ago says nothing about the time left."""
 _COPIED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
 
 
-def copied(row: TableRow, now: datetime, *, going: bool) -> Copied:
+def copy_progress(row: TableRow, now: datetime, *, going: bool) -> Copied:
     """Of one table. `going`: its subscription applies changes; else there is no pace, and nothing tells how long it takes."""
     live = going and TableState(row.state) in _COPIED
     age = None if row.copied_at is None else max(0.0, (now - row.copied_at).total_seconds())
@@ -35,7 +35,7 @@ def copied(row: TableRow, now: datetime, *, going: bool) -> Copied:
     )
 
 
-def totals(rows: Sequence[TableRow], now: datetime, *, going: bool) -> CopyTotals | None:
+def copy_totals(rows: Sequence[TableRow], now: datetime, *, going: bool) -> CopyTotals | None:
     """Of all tables that wait for a copy or are being copied, and of those whose copy has ended since the first of them waits; None where
     none does. So the share never runs back because a table is done."""
     waiting = [row for row in rows if TableState(row.state) in _COPIED]
@@ -47,7 +47,7 @@ def totals(rows: Sequence[TableRow], now: datetime, *, going: bool) -> CopyTotal
         for row in rows
         if TableState(row.state) not in _COPIED and row.copied_at is not None and row.copied_at >= since
     ]
-    parts = [copied(row, now, going=going) for row in (*waiting, *done)]
+    parts = [copy_progress(row, now, going=going) for row in (*waiting, *done)]
     sizes = [part.total_bytes for part in parts if part.total_bytes is not None]
     counts = [part.total_rows for part in parts if part.total_rows is not None]
     size = sum(part.bytes or 0 for part in parts)
@@ -68,15 +68,15 @@ def totals(rows: Sequence[TableRow], now: datetime, *, going: bool) -> CopyTotal
     )
 
 
-def words(found: CopyTotals) -> str:
+def describe_copies(found: CopyTotals) -> str:
     """In a few words for people; empty where nothing is known yet."""
     said = []
     if found.percent is not None:
-        said.append(share(found.percent / 100))
+        said.append(format_share(found.percent / 100))
     if found.total_rows is not None:
-        said.append(f"{found.rows:,} of about {some(found.total_rows, 'row')}")
+        said.append(f"{found.rows:,} of about {format_count(found.total_rows, 'row')}")
     elif found.rows:
-        said.append(some(found.rows, "row"))
+        said.append(format_count(found.rows, "row"))
     if found.rows_per_second is not None:
         said.append(f"{found.rows_per_second:,.0f} rows/s")
     return ", ".join(said)

@@ -1,6 +1,6 @@
-"""How a subscription is, in one word with its reason and remedy: judged here, and shown alike by API, command line and console.
+"""How a subscription is, in one word with its reason and remedy: assessed here, and shown alike by API, command line and console.
 
-Pure. It is judged by what is known now, never by what has passed: a fault that is over changes nothing.
+Pure. It is assessed by what is known now, never by what has passed: a fault that is over changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
-from server.wording import seconds, share, size, some
+from server.wording import format_count, format_seconds, format_share, format_size
 
 SILENT_AFTER_S = 30.0
 """An engine reports every few seconds while a subscription runs; a longer silence means that something is wrong."""
@@ -56,7 +56,7 @@ class HealthWord(StrEnum):
 
 
 class AspectName(StrEnum):
-    """What health is judged by."""
+    """What health is assessed by."""
 
     APPLYING = "applying"
     FRESHNESS = "freshness"
@@ -65,7 +65,7 @@ class AspectName(StrEnum):
 
 
 class Aspect(BaseModel):
-    """One of the things that health is judged by."""
+    """One of the things that health is assessed by."""
 
     name: AspectName
     status: HealthStatus
@@ -73,7 +73,7 @@ class Aspect(BaseModel):
 
 
 class Health(BaseModel):
-    """The worst of what is known of a subscription, and what it was judged by."""
+    """The worst of what is known of a subscription, and what it was assessed by."""
 
     status: HealthStatus = Field(
         description="`running` only where all tables follow the source and an engine is there."
@@ -97,8 +97,8 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """All that health is judged by."""
+class HealthInputs:
+    """All that health is assessed by."""
 
     state: SubscriptionState
     desired: DesiredState = DesiredState.RUNNING
@@ -177,13 +177,13 @@ _START_ENGINE = "Start an engine with 'penstock engine', or look whether it runs
 _LOOK_AT_PARKED = "Look at the parked tables: each says what it needs."
 
 
-def judge(seen: Seen) -> Health:
+def assess_health(inputs: HealthInputs) -> Health:
     """The worst of all aspects; among equals, the first."""
     found = {
-        AspectName.APPLYING: _applying(seen),
-        AspectName.FRESHNESS: _freshness(seen),
-        AspectName.SOURCE_LOG: _source_log(seen),
-        AspectName.LAST_FAULT: _last_fault(seen),
+        AspectName.APPLYING: _applying(inputs),
+        AspectName.FRESHNESS: _freshness(inputs),
+        AspectName.SOURCE_LOG: _source_log(inputs),
+        AspectName.LAST_FAULT: _last_fault(inputs),
     }
     counted = [finding for finding in found.values() if finding.word is not None]
     worst = min(counted, key=lambda finding: _BY_STATUS[finding.status])
@@ -193,84 +193,84 @@ def judge(seen: Seen) -> Health:
         word=worst.word,
         reason=worst.reason,
         remedy=worst.remedy,
-        following=seen.following,
+        following=inputs.following,
         aspects=[Aspect(name=name, status=each.status, reason=each.reason) for name, each in found.items()],
     )
 
 
-def _applying(seen: Seen) -> _Finding:
-    if seen.state is SubscriptionState.FAILED and not seen.deleting:
+def _applying(inputs: HealthInputs) -> _Finding:
+    if inputs.state is SubscriptionState.FAILED and not inputs.deleting:
         return _Finding(
-            HealthStatus.FAILED, HealthWord.FAILED, seen.reason or "The engine gave no reason.", seen.remedy
+            HealthStatus.FAILED, HealthWord.FAILED, inputs.reason or "The engine gave no reason.", inputs.remedy
         )
-    stopped = _parked(seen) if seen.state in _WANTED and not seen.deleting else None
-    begins = seen.state in _RESTING and seen.desired is DesiredState.RUNNING
-    if not seen.engine and (seen.deleting or begins or seen.state in _UNDER_WAY):
-        return stopped or _no_engine(seen)
-    return _retried(seen) or _silence(seen) or stopped or _differing(seen) or _course(seen)
+    stopped = _parked(inputs) if inputs.state in _WANTED and not inputs.deleting else None
+    begins = inputs.state in _RESTING and inputs.desired is DesiredState.RUNNING
+    if not inputs.engine and (inputs.deleting or begins or inputs.state in _UNDER_WAY):
+        return stopped or _no_engine(inputs)
+    return _retried(inputs) or _silence(inputs) or stopped or _differing(inputs) or _course(inputs)
 
 
-def _no_engine(seen: Seen) -> _Finding:
-    if seen.deleting:
+def _no_engine(inputs: HealthInputs) -> _Finding:
+    if inputs.deleting:
         reason = "It is being deleted, and no engine is connected that could drop its slot and publications."
         return _Finding(HealthStatus.UNKNOWN, HealthWord.NO_ENGINE, reason, _START_ENGINE)
-    known = "" if seen.state is SubscriptionState.CREATED else f" Its last known state is {seen.state.value}."
+    known = "" if inputs.state is SubscriptionState.CREATED else f" Its last known state is {inputs.state.value}."
     reason = f"No engine is connected: whether changes are applied is not known.{known}"
     return _Finding(HealthStatus.UNKNOWN, HealthWord.NO_ENGINE, reason, _START_ENGINE)
 
 
-def _retried(seen: Seen) -> _Finding | None:
+def _retried(inputs: HealthInputs) -> _Finding | None:
     """What is under way and has a reason is being tried again."""
-    if seen.reason is None or seen.deleting or seen.state not in _WANTED:
+    if inputs.reason is None or inputs.deleting or inputs.state not in _WANTED:
         return None
-    return _Finding(HealthStatus.ATTENTION, HealthWord.RETRYING, seen.reason, seen.remedy)
+    return _Finding(HealthStatus.ATTENTION, HealthWord.RETRYING, inputs.reason, inputs.remedy)
 
 
-def _silence(seen: Seen) -> _Finding | None:
-    if seen.state is not SubscriptionState.RUNNING or not seen.silent or seen.deleting:
+def _silence(inputs: HealthInputs) -> _Finding | None:
+    if inputs.state is not SubscriptionState.RUNNING or not inputs.silent or inputs.deleting:
         return None
-    reason = f"The engine is connected and has not reported for {seconds(seen.reported_s)}."
+    reason = f"The engine is connected and has not reported for {format_seconds(inputs.reported_s)}."
     return _Finding(HealthStatus.ATTENTION, HealthWord.SILENT, reason, "Look at the engine's log and its load.")
 
 
-def _parked(seen: Seen) -> _Finding | None:
-    number = seen.number(TableState.PARKED)
+def _parked(inputs: HealthInputs) -> _Finding | None:
+    number = inputs.number(TableState.PARKED)
     if number == 0:
         return None
-    parked = f"{some(number, 'table')} {_is(number)} parked because of a fault and {_is(number)} not followed."
-    if not seen.engine:
+    parked = f"{format_count(number, 'table')} {_is(number)} parked because of a fault and {_is(number)} not followed."
+    if not inputs.engine:
         return _Finding(
             HealthStatus.ATTENTION,
             HealthWord.PARKED_TABLES,
             f"{parked} No engine is connected: whether others are is not known.",
             f"{_START_ENGINE} {_LOOK_AT_PARKED}",
         )
-    others = f" {_followers(seen)}" if seen.live and seen.following else ""
-    copied = f" {_copied(seen)}" if seen.copied and seen.following else ""
+    others = f" {_followers(inputs)}" if inputs.live and inputs.following else ""
+    copied = f" {_copied(inputs)}" if inputs.copied and inputs.following else ""
     return _Finding(HealthStatus.ATTENTION, HealthWord.PARKED_TABLES, parked + copied + others, _LOOK_AT_PARKED)
 
 
-def _differing(seen: Seen) -> _Finding | None:
-    if seen.different == 0 or seen.state is not SubscriptionState.RUNNING or seen.deleting:
+def _differing(inputs: HealthInputs) -> _Finding | None:
+    if inputs.different == 0 or inputs.state is not SubscriptionState.RUNNING or inputs.deleting:
         return None
-    reason = f"The last verification found {some(seen.different, 'table')} different from the source."
+    reason = f"The last verification found {format_count(inputs.different, 'table')} different from the source."
     remedy = "Look at the differing keys of the verification; reload these tables, or verify again."
     return _Finding(HealthStatus.ATTENTION, HealthWord.DIFFERENT, reason, remedy)
 
 
-def _course(seen: Seen) -> _Finding:
+def _course(inputs: HealthInputs) -> _Finding:
     moving, resting = HealthStatus.MOVING, HealthStatus.RESTING
-    if seen.deleting:
+    if inputs.deleting:
         return _Finding(moving, HealthWord.DELETING, "It is being deleted; its tables on the target stay.")
-    asked = f"It was asked to be {seen.desired.value}."
-    if seen.state in _RESTING and seen.desired is DesiredState.RUNNING:
+    asked = f"It was asked to be {inputs.desired.value}."
+    if inputs.state in _RESTING and inputs.desired is DesiredState.RUNNING:
         return _Finding(moving, HealthWord.STARTING, asked)  # The engine has not said yet that it begins.
-    unwatched = "" if seen.engine else " No engine is connected, so nothing watches over how much that is."
-    match seen.state:
+    unwatched = "" if inputs.engine else " No engine is connected, so nothing watches over how much that is."
+    match inputs.state:
         case SubscriptionState.CREATED:
             return _Finding(moving, HealthWord.WAITING, "It waits for the engine to begin.")
         case SubscriptionState.STARTING | SubscriptionState.PAUSING | SubscriptionState.STOPPING:
-            return _Finding(moving, HealthWord(seen.state.value), seen.reason or asked, seen.remedy)
+            return _Finding(moving, HealthWord(inputs.state.value), inputs.reason or asked, inputs.remedy)
         case SubscriptionState.PAUSED:
             reason = f"It is paused by request; the source keeps its log for it.{unwatched}"
             return _Finding(resting, HealthWord.PAUSED, reason)
@@ -278,85 +278,89 @@ def _course(seen: Seen) -> _Finding:
             reason = f"It was stopped by request; the source keeps its log for it.{unwatched}"
             return _Finding(resting, HealthWord.STOPPED, reason)
         case _:
-            return _running(seen, asked)
+            return _running(inputs, asked)
 
 
-def _running(seen: Seen, asked: str) -> _Finding:
-    if seen.desired is not DesiredState.RUNNING:
-        word = HealthWord.PAUSING if seen.desired is DesiredState.PAUSED else HealthWord.STOPPING
+def _running(inputs: HealthInputs, asked: str) -> _Finding:
+    if inputs.desired is not DesiredState.RUNNING:
+        word = HealthWord.PAUSING if inputs.desired is DesiredState.PAUSED else HealthWord.STOPPING
         return _Finding(HealthStatus.MOVING, word, asked)
-    late = seen.number(TableState.CATCHING_UP)
-    others = f" {_followers(seen)}" if seen.live else ""
-    of_all = f"of {some(seen.total, 'table')}"
-    if seen.copied:
-        return _Finding(HealthStatus.MOVING, HealthWord.COPYING, _copied(seen) + others)
+    late = inputs.number(TableState.CATCHING_UP)
+    others = f" {_followers(inputs)}" if inputs.live else ""
+    of_all = f"of {format_count(inputs.total, 'table')}"
+    if inputs.copied:
+        return _Finding(HealthStatus.MOVING, HealthWord.COPYING, _copied(inputs) + others)
     if late:
         reason = f"{late} {of_all} {'catches' if late == 1 else 'catch'} up with what changed meanwhile.{others}"
         return _Finding(HealthStatus.MOVING, HealthWord.CATCHING_UP, reason)
-    if seen.total == 0:
+    if inputs.total == 0:
         return _Finding(HealthStatus.RESTING, HealthWord.NO_TABLES, "It has no tables.")
-    paused = seen.number(TableState.PAUSED)
+    paused = inputs.number(TableState.PAUSED)
     if paused:
         reason = f"{paused} {of_all} {_is(paused)} paused by request.{others}"
         return _Finding(HealthStatus.RESTING, HealthWord.PARTLY_PAUSED, reason)
-    aside = f" {some(seen.set_aside, 'row')} that the target refused {_is(seen.set_aside)} set aside."
-    reason = _followers(seen) + (aside if seen.set_aside else "")
+    aside = f" {format_count(inputs.set_aside, 'row')} that the target refused {_is(inputs.set_aside)} set aside."
+    reason = _followers(inputs) + (aside if inputs.set_aside else "")
     return _Finding(HealthStatus.RUNNING, HealthWord.RUNNING, reason)
 
 
-def _followers(seen: Seen) -> str:
+def _followers(inputs: HealthInputs) -> str:
     """Of the live tables, of which there are some."""
-    if seen.live == seen.total:
-        which = "Its one table is" if seen.live == 1 else f"All {seen.live:,} tables are"
+    if inputs.live == inputs.total:
+        which = "Its one table is" if inputs.live == 1 else f"All {inputs.live:,} tables are"
     else:
-        which = f"{some(seen.live, 'table')} {_is(seen.live)}"
-    behind = "not known yet how far from" if seen.lag_seconds is None else f"{seconds(seen.lag_seconds)} behind"
+        which = f"{format_count(inputs.live, 'table')} {_is(inputs.live)}"
+    behind = (
+        "not known yet how far from" if inputs.lag_seconds is None else f"{format_seconds(inputs.lag_seconds)} behind"
+    )
     return f"{which} live, {behind} the source."
 
 
-def _copied(seen: Seen) -> str:
+def _copied(inputs: HealthInputs) -> str:
     """Of the tables that are being copied, of which there are some."""
-    far = f": {seen.copying}" if seen.copying else ""
-    return f"{seen.copied} of {some(seen.total, 'table')} {_is(seen.copied)} being copied{far}."
+    far = f": {inputs.copying}" if inputs.copying else ""
+    return f"{inputs.copied} of {format_count(inputs.total, 'table')} {_is(inputs.copied)} being copied{far}."
 
 
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def _freshness(seen: Seen) -> _Finding:
-    if seen.state is not SubscriptionState.RUNNING:
+def _freshness(inputs: HealthInputs) -> _Finding:
+    if inputs.state is not SubscriptionState.RUNNING:
         return _Finding(HealthStatus.RESTING, None, "It is judged while the subscription runs.")
-    if not seen.engine:
+    if not inputs.engine:
         return _Finding(HealthStatus.UNKNOWN, None, "It is not known while no engine is connected.")
-    if seen.live == 0:
+    if inputs.live == 0:
         return _Finding(HealthStatus.UNKNOWN, None, "No table follows the source at present.")
-    if seen.lag_seconds is None:
+    if inputs.lag_seconds is None:
         return _Finding(HealthStatus.UNKNOWN, None, "How far the target is behind the source is not known yet.")
-    behind = f"{seconds(seen.lag_seconds)} behind the source; the goal is {seconds(seen.goal_seconds)}."
-    if seen.lag_seconds <= seen.goal_seconds:
+    behind = (
+        f"{format_seconds(inputs.lag_seconds)} behind the source; the goal is {format_seconds(inputs.goal_seconds)}."
+    )
+    if inputs.lag_seconds <= inputs.goal_seconds:
         return _Finding(HealthStatus.RUNNING, None, behind)
     remedy = "Look at its stages for the one that the others wait for."
     return _Finding(HealthStatus.ATTENTION, HealthWord.LATE, f"It is {behind}", remedy)
 
 
-def _source_log(seen: Seen) -> _Finding:
-    if seen.retained_bytes is None or not seen.budget_bytes:
+def _source_log(inputs: HealthInputs) -> _Finding:
+    if inputs.retained_bytes is None or not inputs.budget_bytes:
         return _Finding(HealthStatus.UNKNOWN, None, "How much log the source holds back is not known.")
-    of_budget = seen.retained_bytes / seen.budget_bytes
-    holds = "The source holds back" if seen.engine else "When it was last known, the source held back"
-    reason = f"{holds} {size(seen.retained_bytes)} of log, {share(of_budget)} of its budget."
-    if of_budget < seen.warn_share:
-        return _Finding(HealthStatus.RUNNING if seen.engine else HealthStatus.UNKNOWN, None, reason)
+    of_budget = inputs.retained_bytes / inputs.budget_bytes
+    holds = "The source holds back" if inputs.engine else "When it was last known, the source held back"
+    reason = f"{holds} {format_size(inputs.retained_bytes)} of log, {format_share(of_budget)} of its budget."
+    if of_budget < inputs.warn_share:
+        return _Finding(HealthStatus.RUNNING if inputs.engine else HealthStatus.UNKNOWN, None, reason)
     remedy = "Let the subscription run and catch up, or raise its slot budget."
     return _Finding(HealthStatus.ATTENTION, HealthWord.AT_RISK, reason, remedy)
 
 
-def _last_fault(seen: Seen) -> _Finding:
-    """Its consequences are judged by what is applied; here it is only named."""
-    fault = seen.fault
+def _last_fault(inputs: HealthInputs) -> _Finding:
+    """Its consequences are assessed by what is applied; here it is only named."""
+    fault = inputs.fault
     if fault is None:
         return _Finding(HealthStatus.RUNNING, None, "None is known.")
-    reason = f"{seconds(fault.age_s)} ago{', and over' if fault.over else ''}: {fault.detail}"
-    status = HealthStatus.FAILED if seen.state is SubscriptionState.FAILED else HealthStatus.ATTENTION
+    reason = f"{format_seconds(fault.age_s)} ago{', and over' if fault.over else ''}: {fault.detail}"
+    status = HealthStatus.FAILED if inputs.state is SubscriptionState.FAILED else HealthStatus.ATTENTION
     return _Finding(HealthStatus.RUNNING if fault.over else status, None, reason)

@@ -152,7 +152,7 @@ class Interrupt:
             signal.signal(number, self._arrived)
         threading.Thread(target=self._pass_on, name="interrupt", daemon=True).start()
 
-    def then(self, call: Callable[[], None]) -> None:
+    def on_interrupt(self, call: Callable[[], None]) -> None:
         """Call this, in another thread, when a signal arrives."""
         self._calls.append(call)
         if self.event.is_set():

@@ -1,4 +1,4 @@
-"""The catalog of connection kinds: what each is told, which secrets it takes, and what it can serve as."""
+"""The catalog of connection kinds: the settings and secrets of each, and what it can serve as."""
 
 from __future__ import annotations
 

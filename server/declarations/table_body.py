@@ -226,13 +226,13 @@ def _unsupported(options: TableOptions, pointer: str) -> list[FieldError]:
         errors.append(FieldError(pointer=f"{pointer}/where", detail=detail))
     # What a pattern consents to counts only for the tables without identity that it finds.
     insert_only = options.insert_only and not (isinstance(options, TableBody) and options.is_pattern)
-    if options.operations is not None and set(options.operations) != followed(insert_only=insert_only):
+    if options.operations is not None and set(options.operations) != followed_operations(insert_only=insert_only):
         detail = "Following only some operations is not supported yet."
         errors.append(FieldError(pointer=f"{pointer}/operations", detail=detail))
     return errors
 
 
-def followed(*, insert_only: bool) -> set[Operation]:
+def followed_operations(*, insert_only: bool) -> set[Operation]:
     """The operations that are followed of a table, as its user consented."""
     return {Operation.INSERT, Operation.TRUNCATE} if insert_only else set(Operation)
 
@@ -254,7 +254,7 @@ def preflight_parts(tables: Sequence[TableBody]) -> list[dict[str, Any]]:
         raise InvalidRequest(unnamed[0].detail, "Name the source value.", errors=unnamed)
     named = [table for table in tables if not table.is_pattern]
     return [
-        part(
+        table_part(
             f"t{number:012x}",
             source=(table.schema_name, table.name),
             target=table.place(""),
@@ -297,7 +297,7 @@ def shared_body(document: Mapping[str, str] | None) -> SharedBody | None:
     return SharedBody.model_validate(document) if document is not None else None
 
 
-def part(
+def table_part(
     table: str,
     *,
     source: tuple[str, str],
@@ -314,7 +314,7 @@ def part(
     refused_rows: str = RefusedPolicy.PARK.value,
 ) -> dict[str, Any]:
     """A table as the engine takes it. No `operations` means all that its consent allows."""
-    allowed = {operation.value for operation in followed(insert_only=insert_only)}
+    allowed = {operation.value for operation in followed_operations(insert_only=insert_only)}
     return {
         "table": table,
         "source": {"schema": source[0], "name": source[1]},

@@ -37,7 +37,7 @@ _LONGEST_NAME = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class OccupiedPlaces:
     """What other tables have of the target."""
 
     places: Mapping[tuple[str, str], str]
@@ -71,7 +71,7 @@ class Declaration:
         return self.schema, self.name
 
 
-def declare(body: TableBody, pointer: str, subscription: str) -> Declaration:
+def declare_table(body: TableBody, pointer: str, subscription: str) -> Declaration:
     """The table that `body` names, in the subscription of this name.
 
     Raises:
@@ -118,7 +118,7 @@ def refuse_existing_bodies(bodies: Sequence[TableBody], target: Kind) -> None:
     refuse_existing([(f"/tables/{number}", body.into_existing) for number, body in enumerate(bodies)], target)
 
 
-def resolve(
+def resolve_tables(
     bodies: Sequence[TableBody],
     discovered: Sequence[Mapping[str, Any]],
     target: Kind,
@@ -143,7 +143,7 @@ def resolve(
     for number, body in enumerate(bodies):
         if body.is_pattern:
             continue
-        table = declare(body, f"/tables/{number}", subscription)
+        table = declare_table(body, f"/tables/{number}", subscription)
         if table.source in named:
             detail = f"The table '{body.schema_name}.{body.name}' is declared twice."
             errors.append(FieldError(pointer=table.pointer, detail=detail))
@@ -152,15 +152,15 @@ def resolve(
         raise InvalidRequest("A table is declared more than once.", errors=errors)
     for number, body in enumerate(bodies):
         if body.is_pattern:
-            for table in _expand(body, f"/tables/{number}", discovered, subscription):
+            for table in _expand_pattern(body, f"/tables/{number}", discovered, subscription):
                 if table.source not in kept_out:
                     named.setdefault(table.source, table)
     tables = list(named.values())
-    check_targets(tables, target, Taken({}, []))
+    check_targets(tables, target, OccupiedPlaces({}, []))
     return tables
 
 
-def check_targets(tables: Sequence[Declaration], target: Kind, taken: Taken) -> None:
+def check_targets(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
     """Refuse tables that cannot stand beside each other, or beside those that are there, on the target.
 
     Raises:
@@ -183,10 +183,10 @@ def check_targets(tables: Sequence[Declaration], target: Kind, taken: Taken) -> 
             errors.append(FieldError(pointer=table.pointer, detail=detail))
     if errors:
         raise InvalidRequest(errors[0].detail, "Give one of them another target name or schema.", errors=errors)
-    _check_shared(tables, target, Taken(seen, taken.shown))
+    _check_shared(tables, target, OccupiedPlaces(seen, taken.shown))
 
 
-def _check_shared(tables: Sequence[Declaration], target: Kind, taken: Taken) -> None:
+def _check_shared(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
     """`taken.places`: those of `tables` as well."""
     relations = {_fold(target, shared.relation): (shared, who) for who, shared in taken.shown}
     values = {(_fold(target, shared.relation), shared.source_value): who for who, shared in taken.shown}
@@ -219,7 +219,7 @@ def _fold(target: Kind, name: TableName) -> tuple[str, str]:
     return target.fold(name.schema), target.fold(name.name)
 
 
-def _expand(
+def _expand_pattern(
     body: TableBody, pointer: str, discovered: Sequence[Mapping[str, Any]], subscription: str
 ) -> list[Declaration]:
     found = [table for table in discovered if table["schema"] == body.schema_name]
@@ -227,7 +227,7 @@ def _expand(
         detail = f"The source has no table in the schema '{body.schema_name}'."
         raise PatternMatchesNothing(detail, errors=[FieldError(pointer=pointer, detail=detail)])
     return [
-        by_pattern(
+        declare_by_pattern(
             body, str(table["name"]), has_identity=_has_identity(table), subscription=subscription, pointer=pointer
         )
         for table in sorted(found, key=lambda table: str(table["name"]))
@@ -235,13 +235,15 @@ def _expand(
     ]
 
 
-def by_pattern(body: TableBody, name: str, *, has_identity: bool, subscription: str, pointer: str = "") -> Declaration:
+def declare_by_pattern(
+    body: TableBody, name: str, *, has_identity: bool, subscription: str, pointer: str = ""
+) -> Declaration:
     """A table as the pattern `body`, which takes it, declares it. Consent to follow inserts only counts where it has no identity.
 
     Raises:
         InvalidRequest: see `declare`.
     """
-    table = declare(body.model_copy(update={"name": name}), pointer, subscription)
+    table = declare_table(body.model_copy(update={"name": name}), pointer, subscription)
     return replace(table, insert_only=table.insert_only and not has_identity, from_pattern=True)
 
 

@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL that a file remembers: its folder, port and password are the same at every start."""
+"""An embedded PostgreSQL cluster whose folder, port and password are stored in a file, and so are the same at every start."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from server.private_file import write_private_file
 from server.processes.ports import free_port
 
 
-def kept_server(file: Path, folder: Path | None, *, prefix: str, settings: Mapping[str, str]) -> EmbeddedPostgres:
-    """The server that `file` remembers, or a new one; not started.
+def persistent_cluster(
+    file: Path, folder: Path | None, *, prefix: str, settings: Mapping[str, str]
+) -> EmbeddedPostgres:
+    """The cluster that `file` describes, or a new one that is then written to `file`. It is not started.
 
-    A new one lies in `folder`; in a temporary one that begins with `prefix` where that is None, and where we are root, since the
-    server's user has to reach it.
+    A new cluster is placed in `folder`; or, where that is None or this process is root (the server's user could not reach it), in a
+    temporary folder whose name begins with `prefix`. `settings`: of postgresql.conf, by name.
 
     Raises:
         PostgresMissingError: there is no PostgreSQL on this machine.
     """
     if file.is_file():
-        kept = json.loads(file.read_text())
+        stored = json.loads(file.read_text())
     else:
         place = server_folder(prefix) if folder is None or server_user() is not None else folder
-        kept = {"folder": str(place), "port": free_port(), "password": secrets.token_urlsafe(18)}
-        write_private_file(file, json.dumps(kept))
+        stored = {"folder": str(place), "port": free_port(), "password": secrets.token_urlsafe(18)}
+        write_private_file(file, json.dumps(stored))
     return EmbeddedPostgres(
-        Path(kept["folder"]),
+        Path(stored["folder"]),
         version=18,
-        port=int(kept["port"]),
+        port=int(stored["port"]),
         durable=True,
-        password=kept["password"],
+        password=stored["password"],
         settings=settings,
     )

@@ -1,4 +1,4 @@
-"""What an engine is told: the whole state at the beginning of a stream, and what the outbox holds afterwards."""
+"""Builds the commands for an engine: the whole state at the beginning of a stream, then what the outbox holds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.link.messages import (
 from engine.link.ticket_parts import Ticket
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
-from server.approvals.service import waits
+from server.approvals.service import awaits_approval
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
@@ -35,32 +35,36 @@ from server.errors import Problem
 from server.gateway.long_running import UNENDED, WorkState
 from server.security.secret_box import SecretBox
 from server.subscriptions.assignment import build_assignment, build_table
-from server.subscriptions.reports import set_state
+from server.subscriptions.reports import set_subscription_state
 from server.tables.schemas import TargetTable
 from server.tickets import service as tickets
 
 
-def greeting(session: WriteSession, box: SecretBox, mine: Mapping[str, int], stream: str) -> list[Command]:
-    """Everything an engine has to know at the beginning of a stream.
+def initial_commands(session: WriteSession, box: SecretBox, mine: Mapping[str, int], stream: str) -> list[Command]:
+    """The commands that begin the stream of this name: a `Sync`, then each subscription in the order of names.
 
-    A subscription whose secrets cannot be opened fails, and is left out.
+    `mine`: epochs of the engine's subscriptions by name. A subscription whose secrets cannot be opened is left out, and its state is set
+    to failed in `session`. Commands hold secrets in clear: never log or store them.
     """
-    told: dict[str, list[Command]] = {}
+    by_name: dict[str, list[Command]] = {}
     for name in sorted(mine):
         try:
-            told[name] = subscription_commands(session, box, name)
+            by_name[name] = subscription_commands(session, box, name)
         except Problem as problem:
-            _fail(session, name, problem)
-    sync = Sync(subscriptions={name: mine[name] for name in told}, stream=stream)
-    return [sync, *(command for commands in told.values() for command in commands)]
+            _fail_subscription(session, name, problem)
+    sync = Sync(subscriptions={name: mine[name] for name in by_name}, stream=stream)
+    return [sync, *(command for commands in by_name.values() for command in commands)]
 
 
 def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> list[Command]:
-    """One subscription: its assignment, and the work on it that has not ended; a deleted one is to be forgotten."""
-    row = _find(session, name)
+    """The commands of one subscription: its assignment and its unended long-running work; only a `Forget` if it is being deleted.
+
+    Empty where there is no such subscription.
+    """
+    row = _find_subscription(session, name)
     if row is None:
         return []
-    assign = _assign(session, box, name)
+    assign = _assign_command(session, box, name)
     if row.deleting:
         return [Forget(subscription=name, assignment=assign)]
     reloads = session.exec(
@@ -73,16 +77,16 @@ def subscription_commands(session: ReadSession, box: SecretBox, name: str) -> li
     )
     return [
         assign,
-        *_cancelled(session, row),
-        *(_ticket(name, t) for t in tickets.unended(session, row)),
-        *(_reload(name, r) for r in reloads),
-        *(_verify(name, v) for v in verifications),
+        *_cancel_commands(session, row),
+        *(_ticket_command(name, t) for t in tickets.list_unended(session, row)),
+        *(_reload_command(name, r) for r in reloads),
+        *(_verify_command(name, v) for v in verifications),
     ]
 
 
-def _cancelled(session: ReadSession, row: SubscriptionRow) -> list[Command]:
-    """Reloads of whole tables that were cancelled, and nothing was heard of the table since: an engine may not know of it, and would go
-    on with the copy."""
+def _cancel_commands(session: ReadSession, row: SubscriptionRow) -> list[Command]:
+    """Cancels for reloads of whole tables that were cancelled without a report of the table since: an engine that has not received the
+    cancel would continue the copy."""
     found = session.exec(
         select(ReloadRow)
         .join(TableRow, col(TableRow.id) == col(ReloadRow.table_id))
@@ -100,9 +104,9 @@ def _cancelled(session: ReadSession, row: SubscriptionRow) -> list[Command]:
 
 
 def outbox_commands(session: WriteSession, box: SecretBox, rows: Iterable[OutboxRow]) -> list[tuple[str, Command]]:
-    """Commands of the outbox with the subscriptions they are about, in order.
+    """The commands of these rows of the outbox, each with the name of its subscription, in the order of the rows.
 
-    Those that have become moot are left out.
+    A row is left out if what it is about no longer exists or has ended. Otherwise as `initial_commands`.
     """
     commands = []
     for row in rows:
@@ -112,7 +116,7 @@ def outbox_commands(session: WriteSession, box: SecretBox, rows: Iterable[Outbox
         try:
             command = _outbox_command(session, box, name, row)
         except Problem as problem:
-            _fail(session, name, problem)
+            _fail_subscription(session, name, problem)
             continue
         if command is not None:
             commands.append((name, command))
@@ -120,45 +124,47 @@ def outbox_commands(session: WriteSession, box: SecretBox, rows: Iterable[Outbox
 
 
 def _outbox_command(session: ReadSession, box: SecretBox, name: str, row: OutboxRow) -> Command | None:
-    subscription = _find(session, name)
+    subscription = _find_subscription(session, name)
     if subscription is None:
         return None
     if row.kind == "forget" or subscription.deleting:
-        return Forget(subscription=name, assignment=_assign(session, box, name))
+        return Forget(subscription=name, assignment=_assign_command(session, box, name))
     if row.kind == "desire":
         return Desire.model_validate({"subscription": name, "desired": subscription.desired_state})
     if row.kind == "table":
-        return _table(session, name, str(row.payload["table"]))
+        return _table_command(session, name, str(row.payload["table"]))
     if row.kind == "approve":
-        return _approve(session, name, str(row.payload["table"]), row.payload.get("reason"))
+        return _approve_command(session, name, str(row.payload["table"]), row.payload.get("reason"))
     if row.kind in {"reload", "verify", "ticket"}:
-        return _work(session, name, row.kind, str(row.payload["id"]))
+        return _long_running_command(session, name, row.kind, str(row.payload["id"]))
     if row.kind == "cancel":
         return Cancel(request_id=str(row.payload["id"]))
-    return _assign(session, box, name)
+    return _assign_command(session, box, name)
 
 
-def _work(session: ReadSession, name: str, kind: str, work_id: str) -> Command | None:
-    """Long work, unless it has ended."""
+def _long_running_command(session: ReadSession, name: str, kind: str, work_id: str) -> Command | None:
+    """The command for a reload, verification or ticket; None where it has ended or does not exist."""
     if kind == "reload":
         reload = session.get(ReloadRow, work_id)
-        return _reload(name, reload) if reload is not None and reload.state in UNENDED else None
+        return _reload_command(name, reload) if reload is not None and reload.state in UNENDED else None
     if kind == "verify":
         verification = session.get(VerificationRow, work_id)
-        return _verify(name, verification) if verification is not None and verification.state in UNENDED else None
+        return (
+            _verify_command(name, verification) if verification is not None and verification.state in UNENDED else None
+        )
     ticket = session.get(TicketRow, work_id)
-    return _ticket(name, ticket) if ticket is not None and ticket.state in tickets.UNENDED else None
+    return _ticket_command(name, ticket) if ticket is not None and ticket.state in tickets.UNENDED else None
 
 
-def _find(session: ReadSession, name: str) -> SubscriptionRow | None:
+def _find_subscription(session: ReadSession, name: str) -> SubscriptionRow | None:
     return session.exec(select(SubscriptionRow).where(SubscriptionRow.name == name)).first()
 
 
-def _assign(session: ReadSession, box: SecretBox, name: str) -> Assign:
+def _assign_command(session: ReadSession, box: SecretBox, name: str) -> Assign:
     return Assign.model_validate(build_assignment(session, box, name))
 
 
-def _table(session: ReadSession, name: str, table_id: str) -> Command:
+def _table_command(session: ReadSession, name: str, table_id: str) -> Command:
     row = session.get(TableRow, table_id)
     if row is None or row.state == "removed":
         drop = row is not None and row.target_table == TargetTable.TO_BE_DROPPED
@@ -166,12 +172,14 @@ def _table(session: ReadSession, name: str, table_id: str) -> Command:
     return Table(subscription=name, table=table_id, spec=TablePart.model_validate(build_table(session, table_id)))
 
 
-def _approve(session: ReadSession, name: str, table_id: str, reason: str | None) -> Command | None:
+def _approve_command(session: ReadSession, name: str, table_id: str, reason: str | None) -> Command | None:
     row = session.get(TableRow, table_id)
-    return Approve(subscription=name, table=table_id, reason=reason) if row is not None and waits(row) else None
+    return (
+        Approve(subscription=name, table=table_id, reason=reason) if row is not None and awaits_approval(row) else None
+    )
 
 
-def _reload(name: str, row: ReloadRow) -> Command:
+def _reload_command(name: str, row: ReloadRow) -> Command:
     tables = None if row.table_id is None else (row.table_id,)
     if row.asked is None:
         return Reload(subscription=name, request_id=row.id, tables=tables)
@@ -180,18 +188,18 @@ def _reload(name: str, row: ReloadRow) -> Command:
     return Reload(subscription=name, request_id=row.id, tables=tables, partitions=partitions)
 
 
-def _verify(name: str, row: VerificationRow) -> Command:
+def _verify_command(name: str, row: VerificationRow) -> Command:
     return Verify(subscription=name, verification_id=row.id, tables=None if row.asked is None else tuple(row.asked))
 
 
-def _ticket(name: str, row: TicketRow) -> Command:
+def _ticket_command(name: str, row: TicketRow) -> Command:
     return Ticket(subscription=name, ticket_id=row.id, until=row.until)
 
 
-def _fail(session: WriteSession, name: str, problem: Problem) -> None:
-    row = _find(session, name)
+def _fail_subscription(session: WriteSession, name: str, problem: Problem) -> None:
+    row = _find_subscription(session, name)
     if row is not None:
-        set_state(
+        set_subscription_state(
             session,
             row,
             SubscriptionState.FAILED,

@@ -14,7 +14,7 @@ from engine.model.position import Lsn
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
 from server.clock import SystemClock
-from server.wording import seconds
+from server.wording import format_seconds
 
 HALTED_STATES = frozenset(
     {
@@ -159,12 +159,12 @@ class SubscriptionStatus:
         """What keeps the subscription from applying anything now, and for how long already; None where nothing is known to."""
         away_s = self.away_s()
         if away_s is not None:
-            detail = f"no engine that runs it has been connected for {seconds(away_s)}"
+            detail = f"no engine that runs it has been connected for {format_seconds(away_s)}"
             return Absence(NO_ENGINE, detail, _START_ENGINE, away_s)
         if self.faulty_since is None:
             return None
         faulty_s = max(0.0, (self.now() - self.faulty_since).total_seconds())
-        detail = f"it has been tried again for {seconds(faulty_s)} because of a fault, {self.reason}"
+        detail = f"it has been tried again for {format_seconds(faulty_s)} because of a fault, {self.reason}"
         return Absence(self.code or "unknown", detail, self.remedy, faulty_s)
 
     def lasting_absence(self) -> Absence | None:

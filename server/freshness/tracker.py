@@ -118,7 +118,7 @@ class FreshnessTracker:
 
     async def find_deleted(self, subscriptions: Collection[str]) -> set[str]:
         """Those of these subscriptions that have a status or an engine, but are no longer in the control database."""
-        known = {name for name in subscriptions if name in self._registries or self._hub.owns(name)}
+        known = {name for name in subscriptions if name in self._registries or self._hub.has_owner(name)}
         if not known:
             return set()
 
@@ -267,7 +267,7 @@ class FreshnessTracker:
         self._flushing.discard(subscription)
         registry = self._registries.get(subscription)
         for position in registry.take_demand() if registry is not None else ():
-            self._hub.tell(subscription, Demand(subscription=subscription, position=position))
+            self._hub.send_to_subscription(subscription, Demand(subscription=subscription, position=position))
 
     def on_engine_ready(self, subscription: str) -> None:
         """An engine runs this subscription on a new stream: send it the demand of all waits again."""
@@ -297,7 +297,7 @@ class FreshnessTracker:
         engine_id = self._hub.owner(subscription)
         if engine_id is None:
             raise EngineAwayError
-        reply = await self._hub.ask(
+        reply = await self._hub.request(
             engine_id, lambda request_id: NowCommand(request_id=request_id, subscription=subscription), NOW_TIMEOUT_S
         )
         body = NowBody.model_validate(reply.body if isinstance(reply, Answer) else {})

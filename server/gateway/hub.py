@@ -1,6 +1,6 @@
 """The engines that are connected to this process: their command streams and the requests that wait for an answer.
 
-In memory only, and only on the event loop. What has to survive is in the control database.
+In memory only; what has to survive a restart is in the control database. Used on the event loop, but for `connected_s`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MOST_FRAMES = 4
 
 
 class AnswerStream:
-    """Frames of an answer on their way through this process: a few at a time. Who brings them waits for who takes them."""
+    """Frames of an answer, passed on a few at a time: `put` waits while the queue is full, `take` while it is empty."""
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[Frame | None] = asyncio.Queue(_MOST_FRAMES)
         self._closed = False
 
     async def put(self, frame: Frame | None) -> bool:
-        """Hand a frame on; None: no more of them come. False where nobody takes them any more."""
+        """Pass a frame on; None ends the stream. False once the reader has closed it."""
         if not self._closed:
             await self._frames.put(frame)
         return not self._closed
@@ -42,7 +42,7 @@ class AnswerStream:
         return await self._frames.get()
 
     def close(self) -> None:
-        """Take no more of them."""
+        """Called by the reader: discard what is queued and refuse what comes."""
         self._closed = True
         while not self._frames.empty():
             self._frames.get_nowait()
@@ -110,7 +110,7 @@ class CommandStream:
 
 
 class Hub:
-    """Who is connected, and who waits for an answer of whom."""
+    """Connected engines, the subscriptions that they run, and the requests to them that are not answered yet."""
 
     def __init__(self) -> None:
         self.shutting = False
@@ -123,27 +123,27 @@ class Hub:
 
     # Streams
 
-    def open(self, engine_id: str) -> CommandStream:
+    def open_stream(self, engine_id: str) -> CommandStream:
         """A new stream for an engine; an older one of the same engine ends."""
-        self.end(engine_id)
+        self.end_stream(engine_id)
         stream = self._streams[engine_id] = CommandStream(engine_id)
         self._left_s.pop(engine_id, None)
         return stream
 
-    def end(self, engine_id: str) -> None:
+    def end_stream(self, engine_id: str) -> None:
         """End an engine's stream from this side; the engine connects again."""
         stream = self._streams.pop(engine_id, None)
         if stream is not None:
             self._left_s[engine_id] = time.monotonic()
             stream.finish()
 
-    def shut(self) -> None:
+    def close_all(self) -> None:
         """End all streams for good: the server is about to stop."""
         self.shutting = True
         for engine_id in list(self._streams):
-            self.end(engine_id)
+            self.end_stream(engine_id)
 
-    def close(self, stream: CommandStream) -> bool:
+    def close_stream(self, stream: CommandStream) -> bool:
         """The stream's connection is over; False where a newer one of the same engine has taken its place."""
         if self._streams.get(stream.engine_id) not in {stream, None}:
             return False
@@ -155,7 +155,7 @@ class Hub:
                 future.set_exception(EngineAwayError())
         return True
 
-    def connected(self, engine_id: str) -> bool:
+    def is_connected(self, engine_id: str) -> bool:
         return engine_id in self._streams
 
     def connected_s(self, engine_id: str) -> float | None:
@@ -177,10 +177,10 @@ class Hub:
 
     # Ownership
 
-    def own(self, subscription: str, engine_id: str) -> None:
+    def assign_owner(self, subscription: str, engine_id: str) -> None:
         self._owners[subscription] = engine_id
 
-    def disown(self, subscription: str) -> None:
+    def clear_owner(self, subscription: str) -> None:
         self._owners.pop(subscription, None)
 
     def owner(self, subscription: str) -> str | None:
@@ -188,7 +188,7 @@ class Hub:
         engine_id = self._owners.get(subscription)
         return engine_id if engine_id in self._streams else None
 
-    def owns(self, subscription: str) -> bool:
+    def has_owner(self, subscription: str) -> bool:
         """Whether some engine has this subscription, connected or not."""
         return subscription in self._owners
 
@@ -202,7 +202,7 @@ class Hub:
         stream = self._streams.get(engine_id)
         return "" if stream is None else stream.name
 
-    def owned(self, engine_id: str) -> frozenset[str]:
+    def subscriptions_of(self, engine_id: str) -> frozenset[str]:
         """Subscriptions that this engine runs, connected or not."""
         return frozenset(name for name, owner in self._owners.items() if owner == engine_id)
 
@@ -218,16 +218,16 @@ class Hub:
         except asyncio.QueueFull:
             # It does not read. A new stream begins with the whole state, so nothing is lost by ending this one.
             log.warning("command_stream_full", engine=engine_id)
-            self.end(engine_id)
+            self.end_stream(engine_id)
             return False
         return True
 
-    def tell(self, subscription: str, command: Command) -> bool:
+    def send_to_subscription(self, subscription: str, command: Command) -> bool:
         """Send a command to the engine that runs the subscription."""
         engine_id = self.owner(subscription)
         return engine_id is not None and self.send(engine_id, command)
 
-    async def ask(self, engine_id: str, command: Callable[[str], Command], timeout_s: float) -> Reply:
+    async def request(self, engine_id: str, command: Callable[[str], Command], timeout_s: float) -> Reply:
         """Send a request and wait for its answer. `command` builds it from a request id.
 
         Raises EngineAwayError, EngineSilentError, or AnswerError with the problem that the engine named.
@@ -241,18 +241,18 @@ class Hub:
             reply = await asyncio.wait_for(future, timeout_s)
         except (TimeoutError, asyncio.CancelledError) as error:
             self.send(engine_id, Cancel(request_id=request_id))
-            _let_go(future)
+            _close_unused_reply(future)
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise EngineSilentError from error
         finally:
             self._pending.pop(request_id, None)
         if isinstance(reply, Answer) and not reply.ok:
-            raise AnswerError(reply.problem or _nameless())
+            raise AnswerError(reply.problem or _unnamed_problem())
         return reply
 
-    def resolve(self, request_id: str, reply: Reply) -> bool:
-        """An answer came; False where nobody waits for it any more."""
+    def resolve_request(self, request_id: str, reply: Reply) -> bool:
+        """Pass a reply to the request that waits for it; False where none does any longer."""
         pending = self._pending.get(request_id)
         if pending is None or pending[1].done():
             return False
@@ -260,15 +260,15 @@ class Hub:
         return True
 
 
-def _let_go(future: asyncio.Future[Reply]) -> None:
-    """Nobody takes this reply, in case it has come."""
+def _close_unused_reply(future: asyncio.Future[Reply]) -> None:
+    """Close the stream of a reply that arrived too late to be returned."""
     if future.done() and not future.cancelled() and future.exception() is None:
         reply = future.result()
         if isinstance(reply, QueryResult):
             reply.frames.close()
 
 
-def _nameless() -> Problem:
+def _unnamed_problem() -> Problem:
     return Problem(
         status=502,
         code="engine_failed",

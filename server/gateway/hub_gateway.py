@@ -49,7 +49,7 @@ class HubGateway:
 
     async def request(self, kind: str, payload: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         reply = await self._ask(kind, payload, timeout_s)
-        return _body(kind, reply.body if isinstance(reply, Answer) else {})
+        return _validated_body(kind, reply.body if isinstance(reply, Answer) else {})
 
     async def query(self, payload: Mapping[str, Any], timeout_s: float) -> QueryResult:
         """Run a query on the target of the subscription in `payload`; raises as `request` does."""
@@ -63,7 +63,7 @@ class HubGateway:
         if engine_id is None:
             raise EngineUnavailable(f"The command '{kind}' needs an engine, and none is connected.")
         try:
-            return await self._hub.ask(
+            return await self._hub.request(
                 engine_id,
                 lambda request_id: COMMANDS.validate_python({**payload, "kind": kind, "request_id": request_id}),
                 timeout_s,
@@ -85,7 +85,7 @@ class HubGateway:
         return engines[0] if engines else None
 
 
-def _body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+def _validated_body(kind: str, body: dict[str, Any]) -> dict[str, Any]:
     """The body with every field that an answer of this kind has."""
     shape = _BODIES.get(kind)
     if shape is None:

@@ -1,4 +1,4 @@
-"""States of long work that the engine does on request: verifications and reloads."""
+"""States of long-running work that an engine does on request: reloads, verifications."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class WorkState(StrEnum):
-    """What long work is doing; the value is what REST shows."""
+    """State of long-running work. The values are those of the REST interface and of the control database."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -16,8 +16,9 @@ class WorkState(StrEnum):
 
 
 UNENDED = (WorkState.QUEUED.value, WorkState.RUNNING.value)
+"""Values of the states that are not final."""
 
 
 def may_follow(before: str, after: str) -> bool:
-    """Whether a report that says `after` may change work that is `before`: what has ended stays as it is."""
+    """Whether a report of the state `after` applies to work in the state `before`: final states stay."""
     return before in UNENDED and after != WorkState.QUEUED.value

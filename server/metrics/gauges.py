@@ -1,4 +1,4 @@
-"""Gauges that are read from the state of things when somebody asks for the metrics."""
+"""Gauges that are read from the state of things when the metrics are scraped."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _BATCH_TRANSACTIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100
 
 
 class Meters:
-    """Counters and histograms that events feed; gauges are read from the state of things when somebody asks."""
+    """Counters and histograms that events feed; gauges are read from the state of things when the metrics are scraped."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

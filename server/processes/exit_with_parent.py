@@ -1,4 +1,4 @@
-"""Started in place of a child: changes the user if told to, ties the child's life to its parent's, then becomes it.
+"""Started in place of a child: changes the user if one is given, ties the child's life to its parent's, then becomes it.
 
 Run as a script, with nothing but the standard library: `exit_with_parent.py PARENT SIGNAL UID GID PROGRAM [ARGUMENT ...]`.
 SIGNAL is what the kernel sends the child when PARENT dies. It is set after the change of user, which would clear it.

@@ -142,15 +142,15 @@ def _family(pid: int) -> list[psutil.Process]:
 
 def _kill_left(processes: list[psutil.Process]) -> None:
     """Grandchildren (a JVM and its workers) may outlive a child that was killed; the ids are checked by start time."""
-    for process in still_there(processes, 0.3):
+    for process in wait_for_ends(processes, 0.3):
         try:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    still_there(processes, 0.5)
+    wait_for_ends(processes, 0.5)
 
 
-def still_there(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+def wait_for_ends(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
     """Those that have not ended in time. A dead one that nobody reaps (not every container's init does) has ended."""
     deadline = monotonic() + timeout_s
     while (alive := [process for process in processes if _runs(process)]) and monotonic() < deadline:

@@ -1,7 +1,7 @@
 """A query on rows that are as fresh as asked for, of the tables of its own statement.
 
-The position is waited for here. Whether the tables follow is judged by the engine, in the snapshot that the statement reads: then no table
-can park between the wait and the read.
+The position is waited for here. Whether the tables follow is decided by the engine, in the snapshot that the statement reads: then no
+table can park between the wait and the read.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class TableNotComplete(Conflict):
     )
 
 
-def question(
+def refused_rows_payload(
     session: ReadSession, name: str, table_id: str, action: Action, rows: list[str] | None = None, by: str = ""
 ) -> dict[str, Any]:
     """What is to be asked of the engine; `rows` None = about all rows of the table.
@@ -47,12 +47,12 @@ def question(
     return {"subscription": name, "table": table_id, "action": action, "rows": rows, "by": by}
 
 
-def shown(answer: Mapping[str, Any]) -> list[RefusedRowView]:
+def refused_row_views(answer: Mapping[str, Any]) -> list[RefusedRowView]:
     """The engine's rows as REST shows them."""
     return [_view(part) for part in RefusedRowsBody.model_validate(answer).rows]
 
 
-def outcome(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRowsOutcome:
+def outcome_view(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRowsOutcome:
     """What became of the rows. Raises NotFound where one was named that is not there any more."""
     body = RefusedRowsBody.model_validate(answer)
     if row_id is not None and not body.found:
@@ -60,7 +60,7 @@ def outcome(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRows
     return RefusedRowsOutcome(done=list(body.done), rows_set_aside=body.left)
 
 
-def record(
+def record_outcome(
     session: WriteSession, name: str, table_id: str, action: Action, by: str, answer: RefusedRowsOutcome
 ) -> None:
     """Note who did what, without values."""

@@ -56,7 +56,7 @@ async def create_retry(
 
     def ask() -> list[dict[str, Any]]:
         with database_of(request).read() as reading:
-            return service.questions(reading, box, name, table_id)
+            return service.preflight_payloads(reading, box, name, table_id)
 
     timeout = request.app.state.settings.engine_request_timeout_s
     findings: list[FindingView] = []
@@ -65,9 +65,9 @@ async def create_retry(
         findings += [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
 
     def work() -> ReloadView:
-        row = service.begin(session, name, table_id, findings)
+        row = service.begin_retry(session, name, table_id, findings)
         session.flush()
         response.headers["Location"] = f"/api/v1/subscriptions/{name}/tables/{table_id}/reloads/{row.id}"
-        return reloads.view(row)
+        return reloads.reload_view(row)
 
     return await run_in_threadpool(work)

@@ -32,8 +32,9 @@ def list_versions(
     became known."""
     table = require_table(session, name, table_id)
     behind = paging.behind(int)
-    rows = service.page(session, table.id, behind[0] if behind else None, paging.limit)
+    rows = service.list_versions_page(session, table.id, behind[0] if behind else None, paging.limit)
     shown, more = paging.split(rows)
     return Page(
-        items=[service.view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None
+        items=[service.version_view(row) for row in shown],
+        next_page_token=paging.token([shown[-1].id]) if more else None,
     )

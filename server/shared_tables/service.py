@@ -19,7 +19,7 @@ def shared_tables(session: ReadSession, target: ConnectionRow) -> list[SharedTab
     """Those of this target connection, by schema and name. Tables of subscriptions that were deleted are not among the members."""
     fold = KINDS[target.kind].fold
     members: dict[tuple[str, str], tuple[TableRow, SubscriptionRow]] = {}
-    for row, subscription in repository.ever_into(session, target.id or 0):
+    for row, subscription in repository.list_ever_on_target(session, target.id or 0):
         # By when they were added: a place that was taken up again is the later one's.
         members[fold(row.target_schema), fold(row.target_name)] = row, subscription
     found: dict[tuple[str, str], SharedTableView] = {}

@@ -12,10 +12,10 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.session import WriteSession
 from server.events.service import record_event
 from server.lookup.subscriptions import lock_subscription
-from server.subscriptions.service import erase
+from server.subscriptions.service import erase_subscription
 
 
-def set_state(
+def set_subscription_state(
     session: WriteSession,
     row: SubscriptionRow,
     state: SubscriptionState,
@@ -77,4 +77,4 @@ def finish_forget(session: WriteSession, name: str, left: Sequence[str]) -> None
     """The engine has let go of a deleted subscription; `left` names what it could not remove. Safe to repeat."""
     row = lock_subscription(session, name)
     if row is not None and row.deleting:
-        erase(session, row, left)
+        erase_subscription(session, row, left)

@@ -40,8 +40,8 @@ def create_verification(
     body: VerificationRequest | None = None,
 ) -> VerificationView:
     """Compare every row with the source, both read at one position, while replication goes on."""
-    row = service.begin(session, name, body or VerificationRequest())
-    view = service.view(session, row)
+    row = service.begin_verification(session, name, body or VerificationRequest())
+    view = service.verification_view(session, row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
     response.headers.update(headers)
     idempotency.remember(status.HTTP_202_ACCEPTED, view, headers)
@@ -60,13 +60,13 @@ def list_verifications(session: Reading, name: str, paging: Paging) -> Page[Veri
     found = session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all()
     rows, more = paging.split(found)
     token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.view(session, row) for row in rows], next_page_token=token)
+    return Page(items=[service.verification_view(session, row) for row in rows], next_page_token=token)
 
 
 @router.get("/{verification_id}", operation_id="verifications_get", responses=responses(NotFound))
 def get_verification(session: Reading, name: str, verification_id: str) -> VerificationView:
     """Progress or result of a verification."""
-    return service.view(session, service.get(session, name, verification_id))
+    return service.verification_view(session, service.require_verification(session, name, verification_id))
 
 
 @router.delete(
@@ -78,4 +78,4 @@ def get_verification(session: Reading, name: str, verification_id: str) -> Verif
 )
 def cancel_verification(session: Writing, name: str, verification_id: str) -> None:
     """End a verification before its time; it stays in the list."""
-    service.cancel(session, name, verification_id)
+    service.cancel_verification(session, name, verification_id)

@@ -177,8 +177,8 @@ class Waits(RuleBasedStateMachine):
 
     def connects(self, engine: Engine) -> None:
         async def connect() -> None:
-            engine.stream = self.hub.open(engine.id)
-            self.hub.own(NAME, engine.id)
+            engine.stream = self.hub.open_stream(engine.id)
+            self.hub.assign_owner(NAME, engine.id)
             await self.freshness.refresh([NAME])
 
         self.go(connect())
@@ -225,7 +225,7 @@ class Waits(RuleBasedStateMachine):
     def a_process_or_a_connection_ends(self, what: str, which: int) -> None:
         engine = self.engines[which % len(self.engines)]
         if what == "stream lost" and engine.stream is not None:
-            self.hub.close(engine.stream)
+            self.hub.close_stream(engine.stream)
             engine.stream = None
         elif what.startswith("killed") and engine.alive:
             if engine.in_flight is not None:
@@ -243,7 +243,7 @@ class Waits(RuleBasedStateMachine):
     def the_server_notices(self) -> None:
         for engine in self.engines:
             if not engine.alive and engine.stream is not None:
-                self.hub.close(engine.stream)
+                self.hub.close_stream(engine.stream)
                 engine.stream = None
 
     # Runs
@@ -355,7 +355,7 @@ class Waits(RuleBasedStateMachine):
     # The channel
 
     def take_in(self, engine: str, sequence: int, reports: list[Report]) -> None:
-        self.go(self.channel.take_in(engine, sequence, reports))
+        self.go(self.channel.apply_reports(engine, sequence, reports))
 
     def deliver(self, most: int) -> None:
         """Up to so many reports of the newest engine arrive."""

@@ -28,13 +28,13 @@ class Reporting:
         self._sequence = 0
         with app.state.database.write() as session:
             made = Registration(instance="i", name="e", version="1")
-            self._id = assignments.register(session, made).id
-            self._epoch = assignments.claim(session, self._id, lambda _: True, lambda _: True)["s"]
+            self._id = assignments.register_engine(session, made).id
+            self._epoch = assignments.claim_subscriptions(session, self._id, lambda _: True, lambda _: True)["s"]
 
     def report(self, *made: Report) -> None:
         self._sequence += 1
         with self._app.state.database.write() as session:
-            reports.take_in(session, self._id, self._sequence, made)
+            reports.write_reports(session, self._id, self._sequence, made)
 
     def found(self, *names: str, identity: bool = True) -> TablesFound:
         tables = tuple(FoundTable(schema="public", name=name, identity=identity) for name in names)

@@ -44,7 +44,7 @@ def report(app: FastAPI, table: str, state: TableState, **why: str) -> None:
 
 def put_state(app: FastAPI, state: SubscriptionState, **why: str) -> None:
     with app.state.database.write() as session:
-        subscriptions.set_state(session, require_subscription(session, "s"), state, **why)
+        subscriptions.set_subscription_state(session, require_subscription(session, "s"), state, **why)
 
 
 def url(table: str) -> str:

@@ -648,7 +648,7 @@ def undelivered(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing() -> int:
         return 0
 
-    monkeypatch.setattr(server.app.state.channel, "_deliver_some", nothing)
+    monkeypatch.setattr(server.app.state.channel, "_deliver_batch", nothing)
 
 
 @pytest.mark.parametrize("late", [True, False])

@@ -131,8 +131,8 @@ class Rig:
         """With a report of one transaction in each step, and lag as many seconds as have passed."""
         for _ in range(0, seconds, every):
             passed = int(self.clock.monotonic())
-            self.recorder.report(self._progress(passed))
-            self.recorder.report(self._batch(passed))
+            self.recorder.record_report(self._progress(passed))
+            self.recorder.record_report(self._batch(passed))
             self.clock.advance(every)
 
     async def read(self, **span: float) -> tuple[int, list[Point]]:
@@ -222,8 +222,8 @@ async def test_what_is_too_old_is_forgotten_and_so_is_what_was_deleted(database:
 def test_shares_of_waits_are_told_within_five_percent() -> None:
     figures = Figures()
     for waited_ms in range(1, 1001):
-        figures.wait(waited_ms, late=False)
+        figures.add_wait(waited_ms, late=False)
     for share in (0.5, 0.95, 0.99):
         assert figures.wait_ms(share) == pytest.approx(share * 1000, rel=0.06)
     assert Figures().wait_ms(0.5) is None
-    assert Figures.of({**figures.document(), "of_a_later_release": 1}) == figures
+    assert Figures.from_document({**figures.to_document(), "of_a_later_release": 1}) == figures

@@ -30,7 +30,7 @@ def declare(client: TestClient, *names: str) -> dict[str, str]:
 
 def rename(app: FastAPI, names: dict[str, tuple[str, str]]) -> None:
     with app.state.database.write() as session:
-        renaming.rename(session, require_subscription(session, "s"), names)
+        renaming.rename_tables(session, require_subscription(session, "s"), names)
 
 
 def shown(client: TestClient) -> dict[str, tuple[str, str]]:

@@ -42,7 +42,7 @@ def assigned(app: FastAPI, name: str = "s", epoch: int = 1) -> None:
 
 def put_state(app: FastAPI, state: SubscriptionState, **why: str) -> None:
     with app.state.database.write() as session:
-        reports.set_state(session, require_subscription(session, "s"), state, **why)
+        reports.set_subscription_state(session, require_subscription(session, "s"), state, **why)
 
 
 def test_created_with_defaults(client: TestClient, app: FastAPI) -> None:

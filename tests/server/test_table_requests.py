@@ -30,7 +30,7 @@ def table(client: TestClient, engine: PlayedEngine, connections: None) -> str:
 @pytest.fixture
 def live(app: FastAPI, table: str) -> str:
     with app.state.database.write() as session:
-        subscriptions.set_state(session, require_subscription(session, "s"), SubscriptionState.RUNNING)
+        subscriptions.set_subscription_state(session, require_subscription(session, "s"), SubscriptionState.RUNNING)
     report(app, table, TableState.LIVE)
     return table
 

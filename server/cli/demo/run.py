@@ -34,7 +34,7 @@ def run_demo(
     try:
         with Screen(View(stage.running.options.url), live=out.is_terminal and not as_json) as screen:
             show = Show(stage, rate, seconds, screen.update)
-            interrupt.then(show.interrupt)
+            interrupt.on_interrupt(show.interrupt)
             trouble = _run(stage, show, interrupt)
         err.print("[dim]stopping[/]")
     finally:  # also where the terminal is gone, and nothing can be shown

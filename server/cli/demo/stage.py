@@ -17,7 +17,7 @@ from server.cli.client import Api, Document, NoServerError, ProblemError, segmen
 from server.cli.running import Running, UpOptions
 from server.demo import schema
 from server.demo.embedded import EmbeddedPostgres
-from server.demo.persistent_cluster import kept_server
+from server.demo.persistent_cluster import persistent_cluster
 from server.processes.ports import free_port
 from server.processes.supervisor import ChildDied
 
@@ -88,13 +88,13 @@ class Stage:
         with self.connect() as connection:
             schema.create(connection)
         self._step("waiting for the engine")
-        self._until(self._engine_connected, _ENGINE_TIMEOUT_S, "the engine did not connect")
+        self._wait_until(self._engine_connected, _ENGINE_TIMEOUT_S, "the engine did not connect")
         self._declare()
 
     def wait_live(self) -> None:
         """Return when every table is live. DemoError where one is parked, or the subscription failed."""
         self._step("copying")
-        self._until(self._all_live, _LIVE_TIMEOUT_S, "the tables did not become live")
+        self._wait_until(self._all_live, _LIVE_TIMEOUT_S, "the tables did not become live")
 
     def tear_down(self) -> None:
         """End every process within five seconds; remove what was temporary."""
@@ -129,7 +129,7 @@ class Stage:
 
     def _postgres(self) -> EmbeddedPostgres:
         """A source of our own below home; where we are root, in a folder that the server's user reaches."""
-        return kept_server(
+        return persistent_cluster(
             self.home / "source.json",
             None if self._temporary else self.home / "source",
             prefix="penstock-demo-pg-",
@@ -173,14 +173,14 @@ class Stage:
     def _all_live(self) -> bool:
         subscription = self.api.get(f"/subscriptions/{SUBSCRIPTION}")
         if subscription.get("state") == "failed":
-            raise DemoError(_reason("the subscription failed", subscription))
+            raise DemoError(_failure_reason("the subscription failed", subscription))
         tables = list(self.api.items(f"/subscriptions/{SUBSCRIPTION}/tables"))
         for table in tables:
             if table["state"] == "parked":
-                raise DemoError(_reason(f"table {table['name']} is parked", table))
+                raise DemoError(_failure_reason(f"table {table['name']} is parked", table))
         return len(tables) == len(schema.TABLES) and all(table["state"] == "live" for table in tables)
 
-    def _until(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+    def _wait_until(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
         deadline = monotonic() + timeout_s
         while not done():
             if self._interrupted.is_set():
@@ -190,5 +190,5 @@ class Stage:
             self._interrupted.wait(0.2)
 
 
-def _reason(what: str, item: Document) -> str:
+def _failure_reason(what: str, item: Document) -> str:
     return f"{what}: {item.get('reason')} ({item.get('remedy')})"

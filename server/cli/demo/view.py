@@ -14,7 +14,7 @@ from rich.text import Text
 from server.cli.demo.measure import percentile
 from server.cli.demo.show import Show
 from server.cli.output import health
-from server.wording import seconds, size
+from server.wording import format_seconds, format_size
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _RECENT = 200
@@ -39,7 +39,9 @@ class View:
             f"{self._rate(show):.0f} tx/s, {show.load.transactions:,} committed, {show.load.rolled_back:,} rolled back"
         )
         grid.add_row("source", load)
-        behind = f"{seconds(lag.get('seconds'))}, {size(lag.get('bytes'))}   {self._curve(samples.lag_ms)}"
+        behind = (
+            f"{format_seconds(lag.get('seconds'))}, {format_size(lag.get('bytes'))}   {self._curve(samples.lag_ms)}"
+        )
         grid.add_row("lag", behind)
         recent = samples.waits_ms[-_RECENT:]
         waits = f"p50 {percentile(recent, 0.5):.0f}, p95 {percentile(recent, 0.95):.0f}, p99 {percentile(recent, 0.99):.0f} ms"
@@ -56,7 +58,7 @@ class View:
         lag = (samples.latest.get("lag") or {}).get("seconds")
         p99 = percentile(samples.waits_ms[-_RECENT:], 0.99)
         return (
-            f"{show.elapsed_s:.0f} s: {show.load.transactions} transactions, lag {seconds(lag)}, "
+            f"{show.elapsed_s:.0f} s: {show.load.transactions} transactions, lag {format_seconds(lag)}, "
             f"waits {len(samples.waits_ms)} (p99 {p99:.0f} ms), cuts {len(show.cuts.answers)}"
         )
 
