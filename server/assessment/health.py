@@ -89,7 +89,7 @@ class Health(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The newest fault. `over`: nothing that it stopped stands still because of it any more."""
+    """The newest fault. `over`: nothing is stopped because of it any longer."""
 
     age_s: float
     detail: str

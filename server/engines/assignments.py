@@ -93,7 +93,7 @@ def claim_subscriptions(session: WriteSession, engine_id: str, holds: Holds, con
     """Give an engine its own subscriptions and every one that no engine holds; returns all it has now, with their epochs.
 
     It keeps the epoch of those that were its own. Those of an engine of the same name that is not connected pass to
-    it at once: that process has been started anew.
+    it at once: that process has been restarted.
     """
     engine = require_engine(session, engine_id)
     engine.lost_at = None

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/subscriptions/{name}", tags=["freshness"], dependenc
 _CLIENT_CLOSED = 499
 
 
-def service_of(request: Request) -> FreshnessTracker:
+def tracker_of(request: Request) -> FreshnessTracker:
     return cast("FreshnessTracker", request.app.state.freshness)
 
 
@@ -34,8 +34,8 @@ def waits_of(request: Request) -> WaitService:
 @router.get("/freshness", operation_id="freshness_get", responses=responses(NotFound))
 async def get_freshness(request: Request, name: str) -> Freshness:
     """Where a subscription stands, without waiting."""
-    service = service_of(request)
-    current = (await service.current_registry(name)).status
+    tracker = tracker_of(request)
+    current = (await tracker.current_registry(name)).status
     positions = (current.source, current.captured, current.applied)
     source, captured, applied = (None if p is None else str(p) for p in positions)
     engine = request.app.state.hub.owner(name) is not None
@@ -48,7 +48,7 @@ async def get_freshness(request: Request, name: str) -> Freshness:
         ),
         lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
         at=current.at,
-        waits=service.count_waits(name),
+        waits=tracker.count_waits(name),
     )
 
 
@@ -80,7 +80,7 @@ async def create_wait(
 ) -> Response:
     """Wait until everything committed on the source up to a position, or up to now, is visible on the target."""
     waits = waits_of(request)
-    spec = await parse_request(service_of(request), name, body)
+    spec = await parse_request(tracker_of(request), name, body)
     if _wants_async(prefer):
         wait = await waits.begin_wait(spec)
         location = f"{request.url.path}/{wait.id}"

@@ -55,11 +55,11 @@ class WaitService:
     """
 
     def __init__(
-        self, database: Database, clock: Clock, service: FreshnessTracker, observers: Sequence[WaitObserver] = ()
+        self, database: Database, clock: Clock, tracker: FreshnessTracker, observers: Sequence[WaitObserver] = ()
     ) -> None:
         self._database = database
         self._clock = clock
-        self._service = service
+        self._tracker = tracker
         self._observers = tuple(observers)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ended: OrderedDict[str, tuple[str, WaitBody]] = OrderedDict()
@@ -74,7 +74,7 @@ class WaitService:
         """
         wait_id = new_wait_id()
         began = self._clock.now()
-        outcome = await run_wait(self._service, spec)
+        outcome = await run_wait(self._tracker, spec)
         self._notify(spec.subscription, outcome)
         body = WaitBody(
             id=wait_id,
@@ -121,7 +121,7 @@ class WaitService:
         Raises:
             NotFound: there is none of this id, or it ended too long ago.
         """
-        registry = await self._service.current_registry(subscription)
+        registry = await self._tracker.current_registry(subscription)
         known = self._ended.get(wait_id)
         if known is not None and known[0] == subscription:
             return known[1]
@@ -176,7 +176,7 @@ class WaitService:
             log.exception("wait_failed", wait=wait_id)
 
     async def _run_and_store(self, wait_id: str, spec: WaitSpec) -> None:
-        outcome = await run_wait(self._service, spec)
+        outcome = await run_wait(self._tracker, spec)
         self._notify(spec.subscription, outcome)
         ending: dict[str, Any] = {"waited_ms": outcome.waited_ms}
         ending["applied"] = None if outcome.applied is None else str(outcome.applied)

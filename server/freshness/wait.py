@@ -58,7 +58,7 @@ class WaitOutcome:
 
 
 async def parse_request(
-    service: FreshnessTracker, subscription: str, request: WaitRequest, pointer: str = "/position"
+    tracker: FreshnessTracker, subscription: str, request: WaitRequest, pointer: str = "/position"
 ) -> WaitSpec:
     """The wait that a request describes, checked against the subscription as it is declared. `pointer`: the JSON pointer of the position.
 
@@ -73,7 +73,7 @@ async def parse_request(
         wrong = [FieldError(pointer="/on_timeout", detail=detail)]
         raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
     position = parse_position(request.position, pointer)
-    registry = await service.current_registry(subscription)
+    registry = await tracker.current_registry(subscription)
     timeout_s, patient = request.timeout_ms / 1000, request.on_unreachable == "wait"
     if not request.tables:
         following = frozenset(view.id for view in registry.status.tables.values() if not view.left_out)
@@ -81,8 +81,8 @@ async def parse_request(
     named = [(ref.schema_name, ref.name) for ref in request.tables]
     if not set(named) <= set(_names(registry.status)):
         # One that was added a moment ago may not have been heard of.
-        await service.refresh([subscription])
-        registry = await service.current_registry(subscription)
+        await tracker.refresh([subscription])
+        registry = await tracker.current_registry(subscription)
     tables = _ids(registry.status, named)
     return WaitSpec(subscription, position, tables, named=True, timeout_s=timeout_s, patient=patient)
 
@@ -117,7 +117,7 @@ def _ids(status: SubscriptionStatus, named: list[tuple[str, str]]) -> frozenset[
     return frozenset(known[name] for name in named)
 
 
-async def run_wait(service: FreshnessTracker, spec: WaitSpec) -> WaitOutcome:
+async def run_wait(tracker: FreshnessTracker, spec: WaitSpec) -> WaitOutcome:
     """Run a wait until it is satisfied, is unreachable, or its deadline passes. Not to be satisfied is an outcome, not an error.
 
     On the event loop. If cancelled, the wait is removed from its registry.
@@ -125,14 +125,14 @@ async def run_wait(service: FreshnessTracker, spec: WaitSpec) -> WaitOutcome:
     Raises:
         NotFound: there is no such subscription.
     """
-    return await _Run(service, spec, await service.current_registry(spec.subscription)).run()
+    return await _Run(tracker, spec, await tracker.current_registry(spec.subscription)).run()
 
 
 class _Run:
     """One wait under way."""
 
-    def __init__(self, service: FreshnessTracker, spec: WaitSpec, registry: WaitRegistry) -> None:
-        self._service = service
+    def __init__(self, tracker: FreshnessTracker, spec: WaitSpec, registry: WaitRegistry) -> None:
+        self._tracker = tracker
         self._spec = spec
         self._registry = registry
         self._loop = asyncio.get_running_loop()
@@ -171,9 +171,9 @@ class _Run:
             if trouble is not None:
                 return self._unreachable(trouble)
             try:
-                position = await self._service.read_now(self._spec.subscription)
+                position = await self._tracker.read_now(self._spec.subscription)
             except EngineAwayError:
-                await self._service.wait_for_change()
+                await self._tracker.wait_for_change()
             except EngineSilentError:
                 continue
             except AnswerError as error:
@@ -191,7 +191,7 @@ class _Run:
         wait = self._wait_for(position, lambda verdict: future.set_result((verdict, status.current_run)))
         self._on_arrival = not self._registry.add(wait)
         if not self._on_arrival:
-            self._service.schedule_demand(self._spec.subscription)
+            self._tracker.schedule_demand(self._spec.subscription)
         try:
             return await future
         finally:

@@ -22,7 +22,7 @@ It may never come, and must not hold up others.
 
 
 class WaitStatus(StrEnum):
-    """Where a wait stands; all but `waiting` are final."""
+    """State of a wait; all but `waiting` are final."""
 
     WAITING = "waiting"
     SATISFIED = "satisfied"

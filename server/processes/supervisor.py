@@ -151,7 +151,7 @@ def _kill_left(processes: list[psutil.Process]) -> None:
 
 
 def wait_for_ends(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Those that have not ended in time. A dead one that nobody reaps (not every container's init does) has ended."""
+    """Those that have not ended in time. A zombie counts as ended: not every container has an init that reaps it."""
     deadline = monotonic() + timeout_s
     while (alive := [process for process in processes if _runs(process)]) and monotonic() < deadline:
         sleep(0.02)

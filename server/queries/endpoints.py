@@ -11,7 +11,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Header, Request, Response
 
 from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
-from server.freshness.endpoints import service_of, waits_of
+from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import Receipt
 from server.freshness.wait import parse_position
@@ -158,7 +158,7 @@ async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) 
         return await gateway.query(payload | {"following": following}, body.timeout_ms / 1000 + _GRACE_S)
 
     requirement = _requirement_of(body.freshness)
-    status = (await service_of(request).current_registry(name)).status
+    status = (await tracker_of(request).current_registry(name)).status
     if requirement is None:
         return await run(following=False), None
     return await query_fresh_rows(waits_of(request), status, requirement, run)
