@@ -18,11 +18,11 @@ from bench.errors import BenchError
 from bench.processes import Member, family, native_role, our_role, target_role
 from bench.workload import DATABASE, Connection, Table
 from server.cli.client import Api, Document, NoServerError, ProblemError
-from server.cli.ports import free_port
 from server.cli.running import Running, UpOptions
-from server.cli.supervisor import ChildDied
 from server.cli.verify_command import run_verification, verified_equal
 from server.demo.embedded import EmbeddedPostgres, server_folder
+from server.processes.ports import free_port
+from server.processes.supervisor import ChildDied
 
 PENSTOCK, NATIVE = "penstock", "native"
 SLOT = "native"

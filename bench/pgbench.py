@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import ClassVar
 
-from bench.errors import BenchError
-from bench.workload import DATABASE, Made, Mode, Workload
-from server.cli.children import end, spawn
+from server.bench.errors import BenchError
+from server.bench.workload import DATABASE, Made, Mode, Workload
 from server.demo.embedded import EmbeddedPostgres
+from server.processes.children import end, spawn
 
 _TIMEOUT_S = 3600.0
 

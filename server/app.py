@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
-from server import error_handlers, openapi, pages, upkeep
+from server import error_handlers, openapi, pages, retention
 from server.body_limit import BodyLimitMiddleware
 from server.clock import Clock, SystemClock
 from server.db import migrate
 from server.db.database import Database
 from server.demo.sample import Sample
-from server.engines.gateway import NoEngine
 from server.events.stream import Watchers
+from server.gateway.interface import NoEngine
 from server.logs import configure_logs
 from server.routers import API_PREFIX, API_ROUTERS, PLAIN_ROUTERS, SERVICES
 from server.security import bootstrap
@@ -66,10 +66,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     database: Database = app.state.database
     async with AsyncExitStack() as stack:
         stack.callback(database.close)
-        app.state.watchers = stack.enter_context(Watchers.on(database.signals))
+        app.state.watchers = stack.enter_context(Watchers.listening_to(database.signals))
         for service in SERVICES:
             await stack.enter_async_context(service(app))
-        await stack.enter_async_context(upkeep.running(app))
+        await stack.enter_async_context(retention.running(app))
         yield
 
 

@@ -96,7 +96,7 @@ def _claim(session: WriteSession, principal: str, route: str, key: str, fingerpr
 Idempotent = Annotated[Idempotency, Depends(_begin, scope="function")]
 
 
-def forget_old(session: WriteSession, hours: int) -> None:
+def delete_old_answers(session: WriteSession, hours: int) -> None:
     """Delete answers older than `hours`."""
     oldest = session.now() - timedelta(hours=hours)
     session.exec(delete(IdempotencyRow).where(col(IdempotencyRow.created_at) < oldest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fastapi import FastAPI
@@ -31,6 +32,9 @@ TAGS = [
     {"name": "health", "description": "For machines that watch over the process."},
 ]
 
+PUBLISHED_NAMES = {"server__assessment__health__Health": "server__subscriptions__health__Health"}
+"""Names of schemas that follow a module's name, since two models have one name, and that clients know by an earlier module's."""
+
 
 def install(app: FastAPI) -> None:
     """Replace the application's document by ours, made once."""
@@ -44,9 +48,10 @@ def install(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    document = get_openapi(
+    generated = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
     )
+    document = _with_published_names(generated)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     own = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}", by_alias=True)
     schemas.update(own.pop("$defs", {}))
@@ -57,6 +62,14 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     return document
+
+
+def _with_published_names(document: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps(document, ensure_ascii=False)
+    for name, published in PUBLISHED_NAMES.items():
+        text = text.replace(name, published)
+    renamed: dict[str, Any] = json.loads(text)
+    return renamed
 
 
 def _complete(operation: dict[str, Any]) -> None:

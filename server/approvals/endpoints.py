@@ -8,21 +8,20 @@ from fastapi.concurrency import run_in_threadpool
 from server.approvals import service
 from server.approvals.schemas import ApprovalBody
 from server.approvals.service import ApprovalOutdated, NothingToApprove
+from server.assessment.assess import assess_subscription
 from server.db.dependencies import Writing
-from server.engines.gateway import EngineUnavailable, gateway_of
 from server.errors import InvalidRequest, NotFound, responses
 from server.etags import etag_of
+from server.gateway.interface import EngineUnavailable, gateway_of
 from server.idempotency import IdempotencyKeyReused, Idempotent
+from server.lookup.subscriptions import SubscriptionDeleting, require_subscription
+from server.lookup.tables import TableRemoved
 from server.naming import NamePath
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
-from server.subscriptions.judging import judged_for
-from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import service as tables
 from server.tables.endpoints import TableIdPath
 from server.tables.schemas import TableView
-from server.tables.service import TableRemoved
 from server.verifications.service import SubscriptionNotRunning
 
 router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
@@ -60,11 +59,11 @@ async def create_approval(
     connected = gateway_of(request).connected
 
     def work() -> TableView:
-        row = service.approve(session, name, table_id, body.reason if body else None)
+        row = service.approve_change(session, name, table_id, body.reason if body else None)
         if not connected:
             raise EngineUnavailable(f"No engine would hear that '{row.schema_name}.{row.name}' was approved.")
-        judged = judged_for(request, lookup.get(session, name))
-        answer = tables.view(row, judged.table(row), judged.copied(row))
+        assessment = assess_subscription(request, require_subscription(session, name))
+        answer = tables.table_view(row, assessment.table_health(row), assessment.table_copy(row))
         headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
         response.headers.update(headers)
         idempotency.remember(status.HTTP_202_ACCEPTED, answer, headers)

@@ -1,4 +1,4 @@
-"""Approvals: somebody lets a table follow the change of structure that it waits with."""
+"""Approvals of changes of structure for which a table is parked."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from server.db.outbox import enqueue
 from server.db.session import WriteSession
 from server.errors import Conflict
 from server.events.service import record_event
-from server.freshness.picture import STANDING_STILL
-from server.subscriptions import lookup
-from server.tables import service as tables
+from server.freshness.subscription_status import HALTED_STATES
+from server.lookup.subscriptions import lock_changeable_subscription
+from server.lookup.tables import lock_present_table
 from server.verifications.service import SubscriptionNotRunning
 
 WAITING = "schema_change_waiting"
@@ -33,17 +33,17 @@ class ApprovalOutdated(Conflict):
     default_remedy = "Look at the change that the table waits with now, and approve it by its reason."
 
 
-def approve(session: WriteSession, name: str, table_id: str, reason: str | None) -> TableRow:
+def approve_change(session: WriteSession, name: str, table_id: str, reason: str | None) -> TableRow:
     """Let the engine go on with the change that the table is parked with; `reason`: the one that was looked at, None = any.
 
     Raises:
         NotFound, SubscriptionDeleting, TableRemoved, NothingToApprove, ApprovalOutdated.
-        SubscriptionNotRunning: nobody would carry it out.
+        SubscriptionNotRunning: no engine would apply it.
     """
-    subscription = lookup.get_changeable(session, name)
-    row = tables.get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     subject = f"{row.schema_name}.{row.name}"
-    if not waits(row):
+    if not awaits_approval(row):
         parked = row.state == TableState.PARKED
         detail = f"'{subject}' is {row.state}" + (f" with the code '{row.code}': {row.reason}" if parked else ".")
         raise NothingToApprove(detail, row.remedy if parked else None)
@@ -61,13 +61,13 @@ def approve(session: WriteSession, name: str, table_id: str, reason: str | None)
     return row
 
 
-def waits(row: TableRow) -> bool:
-    """Whether the table is parked until somebody approves."""
+def awaits_approval(row: TableRow) -> bool:
+    """Whether the table is parked until its change of structure is approved."""
     return row.state == TableState.PARKED and row.code == WAITING
 
 
 def _require_running(subscription: SubscriptionRow) -> None:
-    if SubscriptionState(subscription.state) in STANDING_STILL:
+    if SubscriptionState(subscription.state) in HALTED_STATES:
         raise SubscriptionNotRunning(
             f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
         )

@@ -9,10 +9,10 @@ from server.batches.schemas import BatchView
 from server.db.dependencies import Reading
 from server.db.models.batch import BatchRow
 from server.errors import NotFound, responses
+from server.lookup.subscriptions import require_subscription
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
 
 router = APIRouter(prefix="/subscriptions/{name}", tags=["batches"], dependencies=[needs(Role.VIEWER)])
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/subscriptions/{name}", tags=["batches"], dependencie
 @router.get("/batches", operation_id="batches_list", responses=responses(NotFound, PageTokenInvalid))
 def list_batches(session: Reading, name: str, paging: Paging) -> Page[BatchView]:
     """Batches that were committed on the target, the newest first."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     query = select(BatchRow).where(BatchRow.subscription_id == subscription.id).order_by(col(BatchRow.id).desc())
     behind = paging.behind(int)
     if behind:

@@ -189,8 +189,8 @@ def _result(resource: Resource, plan: Document) -> Document:
 
 def _body(collection: str, item: Document) -> Document:
     """What PUT takes of a resource, without what is as by default."""
-    from server.subscriptions.policies import POLICIES  # noqa: PLC0415  the other commands start faster without them
-    from server.tables.body import TableBody  # noqa: PLC0415
+    from server.declarations.policies import POLICIES  # noqa: PLC0415  the other commands start faster without them
+    from server.declarations.table_body import TableBody  # noqa: PLC0415
 
     body = {name: item[name] for name in DECLARED[collection] if item.get(name) is not None}
     if collection == "subscriptions":

@@ -29,7 +29,7 @@ from server.cli.options import (
 from server.cli.output import err, health, left_out, out, print_json, reported
 from server.cli.output import table as print_table
 from server.freshness.schemas import DEFAULT_TIMEOUT_MS
-from server.wording import seconds, size
+from server.wording import format_seconds, format_size
 
 _GRACE_S = 15.0
 """How much longer than its own deadline a request may take before we give the server up."""
@@ -73,7 +73,7 @@ def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> Non
     rows = []
     for item in subscriptions:
         lag, positions = item.get("lag") or {}, item.get("positions") or {}
-        behind = f"{seconds(lag.get('seconds'))}, {size(lag.get('bytes'))}"
+        behind = f"{format_seconds(lag.get('seconds'))}, {format_size(lag.get('bytes'))}"
         route = escape(f"{item['source']} → {item['target']}")
         how = health(item.get("health"))
         rows.append([escape(item["name"]), route, how, escape(item["state"]), positions.get("applied"), behind])
@@ -84,12 +84,12 @@ def status(url: Url = None, token: Token = None, as_json: AsJson = False) -> Non
 
 def _explain_health(item: Document) -> None:
     """Why, where not all is well."""
-    judged = item.get("health") or {}
-    if judged.get("status") == "running":
+    assessment = item.get("health") or {}
+    if assessment.get("status") == "running":
         return
-    err.print(f"{escape(item['name'])}: {health(judged)}: {escape(str(judged.get('reason')))}")
-    if judged.get("remedy"):
-        err.print(f"  [green]→[/] {escape(str(judged['remedy']))}")
+    err.print(f"{escape(item['name'])}: {health(assessment)}: {escape(str(assessment.get('reason')))}")
+    if assessment.get("remedy"):
+        err.print(f"  [green]→[/] {escape(str(assessment['remedy']))}")
 
 
 @reported
@@ -125,7 +125,7 @@ def wait(
     if as_json:
         print_json(answer)
     else:
-        waited = seconds((answer.get("waited_ms") or 0) / 1000)
+        waited = format_seconds((answer.get("waited_ms") or 0) / 1000)
         out.print(f"[green]visible[/] {answer.get('position')} (applied {answer.get('applied')}) after {waited}")
     left_out(receipt.get("left_out"), "not waited for")
     _exceptions(receipt.get("exceptions"))

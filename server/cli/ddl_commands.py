@@ -29,7 +29,7 @@ def show(connection: Connection, url: Url = None, token: Token = None, as_json: 
     if as_json:
         print_json(found)
         return
-    _tell(connection, found)
+    _print_capture(connection, found)
     parts = (
         ("install", found["install_sql"], not found["current"]),
         ("remove", found["remove_sql"], found["installed"]),
@@ -66,10 +66,10 @@ def _done(connection: str, found: Document, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    _tell(connection, found)
+    _print_capture(connection, found)
 
 
-def _tell(connection: str, found: Document) -> None:
+def _print_capture(connection: str, found: Document) -> None:
     version = "" if found.get("version") is None else f", version {found['version']}"
     state = (
         "installed"

@@ -25,6 +25,6 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Show a live copy of a busy PostgreSQL. With --seconds, compares every row at four cuts; exit code 1 if any differs."""
-    from server.demo.run import run_demo  # noqa: PLC0415  the other commands start faster without it
+    from server.cli.demo.run import run_demo  # noqa: PLC0415  the other commands start faster without it
 
     run_demo(home=home, host=host, port=port, rate=rate, seconds=seconds, as_json=as_json)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from server.private_file import write_private_file
 from server.settings import default_home
 
 DEFAULT_URL = "http://127.0.0.1:8470"
@@ -41,17 +42,8 @@ class Home:
         if present is not None:
             return present, False
         token = secrets.token_urlsafe(32)
-        write_private(file, token + "\n")
+        write_private_file(file, token + "\n")
         return token, True
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner can read, replacing it whole."""
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as stream:
-        stream.write(text)
-    beside.replace(file)
 
 
 def read_token(file: Path) -> str | None:

@@ -67,12 +67,12 @@ def state(text: str | None) -> str:
     return f"[{colour}]{escape(text or '')}[/]" if colour else escape(text or "–")
 
 
-def health(judged: Document | None) -> str:
+def health(assessment: Document | None) -> str:
     """The word of a subscription's health as markup in the colour of its status; green is only what is well."""
-    if not judged:
+    if not assessment:
         return UNKNOWN
-    word = escape(str(judged.get("word", "unknown")).replace("_", " "))
-    colour = _HEALTH_COLOURS.get(str(judged.get("status")))
+    word = escape(str(assessment.get("word", "unknown")).replace("_", " "))
+    colour = _HEALTH_COLOURS.get(str(assessment.get("status")))
     return f"[{colour}]{word}[/]" if colour else word
 
 

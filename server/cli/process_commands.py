@@ -12,9 +12,9 @@ from server.cli.exit_codes import ExitCode
 from server.cli.home import Home, console_link
 from server.cli.options import HomeFolder, Host, NoAuth, Port
 from server.cli.output import err, out, reported
-from server.cli.ports import free_port, why_not_listen
 from server.cli.running import Interrupt, Running, StartError, UpOptions
-from server.cli.supervisor import ChildDied
+from server.processes.ports import free_port, why_not_listen
+from server.processes.supervisor import ChildDied
 from server.settings import Settings, SettingsError, default_home, load_settings
 
 database = typer.Typer(help="The control database.", no_args_is_help=True)

@@ -13,9 +13,10 @@ from time import monotonic
 from types import FrameType
 
 from server.cli.client import Api
-from server.cli.home import Home, write_private
-from server.cli.ports import why_not_listen
-from server.cli.supervisor import ChildDied, ChildSpec, Supervisor
+from server.cli.home import Home
+from server.private_file import write_private_file
+from server.processes.ports import why_not_listen
+from server.processes.supervisor import ChildDied, ChildSpec, Supervisor
 
 _START_TIMEOUT_S = 60.0
 
@@ -77,7 +78,7 @@ class Running:
                     self.stop()
                     raise StartError("the server did not answer in time; its log may say why")
                 self._first_death.wait(0.1)
-        write_private(self.home.url_file, self.options.url + "\n")
+        write_private_file(self.home.url_file, self.options.url + "\n")
 
     def stop(self, timeout_s: float = 3.0) -> None:
         """End both, by force what is left after `timeout_s`; five seconds at most with the default. Safe in any thread."""
@@ -96,7 +97,7 @@ class Running:
     def _admin_token(self) -> tuple[str, bool]:
         preset = os.environ.get("PENSTOCK_ADMIN_TOKEN")
         if preset:
-            write_private(self.home.admin_token_file, preset + "\n")
+            write_private_file(self.home.admin_token_file, preset + "\n")
             return preset, False
         return self.home.token(self.home.admin_token_file)
 
@@ -151,7 +152,7 @@ class Interrupt:
             signal.signal(number, self._arrived)
         threading.Thread(target=self._pass_on, name="interrupt", daemon=True).start()
 
-    def then(self, call: Callable[[], None]) -> None:
+    def on_interrupt(self, call: Callable[[], None]) -> None:
         """Call this, in another thread, when a signal arrives."""
         self._calls.append(call)
         if self.event.is_set():

@@ -14,7 +14,7 @@ from server.cli.manifest import ManifestError
 from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, open_api
 from server.cli.output import out, print_json, reported, state
 from server.cli.output import table as print_table
-from server.wording import seconds, share, size
+from server.wording import format_seconds, format_share, format_size
 
 tables = typer.Typer(help="Tables of a subscription with their states and copy progress.", invoke_without_command=True)
 
@@ -53,21 +53,25 @@ def _copy(copied: Document) -> list[str | None]:
     """Rows, bytes, share, pace and time left of a copy, as far as they are known."""
     count, total = copied.get("rows"), copied.get("total_rows")
     rows = None if count is None else f"{count:,}" if total in (None, count) else f"{count:,} of ~{total:,}"
-    of_size = f"{size(copied.get('bytes'))} of {size(copied['total_bytes'])}" if copied.get("total_bytes") else None
+    of_size = (
+        f"{format_size(copied.get('bytes'))} of {format_size(copied['total_bytes'])}"
+        if copied.get("total_bytes")
+        else None
+    )
     percent, rate, eta = copied.get("percent"), copied.get("rows_per_second"), copied.get("eta_seconds")
     return [
         rows,
         of_size,
-        None if percent is None else share(percent / 100),
+        None if percent is None else format_share(percent / 100),
         None if rate is None else f"{rate:,.0f}",
-        seconds(eta) if eta else None,
+        format_seconds(eta) if eta else None,
     ]
 
 
 def _how(item: Document) -> str:
     """Its state; live is green only where it is followed now."""
-    judged = item.get("health") or {}
-    if item.get("state") == "live" and not judged.get("following"):
+    assessment = item.get("health") or {}
+    if item.get("state") == "live" and not assessment.get("following"):
         return "[yellow]live, not followed[/]"
     return state(item.get("state"))
 

@@ -15,7 +15,7 @@ from server.cli.manifest import ManifestError
 from server.cli.options import AsJson, Subscription, Token, Url, chosen_subscription, duration, open_api
 from server.cli.output import out, print_json, reported, state
 from server.cli.output import table as print_table
-from server.wording import seconds
+from server.wording import format_seconds
 
 ticket = typer.Typer(help="Time a marker from the source to the target, stage by stage.", invoke_without_command=True)
 
@@ -118,14 +118,14 @@ def _show(found: Document, *, as_json: bool) -> None:
     throughput = found.get("throughput")
     if throughput is not None:
         rates = ("log_gib_per_hour", "commands_per_second", "transactions_per_second")
-        row = [*(_rate(throughput[rate]) for rate in rates), seconds(throughput["seconds"])]
+        row = [*(_rate(throughput[rate]) for rate in rates), format_seconds(throughput["seconds"])]
         print_table(["log GiB/h", "commands/s", "transactions/s", "in"], [row])
     explain([found])
 
 
 def _durations(item: Document) -> list[str]:
     found = (item["durations"][f"{stage}_ms"] for stage in _STAGES)
-    return [seconds(None if value is None else value / 1000) for value in found]
+    return [format_seconds(None if value is None else value / 1000) for value in found]
 
 
 def _rate(value: float | None) -> str | None:

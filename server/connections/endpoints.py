@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from server.connections import repository, service
-from server.connections.kinds import KINDS
 from server.connections.schemas import (
     CheckRequest,
     ChecksView,
@@ -22,17 +21,18 @@ from server.connections.schemas import (
 )
 from server.connections.service import ConnectionInUse, ConnectionKindFixed
 from server.db.dependencies import Reading, Writing, database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import preflight_parts
+from server.declarations.table_declaration import IntoExistingUnsupported, refuse_existing_bodies
 from server.errors import Conflict, InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
 from server.security.principal import Role
 from server.security.require import needs
 from server.security.secret_box import SecretBox, SecretsUnreadable
-from server.tables.body import preflight_parts
-from server.tables.declaration import IntoExistingUnsupported, refuse_existing_bodies
 
 router = APIRouter(prefix="/connections", tags=["connections"], dependencies=[needs(Role.VIEWER)])
 
@@ -50,16 +50,17 @@ def list_connections(session: Reading, paging: Paging) -> Page[ConnectionView]:
     rows = repository.page(session, behind[0] if behind else None, paging.limit)
     shown, more = paging.split(rows)
     return Page(
-        items=[service.view(row) for row in shown], next_page_token=paging.token([shown[-1].name]) if more else None
+        items=[service.connection_view(row) for row in shown],
+        next_page_token=paging.token([shown[-1].name]) if more else None,
     )
 
 
 @router.get("/{name}", operation_id="connections_get", summary="Get a connection", responses=responses(NotFound))
 def get_connection(session: Reading, response: Response, name: NamePath) -> ConnectionView:
     """Secrets are not shown, only which are set."""
-    row = service.get(session, name)
+    row = service.require_connection(session, name)
     set_etag(response, row)
-    return service.view(row)
+    return service.connection_view(row)
 
 
 @router.put(
@@ -82,12 +83,12 @@ def put_connection(
     if_none_match: IfNoneMatch = None,
 ) -> ConnectionView:
     """Safe to repeat. Secrets that are left out stay as they are. Nothing is contacted: `checks` does that."""
-    check_absent(if_none_match, name, repository.find_for_update(session, name))
-    row, created = service.put(session, box, name, body, if_match)
+    check_absent(if_none_match, name, repository.lock_connection(session, name))
+    row, created = service.put_connection(session, box, name, body, if_match)
     if created:
         response.status_code = 201
     set_etag(response, row)
-    return service.view(row)
+    return service.connection_view(row)
 
 
 @router.post(
@@ -99,7 +100,7 @@ def put_connection(
 )
 def plan_connection(session: Reading, box: Box, name: NamePath, body: ConnectionPut) -> ConnectionPlan:
     """Changes nothing. What the PUT would refuse is refused here in the same way."""
-    return service.plan(session, box, name, body)
+    return service.plan_connection_put(session, box, name, body)
 
 
 @router.patch(
@@ -113,9 +114,9 @@ def patch_connection(
     session: Writing, box: Box, response: Response, name: NamePath, body: ConnectionPatch, if_match: IfMatch = None
 ) -> ConnectionView:
     """Changes the settings and secrets that are named; running subscriptions take the new ones."""
-    row = service.patch(session, box, name, body, if_match)
+    row = service.patch_connection(session, box, name, body, if_match)
     set_etag(response, row)
-    return service.view(row)
+    return service.connection_view(row)
 
 
 @router.delete(
@@ -128,7 +129,7 @@ def patch_connection(
 )
 def delete_connection(session: Writing, name: NamePath, if_match: IfMatch = None) -> None:
     """Only where no subscription uses it. The database itself is not touched."""
-    service.remove(session, name, if_match)
+    service.remove_connection(session, name, if_match)
 
 
 @router.post(
@@ -241,15 +242,15 @@ async def _ddl_capture(request: Request, box: SecretBox, name: str, action: str)
 
 def _note_capture(request: Request, name: str, action: str) -> None:
     with database_of(request).write() as session:
-        service.note_ddl_capture(session, name, installed=action == "install")
+        service.set_ddl_capture(session, name, installed=action == "install")
 
 
 def _opened(request: Request, box: SecretBox, name: str, given: ConnectionPut | None = None) -> dict[str, Any]:
     """The connection of this name, or what `given` would make of it."""
     with database_of(request).read() as session:
         if given is not None:
-            return service.proposed(session, box, name, given)
-        return service.opened(service.get(session, name), box)
+            return service.proposed_connection(session, box, name, given)
+        return service.connection_with_secrets(service.require_connection(session, name), box)
 
 
 async def _ask(request: Request, kind: str, payload: dict[str, Any]) -> dict[str, Any]:

@@ -11,16 +11,16 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
 
 
-def find(session: ReadSession, name: str) -> ConnectionRow | None:
+def find_connection(session: ReadSession, name: str) -> ConnectionRow | None:
     return session.exec(select(ConnectionRow).where(ConnectionRow.name == name)).first()
 
 
-def find_for_update(session: WriteSession, name: str) -> ConnectionRow | None:
+def lock_connection(session: WriteSession, name: str) -> ConnectionRow | None:
     """The connection, kept from others until the end of the transaction."""
     return session.exec(select(ConnectionRow).where(ConnectionRow.name == name).with_for_update()).first()
 
 
-def by_ids(session: ReadSession, ids: Iterable[int]) -> dict[int, ConnectionRow]:
+def connections_by_id(session: ReadSession, ids: Iterable[int]) -> dict[int, ConnectionRow]:
     rows = session.exec(select(ConnectionRow).where(col(ConnectionRow.id).in_(set(ids))))
     return {row.id: row for row in rows if row.id is not None}
 
@@ -32,7 +32,7 @@ def page(session: ReadSession, after: str | None, limit: int) -> list[Connection
     return list(session.exec(query))
 
 
-def users(session: ReadSession, connection_id: int) -> list[SubscriptionRow]:
+def list_subscriptions_using(session: ReadSession, connection_id: int) -> list[SubscriptionRow]:
     """Subscriptions that use this connection."""
     query = select(SubscriptionRow).where(
         or_(SubscriptionRow.source_id == connection_id, SubscriptionRow.target_id == connection_id)

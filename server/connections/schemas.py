@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SecretStr, StringConstraints, WithJsonSchema
 
 from engine.model.subscription import OriginFilter
-from server.connections.kinds import KINDS
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import TableBody
 from server.plans import FieldChange, PlanResult
-from server.tables.body import TableBody
 
 Secret = Annotated[SecretStr, Field(min_length=1, max_length=4096)]
 _SETTINGS_SCHEMA: dict[str, Any] = {

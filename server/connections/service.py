@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import JsonValue, SecretStr, ValidationError
 
 from server.connections import repository
-from server.connections.kinds import KINDS, Kind
 from server.connections.schemas import ConnectionPatch, ConnectionPlan, ConnectionPut, ConnectionView
 from server.db.models.connection import ConnectionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
+from server.declarations.connection_kinds import KINDS, Kind
 from server.error_handlers import field_errors
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
 from server.etags import check_if_match, etag_of, new_stamp
@@ -33,19 +33,19 @@ class ConnectionKindFixed(Conflict):
     default_remedy = "Make a connection of another name."
 
 
-def get(session: ReadSession, name: str) -> ConnectionRow:
+def require_connection(session: ReadSession, name: str) -> ConnectionRow:
     """The connection of this name.
 
     Raises:
         NotFound: there is none.
     """
-    row = repository.find(session, name)
+    row = repository.find_connection(session, name)
     if row is None:
         raise NotFound(f"There is no connection named '{name}'.", "GET /api/v1/connections lists them.")
     return row
 
 
-def view(row: ConnectionRow) -> ConnectionView:
+def connection_view(row: ConnectionRow) -> ConnectionView:
     return ConnectionView(
         name=row.name,
         kind=row.kind,
@@ -56,11 +56,11 @@ def view(row: ConnectionRow) -> ConnectionView:
     )
 
 
-def put(
+def put_connection(
     session: WriteSession, box: SecretBox, name: str, body: ConnectionPut, if_match: str | None
 ) -> tuple[ConnectionRow, bool]:
     """Create the connection, or replace it; secrets that `body` leaves out stay. Returns whether it is new."""
-    row = repository.find_for_update(session, name)
+    row = repository.lock_connection(session, name)
     check_if_match(if_match, row)
     kind = _kind(body.kind)
     settings = _valid_settings(kind, body.settings)
@@ -72,10 +72,10 @@ def put(
     return row, False
 
 
-def plan(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> ConnectionPlan:
+def plan_connection_put(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> ConnectionPlan:
     """What `put` would do. Raises what it raises."""
-    row = repository.find(session, name)
-    after = proposed(session, box, name, body)
+    row = repository.find_connection(session, name)
+    after = proposed_connection(session, box, name, body)
     before = {} if row is None else _readable_secrets(row, box, body.secrets)
     secrets = sorted(
         name for name in before.keys() | after["secrets"].keys() if before.get(name) != after["secrets"].get(name)
@@ -94,11 +94,11 @@ def plan(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -
     )
 
 
-def patch(
+def patch_connection(
     session: WriteSession, box: SecretBox, name: str, body: ConnectionPatch, if_match: str | None
 ) -> ConnectionRow:
     """Change the settings and secrets that `body` names."""
-    row = _locked(session, name)
+    row = _lock_connection(session, name)
     check_if_match(if_match, row)
     merged: dict[str, JsonValue] = {**row.settings, **body.settings}
     settings = _valid_settings(KINDS[row.kind], {key: value for key, value in merged.items() if value is not None})
@@ -106,11 +106,11 @@ def patch(
     return row
 
 
-def remove(session: WriteSession, name: str, if_match: str | None) -> None:
+def remove_connection(session: WriteSession, name: str, if_match: str | None) -> None:
     """Delete a connection that nothing uses."""
-    row = _locked(session, name)
+    row = _lock_connection(session, name)
     check_if_match(if_match, row)
-    users = repository.users(session, row.id or 0)
+    users = repository.list_subscriptions_using(session, row.id or 0)
     if users:
         names = ", ".join(f"'{user.name}'" for user in users)
         raise ConnectionInUse(f"The connection '{name}' is used by {names}.")
@@ -118,7 +118,7 @@ def remove(session: WriteSession, name: str, if_match: str | None) -> None:
     record_event(session, kind="connection_deleted", detail=f"The connection '{name}' was deleted.", subject=name)
 
 
-def note_ddl_capture(session: WriteSession, name: str, *, installed: bool) -> None:
+def set_ddl_capture(session: WriteSession, name: str, *, installed: bool) -> None:
     """Record who had what tells changes of structure installed in the source, or removed."""
     kind, done = ("ddl_capture_installed", "is installed in") if installed else ("ddl_capture_removed", "is not in")
     record_event(
@@ -126,7 +126,7 @@ def note_ddl_capture(session: WriteSession, name: str, *, installed: bool) -> No
     )
 
 
-def opened(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
+def connection_with_secrets(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
     """The connection as the engine gets it, secrets in clear. Never stored, never logged.
 
     Raises:
@@ -135,7 +135,7 @@ def opened(row: ConnectionRow, box: SecretBox) -> dict[str, Any]:
     return {"name": row.name, "kind": row.kind, "settings": row.settings, "secrets": box.open(row.secrets_sealed)}
 
 
-def proposed(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> dict[str, Any]:
+def proposed_connection(session: ReadSession, box: SecretBox, name: str, body: ConnectionPut) -> dict[str, Any]:
     """As `opened`, of what a `put` of this body would make.
 
     Raises:
@@ -143,7 +143,7 @@ def proposed(session: ReadSession, box: SecretBox, name: str, body: ConnectionPu
     """
     kind = _kind(body.kind)
     settings = _valid_settings(kind, body.settings)
-    row = repository.find(session, name)
+    row = repository.find_connection(session, name)
     if row is not None and row.kind != kind.name:
         raise ConnectionKindFixed(f"'{name}' is of the kind {row.kind}, not {kind.name}.")
     before = {} if row is None else _readable_secrets(row, box, body.secrets)
@@ -155,9 +155,9 @@ def proposed(session: ReadSession, box: SecretBox, name: str, body: ConnectionPu
     }
 
 
-def _locked(session: WriteSession, name: str) -> ConnectionRow:
-    row = repository.find_for_update(session, name)
-    return row if row is not None else get(session, name)
+def _lock_connection(session: WriteSession, name: str) -> ConnectionRow:
+    row = repository.lock_connection(session, name)
+    return row if row is not None else require_connection(session, name)
 
 
 def _create(
@@ -205,7 +205,7 @@ def _change(
     row.revision += 1
     row.updated_at = session.now()
     session.add(row)
-    for user in repository.users(session, row.id or 0):
+    for user in repository.list_subscriptions_using(session, row.id or 0):
         enqueue(session, user.name, "assign", {})
     record_event(
         session, kind="connection_changed", detail=f"The connection '{row.name}' was changed.", subject=row.name

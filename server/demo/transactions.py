@@ -30,7 +30,7 @@ class Shop:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, connection: Connection) -> Shop:
+    def read_from(cls, connection: Connection) -> Shop:
         """Continue where the database stands."""
         row = connection.execute(
             "SELECT coalesce(max(id), 0) + 1,"
@@ -46,7 +46,7 @@ class Shop:
     def new_card(self, customer: int) -> str:
         return f"L{customer:08d}-{next(self._cards)}"
 
-    def remember(self, order: int) -> None:
+    def add_order(self, order: int) -> None:
         with self._lock:
             self._open.append(order)
 
@@ -101,7 +101,7 @@ def place_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
     order = shop.new_order()
     with connection.pipeline(), connection.transaction():
         _insert_order(connection, rng, order)
-    shop.remember(order)
+    shop.add_order(order)
 
 
 def pay_order(connection: Connection, rng: random.Random, shop: Shop) -> None:
@@ -175,7 +175,7 @@ def place_with_second_thoughts(connection: Connection, rng: random.Random, shop:
         )
         with connection.transaction():
             connection.execute("UPDATE orders SET total = 1, note = 'reconsidered' WHERE id = %s", [order])
-    shop.remember(order)
+    shop.add_order(order)
 
 
 Kind = Callable[[Connection, random.Random, Shop], None]

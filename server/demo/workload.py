@@ -40,7 +40,7 @@ class Workload:
 
     def start(self) -> None:
         with self._connect() as connection:
-            shop = Shop.of(connection)
+            shop = Shop.read_from(connection)
         began = monotonic()
         for number in range(self._connections):
             counts: Counter[str] = Counter()

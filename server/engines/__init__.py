@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""The engines: their registration, claims and leases, the commands to them and their reports."""

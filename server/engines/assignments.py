@@ -20,7 +20,7 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import NotFound
 from server.events.service import record_event
-from server.subscriptions.reports import set_state
+from server.subscriptions.reports import set_subscription_state
 
 _KEPT = timedelta(days=7)
 """How long an engine that is gone stays in the list."""
@@ -29,7 +29,7 @@ Holds = Callable[[str], bool]
 """Whether the engine of this id is connected, or its lease has not run out."""
 
 
-def register(session: WriteSession, registration: Registration) -> EngineRow:
+def register_engine(session: WriteSession, registration: Registration) -> EngineRow:
     """The engine's row: a new one for a process that is not known yet."""
     now = session.now()
     row = session.exec(select(EngineRow).where(EngineRow.instance == registration.instance)).first()
@@ -49,19 +49,19 @@ def register(session: WriteSession, registration: Registration) -> EngineRow:
             subject=registration.name,
             detail=f"Engine '{registration.name}' has registered.",
         )
-        _forget_old(session)
+        _delete_old_engines(session)
     row.seen_at = now
     session.add(row)
     return row
 
 
-def _forget_old(session: WriteSession) -> None:
+def _delete_old_engines(session: WriteSession) -> None:
     oldest = session.now() - _KEPT
     owners = select(SubscriptionRow.engine_id).where(col(SubscriptionRow.engine_id).is_not(None))
     session.exec(delete(EngineRow).where(col(EngineRow.seen_at) < oldest, col(EngineRow.id).not_in(owners)))
 
 
-def get(session: ReadSession, engine_id: str) -> EngineRow:
+def require_engine(session: ReadSession, engine_id: str) -> EngineRow:
     """An engine.
 
     Raises:
@@ -77,25 +77,25 @@ def list_engines(session: ReadSession) -> list[EngineRow]:
     return list(session.exec(select(EngineRow).order_by(col(EngineRow.registered_at).desc(), EngineRow.id)))
 
 
-def owned(session: ReadSession, engine_id: str) -> dict[str, int]:
+def assigned_subscriptions(session: ReadSession, engine_id: str) -> dict[str, int]:
     """Subscriptions of an engine with their epochs."""
     rows = session.exec(select(SubscriptionRow).where(SubscriptionRow.engine_id == engine_id))
     return {row.name: row.epoch for row in rows}
 
 
-def owners(session: ReadSession) -> set[str]:
+def engines_with_subscriptions(session: ReadSession) -> set[str]:
     """Engines that have subscriptions."""
     found = session.exec(select(SubscriptionRow.engine_id).distinct())
     return {engine_id for engine_id in found if engine_id is not None}
 
 
-def claim(session: WriteSession, engine_id: str, holds: Holds, connected: Holds) -> dict[str, int]:
-    """Give an engine its own subscriptions and every one that nobody holds; returns all it has now, with their epochs.
+def claim_subscriptions(session: WriteSession, engine_id: str, holds: Holds, connected: Holds) -> dict[str, int]:
+    """Give an engine its own subscriptions and every one that no engine holds; returns all it has now, with their epochs.
 
     It keeps the epoch of those that were its own. Those of an engine of the same name that is not connected pass to
-    it at once: that process has been started anew.
+    it at once: that process has been restarted.
     """
-    engine = get(session, engine_id)
+    engine = require_engine(session, engine_id)
     engine.lost_at = None
     session.add(engine)
     namesakes = set(session.exec(select(EngineRow.id).where(EngineRow.name == engine.name, EngineRow.id != engine_id)))
@@ -109,10 +109,10 @@ def claim(session: WriteSession, engine_id: str, holds: Holds, connected: Holds)
         session.add(row)
         session.touch(row.name)
     session.flush()
-    return owned(session, engine_id)
+    return assigned_subscriptions(session, engine_id)
 
 
-def lose(session: WriteSession, engine_id: str) -> list[str]:
+def release_engine(session: WriteSession, engine_id: str) -> list[str]:
     """An engine's lease has run out: show its subscriptions as such. Returns their names."""
     engine = session.get(EngineRow, engine_id)
     if engine is not None:
@@ -123,7 +123,7 @@ def lose(session: WriteSession, engine_id: str) -> list[str]:
         names.append(row.name)
         after = next_state(SubscriptionState(row.state), SubscriptionEvent.LOST)
         if not isinstance(after, Refused):
-            set_state(session, row, after)
+            set_subscription_state(session, row, after)
         record_event(
             session,
             kind="engine_lost",

@@ -31,13 +31,14 @@ from engine.link.messages import (
 from server.db.database import Database
 from server.db.models.outbox import OutboxRow
 from server.db.signals import Change
-from server.engines import assignments, greeting, reports
-from server.engines.hub import CommandStream, Hub
-from server.engines.requests import HubGateway
-from server.engines.threads import EngineThreads
+from server.engines import assignments, reports
+from server.engines.commands import initial_commands, outbox_commands
 from server.errors import Problem
-from server.freshness.kept import Waits
-from server.freshness.service import FreshnessService
+from server.freshness.service import WaitService
+from server.freshness.tracker import FreshnessTracker
+from server.gateway.hub import CommandStream, Hub
+from server.gateway.hub_gateway import HubGateway
+from server.gateway.threads import EngineThreads
 from server.history.recorder import Recorder
 from server.logs import get_logger
 from server.metrics.gauges import Gauges
@@ -59,7 +60,7 @@ HEARTBEAT_S = 2.0
 
 
 _STATES = SubscriptionStateReport | TableStateReport | ReloadReport | Forgotten
-"""Reports that are written before they are in the pictures."""
+"""Reports that are committed before they are applied to the statuses."""
 
 
 class EngineChannel:
@@ -71,7 +72,7 @@ class EngineChannel:
         box: SecretBox,
         threads: EngineThreads,
         hub: Hub,
-        freshness: FreshnessService,
+        freshness: FreshnessTracker,
         meters: Meters,
         recorder: Recorder,
     ) -> None:
@@ -88,28 +89,28 @@ class EngineChannel:
         self._lost: set[str] = set()
         self._touched: set[str] = set()
         self._sequences: dict[str, int] = {}
-        """The last bundle of each engine that the pictures have."""
+        """The last bundle of each engine that is applied to the statuses."""
         self._bell = asyncio.Event()
 
     # Registration and streams
 
-    async def register(self, registration: Registration) -> Registered:
+    async def register_engine(self, registration: Registration) -> Registered:
         """Take an engine in, or again."""
 
         def write() -> Registered:
             with self._database.write() as session:
-                row = assignments.register(session, registration)
+                row = assignments.register_engine(session, registration)
                 return Registered(
                     engine_id=row.id,
                     lease_seconds=self.lease_s,
                     heartbeat_seconds=self.heartbeat_s,
-                    epochs=assignments.owned(session, row.id),
+                    epochs=assignments.assigned_subscriptions(session, row.id),
                     report_sequence=row.report_sequence,
                 )
 
         return await self._threads.run(write)
 
-    async def open(self, engine_id: str) -> CommandStream:
+    async def open_stream(self, engine_id: str) -> CommandStream:
         """Open an engine's stream.
 
         Raises:
@@ -121,44 +122,44 @@ class EngineChannel:
 
         def require() -> None:
             with self._database.read() as session:
-                assignments.get(session, engine_id)
+                assignments.require_engine(session, engine_id)
 
         await self._threads.run(require)
-        stream = self.hub.open(engine_id)
+        stream = self.hub.open_stream(engine_id)
         self._gone_since.pop(engine_id, None)
         self._lost.discard(engine_id)
         return stream
 
-    async def _greet(self, stream: CommandStream) -> None:
+    async def _begin_stream(self, stream: CommandStream) -> None:
         """Begin a stream with the whole state."""
         try:
-            mine, commands = await self._claim(stream.engine_id, stream.name)
+            mine, commands = await self._claim_subscriptions(stream.engine_id, stream.name)
         except Exception:
             log.exception("greeting_failed", engine=stream.engine_id)
             stream.finish()
             return
         stream.greet(commands)
         for name in mine:
-            self._freshness.engine_ready(name)
-        self._tell_watchers(stream.engine_id)
+            self._freshness.on_engine_ready(name)
+        self._notify_watchers(stream.engine_id)
         log.info("engine_connected", engine=stream.engine_id, subscriptions=len(mine))
 
-    def close(self, stream: CommandStream) -> None:
+    def close_stream(self, stream: CommandStream) -> None:
         """The connection of a stream is over; the engine's lease begins to run out."""
-        if self.hub.close(stream):
+        if self.hub.close_stream(stream):
             self._gone_since[stream.engine_id] = asyncio.get_running_loop().time()
-            self._tell_watchers(stream.engine_id)
+            self._notify_watchers(stream.engine_id)
             log.info("engine_disconnected", engine=stream.engine_id)
 
-    def _tell_watchers(self, engine_id: str) -> None:
+    def _notify_watchers(self, engine_id: str) -> None:
         """Whether an engine is there changes how its subscriptions are, without a commit that tells."""
-        self._database.signals.send(Change(subscriptions=self.hub.owned(engine_id)))
+        self._database.signals.send(Change(subscriptions=self.hub.subscriptions_of(engine_id)))
 
-    async def lines(self, stream: CommandStream) -> AsyncIterator[bytes]:
+    async def stream_lines(self, stream: CommandStream) -> AsyncIterator[bytes]:
         """Lines of the stream, with heartbeats in between, until either side ends it."""
         heartbeat = encode(Heartbeat(at_most_s=self.heartbeat_s)) + b"\n"
         yield heartbeat
-        greeting_task = asyncio.ensure_future(self._greet(stream))
+        greeting_task = asyncio.ensure_future(self._begin_stream(stream))
         try:
             while True:
                 try:
@@ -171,78 +172,78 @@ class EngineChannel:
         finally:
             greeting_task.cancel()
 
-    async def _claim(self, engine_id: str, stream: str) -> tuple[dict[str, int], list[Command]]:
+    async def _claim_subscriptions(self, engine_id: str, stream: str) -> tuple[dict[str, int], list[Command]]:
         def write() -> tuple[dict[str, int], dict[str, int], list[Command]]:
             with self._database.write() as session:
-                before = assignments.owned(session, engine_id)
-                mine = assignments.claim(session, engine_id, self._holds, self.hub.connected)
-                return before, mine, greeting.greeting(session, self._box, mine, stream)
+                before = assignments.assigned_subscriptions(session, engine_id)
+                mine = assignments.claim_subscriptions(session, engine_id, self._holds_lease, self.hub.is_connected)
+                return before, mine, initial_commands(session, self._box, mine, stream)
 
-        async with self._freshness.changing:
+        async with self._freshness.state_lock:
             before, mine, commands = await self._threads.run(write)
         for name in mine:
-            self.hub.own(name, engine_id)
+            self.hub.assign_owner(name, engine_id)
         await self._freshness.refresh(list(mine))
         for name in mine.keys() - before.keys():
             log.info("subscription_assigned", subscription=name, engine=engine_id, epoch=mine[name])
         return mine, commands
 
-    def _holds(self, engine_id: str) -> bool:
-        return self.hub.connected(engine_id) or (engine_id in self._gone_since and engine_id not in self._lost)
+    def _holds_lease(self, engine_id: str) -> bool:
+        return self.hub.is_connected(engine_id) or (engine_id in self._gone_since and engine_id not in self._lost)
 
     # Reports
 
-    async def take_in(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> None:
-        """Take in a bundle of reports and end the waits that it satisfies.
+    async def apply_reports(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> None:
+        """Apply a bundle of reports and end the waits that it satisfies.
 
         Progress ends waits before it is written: it is durable on the target already. States are written first.
         """
         if any(isinstance(report, _STATES) for report in bundle):
-            async with self._freshness.changing:
+            async with self._freshness.state_lock:
                 counted = await self._write(engine_id, sequence, bundle)
-                self._taken(engine_id, sequence)
-                unknown = self._apply(counted)
+                self._record_sequence(engine_id, sequence)
+                unknown = self._apply_to_status(counted)
             if unknown:
                 await self._freshness.refresh(sorted(unknown))
         else:
             if sequence > self._sequences.get(
                 engine_id, 0
             ):  # Else it was sent twice, and what it says may be over by now.
-                self._taken(engine_id, sequence)
-                self._apply(bundle)
+                self._record_sequence(engine_id, sequence)
+                self._apply_to_status(bundle)
             counted = await self._write(engine_id, sequence, bundle)
         for report in counted:
-            self._recorder.report(report)
+            self._recorder.record_report(report)
             if isinstance(report, BatchReport):
-                self._meters.batch_applied(report)
+                self._meters.record_batch(report)
 
     async def _write(self, engine_id: str, sequence: int, bundle: Sequence[Report]) -> list[Report]:
         def write() -> list[Report] | None:
             with self._database.write() as session:
-                return reports.take_in(session, engine_id, sequence, bundle)
+                return reports.write_reports(session, engine_id, sequence, bundle)
 
         return await self._threads.run(write) or []
 
-    def _apply(self, bundle: Sequence[Report]) -> set[str]:
-        """Names of subscriptions whose pictures have to be read anew."""
+    def _apply_to_status(self, bundle: Sequence[Report]) -> set[str]:
+        """Names of subscriptions whose statuses have to be read again."""
         unknown = set()
         for report in bundle:
             if isinstance(report, Answer):
-                self.hub.resolve(report.request_id, report)
+                self.hub.resolve_request(report.request_id, report)
             elif isinstance(report, Forgotten):
-                self.hub.disown(report.subscription)
+                self.hub.clear_owner(report.subscription)
                 unknown.add(report.subscription)
-            elif not self._freshness.apply(report):
+            elif not self._freshness.apply_report(report):
                 unknown.add(report.subscription)
-        self._freshness.judge()
+        self._freshness.judge_waits()
         return unknown
 
-    def _taken(self, engine_id: str, sequence: int) -> None:
+    def _record_sequence(self, engine_id: str, sequence: int) -> None:
         self._sequences[engine_id] = max(sequence, self._sequences.get(engine_id, 0))
 
     # Outbox
 
-    def ring(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
+    def notify_commit(self, change: Change, loop: asyncio.AbstractEventLoop) -> None:
         """A commit put something into the outbox, or touched subscriptions; called in the committing thread."""
         if not loop.is_closed():
             if change.outbox:
@@ -250,14 +251,14 @@ class EngineChannel:
             if change.subscriptions:
                 loop.call_soon_threadsafe(self._touched.update, change.subscriptions)
             if change.declared:
-                loop.call_soon_threadsafe(self._freshness.out_of_date, change.declared)
+                loop.call_soon_threadsafe(self._freshness.mark_outdated, change.declared)
 
-    async def deliver(self) -> None:
+    async def deliver_outbox(self) -> None:
         """Deliver what the outbox holds, for as long as the application lives."""
         while True:
             self._bell.clear()
             try:
-                while await self._deliver_some():
+                while await self._deliver_batch():
                     pass
             except Exception:
                 log.exception("outbox_failed")
@@ -265,7 +266,7 @@ class EngineChannel:
                 continue
             await self._bell.wait()
 
-    async def _deliver_some(self) -> int:
+    async def _deliver_batch(self) -> int:
         """Send the oldest undelivered commands. What cannot be sent is part of the next stream's beginning."""
 
         def write() -> tuple[int, set[str], list[tuple[str, Command]]]:
@@ -276,9 +277,9 @@ class EngineChannel:
                     row.delivered_at = session.now()
                     session.add(row)
                 names = {row.subscription for row in rows if row.subscription is not None}
-                return len(rows), names, greeting.outbox_commands(session, self._box, rows)
+                return len(rows), names, outbox_commands(session, self._box, rows)
 
-        async with self._freshness.changing:
+        async with self._freshness.state_lock:
             count, names, commands = await self._threads.run(write)
         if names:
             await self._freshness.refresh(sorted(names))
@@ -287,17 +288,17 @@ class EngineChannel:
             await self._assign_unowned()
         for name, command in commands:
             if name not in unowned:
-                self.hub.tell(name, command)
+                self.hub.send_to_subscription(name, command)
         return count
 
     async def _assign_unowned(self) -> None:
-        """Give what nobody holds to the engine that has been connected longest."""
+        """Assign subscriptions without an engine to the engine that has been connected longest."""
         for engine_id in self.hub.engines[:1]:
-            mine, commands = await self._claim(engine_id, self.hub.stream_to(engine_id))
+            mine, commands = await self._claim_subscriptions(engine_id, self.hub.stream_to(engine_id))
             for command in commands:
                 self.hub.send(engine_id, command)
             for name in mine:
-                self._freshness.engine_ready(name)
+                self._freshness.on_engine_ready(name)
 
     # Leases
 
@@ -307,7 +308,7 @@ class EngineChannel:
 
         def read() -> set[str]:
             with self._database.read() as session:
-                return assignments.owners(session)
+                return assignments.engines_with_subscriptions(session)
 
         now = asyncio.get_running_loop().time()
         for engine_id in await self._threads.run(read):
@@ -318,39 +319,39 @@ class EngineChannel:
         while True:
             await asyncio.sleep(min(1.0, self.lease_s / 4))
             now = asyncio.get_running_loop().time()
-            await self._notice_deletions()
-            self._freshness.notice_absences()
+            await self._release_deleted()
+            self._freshness.end_waits_of_absent()
             over = [e for e, since in self._gone_since.items() if now - since > self.lease_s and e not in self._lost]
             for engine_id in over:
                 try:
-                    await self._lose(engine_id)
+                    await self._release_lost_engine(engine_id)
                 except Exception:
                     log.exception("lease_failed", engine=engine_id)
 
-    async def _notice_deletions(self) -> None:
+    async def _release_deleted(self) -> None:
         """A subscription can be deleted by force, without the engine; it then has to let go of it."""
         touched, self._touched = self._touched, set()
-        gone = await self._freshness.vanished(touched) if touched else set()
+        gone = await self._freshness.find_deleted(touched) if touched else set()
         if not gone:
             return
         owners = {owner for name in gone if (owner := self.hub.owner(name)) is not None}
         await self._freshness.refresh(sorted(gone))
         for name in gone:
-            self.hub.disown(name)
+            self.hub.clear_owner(name)
         for engine_id in owners:
-            mine = await self._threads.run(partial(self._owned, engine_id))
+            mine = await self._threads.run(partial(self._assigned_subscriptions, engine_id))
             self.hub.send(engine_id, Sync(subscriptions=mine, stream=self.hub.stream_to(engine_id)))
 
-    def _owned(self, engine_id: str) -> dict[str, int]:
+    def _assigned_subscriptions(self, engine_id: str) -> dict[str, int]:
         with self._database.read() as session:
-            return assignments.owned(session, engine_id)
+            return assignments.assigned_subscriptions(session, engine_id)
 
-    async def _lose(self, engine_id: str) -> None:
+    async def _release_lost_engine(self, engine_id: str) -> None:
         def write() -> list[str]:
             with self._database.write() as session:
-                return assignments.lose(session, engine_id)
+                return assignments.release_engine(session, engine_id)
 
-        async with self._freshness.changing:
+        async with self._freshness.state_lock:
             if engine_id not in self._gone_since:
                 return
             names = await self._threads.run(write)
@@ -368,9 +369,9 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     hub = Hub()
     threads = EngineThreads()
     meters = Meters()
-    freshness = FreshnessService(database, threads, hub, app.state.clock)
+    freshness = FreshnessTracker(database, threads, hub, app.state.clock)
     recorder = Recorder(database, threads, app.state.clock)
-    waits = Waits(database, app.state.clock, freshness, meters, recorder)
+    waits = WaitService(database, app.state.clock, freshness, (meters.record_wait, recorder.record_wait))
     channel = EngineChannel(database, app.state.secret_box, threads, hub, freshness, meters, recorder)
     app.state.hub, app.state.channel, app.state.freshness = hub, channel, freshness
     app.state.waits, app.state.meters, app.state.engine_threads = waits, meters, threads
@@ -379,18 +380,18 @@ async def running(app: FastAPI) -> AsyncIterator[None]:
     meters.registry.register(Gauges(hub, freshness, app.state.clock, app.version))
     loop = asyncio.get_running_loop()
     # For whoever runs the server: streams never end by themselves, and would hold up its shutdown.
-    app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.shut)
-    stop_listening = database.signals.listen(lambda change: channel.ring(change, loop))
+    app.state.stop_streams = lambda: loop.call_soon_threadsafe(hub.close_all)
+    stop_listening = database.signals.listen(lambda change: channel.notify_commit(change, loop))
     await channel.begin_leases()
-    await waits.resume()
-    works = channel.deliver(), channel.watch_leases(), recorder.keep_writing()
+    await waits.resume_waits()
+    works = channel.deliver_outbox(), channel.watch_leases(), recorder.keep_writing()
     tasks = [loop.create_task(work) for work in works]
     try:
         yield
     finally:
         stop_listening()
         await waits.stop()
-        hub.shut()
+        hub.close_all()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

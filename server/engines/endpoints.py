@@ -17,9 +17,9 @@ from engine.model.position import Lsn, MalformedPosition
 from server.db.dependencies import Reading
 from server.engines import assignments
 from server.engines.channel import EngineChannel, ServerStopping
-from server.engines.hub import AnswerStream, CommandStream, QueryResult
-from server.engines.threads import engine_only
 from server.errors import Conflict, InvalidRequest, NotFound, Problem, responses
+from server.gateway.hub import AnswerStream, CommandStream, QueryResult
+from server.gateway.threads import engine_only
 from server.logs import get_logger
 from server.security.principal import Role
 from server.security.require import needs
@@ -78,8 +78,8 @@ def list_engines(request: Request, session: Reading) -> Engines:
     items = [
         EngineView(
             **row.model_dump(include={"id", "name", "version", "registered_at", "seen_at", "lost_at"}),
-            connected=hub.connected(row.id),
-            subscriptions=sorted(assignments.owned(session, row.id)),
+            connected=hub.is_connected(row.id),
+            subscriptions=sorted(assignments.assigned_subscriptions(session, row.id)),
         )
         for row in assignments.list_engines(session)
     ]
@@ -91,7 +91,7 @@ async def register(request: Request, body: Registration) -> Registered:
     """An engine introduces itself; safe to repeat."""
     if body.protocol != PROTOCOL:
         raise EngineTooOld(f"The engine speaks protocol {body.protocol}, the server {PROTOCOL}.")
-    return await channel_of(request).register(body)
+    return await channel_of(request).register_engine(body)
 
 
 @router.get(
@@ -104,21 +104,21 @@ async def register(request: Request, body: Registration) -> Registered:
 async def commands(request: Request, engine_id: str) -> StreamingResponse:
     """The engine's commands as lines of JSON, for as long as it stays."""
     channel = channel_of(request)
-    stream = await channel.open(engine_id)
+    stream = await channel.open_stream(engine_id)
 
     async def lines() -> AsyncIterator[bytes]:
-        watch = asyncio.ensure_future(_watch(request, stream))
+        watch = asyncio.ensure_future(_close_on_disconnect(request, stream))
         try:
-            async for line in channel.lines(stream):
+            async for line in channel.stream_lines(stream):
                 yield line
         finally:
             watch.cancel()
-            channel.close(stream)
+            channel.close_stream(stream)
 
     return StreamingResponse(lines(), media_type="application/x-ndjson", headers={"Cache-Control": "no-store"})
 
 
-async def _watch(request: Request, stream: CommandStream) -> None:
+async def _close_on_disconnect(request: Request, stream: CommandStream) -> None:
     """End the stream as soon as the connection is gone, not at the next heartbeat."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -134,10 +134,10 @@ async def _watch(request: Request, stream: CommandStream) -> None:
 )
 async def report(request: Request, engine_id: str, body: Bundle) -> None:
     """Reports of an engine, in order; a bundle that was taken in before is passed over."""
-    await channel_of(request).take_in(engine_id, body.sequence, _understood(body.reports))
+    await channel_of(request).apply_reports(engine_id, body.sequence, _parse_report(body.reports))
 
 
-def _understood(raw: list[dict[str, Any]]) -> list[Report]:
+def _parse_report(raw: list[dict[str, Any]]) -> list[Report]:
     found = []
     for item in raw:
         try:
@@ -157,7 +157,7 @@ def _understood(raw: list[dict[str, Any]]) -> list[Report]:
 )
 async def answer(request: Request, engine_id: str, body: Answer) -> None:
     """The answer to a request; it is passed over where nobody waits for it any more."""
-    channel_of(request).hub.resolve(body.request_id, body)
+    channel_of(request).hub.resolve_request(body.request_id, body)
 
 
 @router.put(
@@ -182,7 +182,7 @@ async def put_result(
         raise InvalidRequest(f"{error}.") from None
     frames = AnswerStream()
     result = QueryResult(position, frames, _ids(penstock_tables), _ids(penstock_not_following))
-    wanted = channel_of(request).hub.resolve(request_id, result)
+    wanted = channel_of(request).hub.resolve_request(request_id, result)
     reader = FrameReader()
     try:
         async for piece in request.stream():

@@ -1,4 +1,4 @@
-"""Takes an engine's reports into the control database."""
+"""Writes the reports of engines to the control database."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
 from server.db.session import WriteSession
 from server.engines import assignments
-from server.engines.work import UNENDED, WorkState, may_follow
 from server.events.service import record_event
+from server.gateway.long_running import UNENDED, WorkState, may_follow
 from server.logs import get_logger
 from server.schema_versions.service import record_structure
 from server.subscriptions import reports as subscriptions
 from server.tables import appearing, requests
 from server.tables import reports as tables
-from server.tables.renaming import SourceName, rename
+from server.tables.renaming import SourceName, rename_tables
 from server.tickets import reports as tickets
 from server.verifications import service as verifications
 
@@ -51,15 +51,17 @@ BATCHES_KEPT = 50_000
 """Batches kept per subscription; older ones are deleted a thousand at a time."""
 
 
-def take_in(session: WriteSession, engine_id: str, sequence: int, reports: Sequence[Report]) -> list[Report] | None:
-    """Write a bundle of reports; returns those that counted, None where the bundle was taken in before.
+def write_reports(
+    session: WriteSession, engine_id: str, sequence: int, reports: Sequence[Report]
+) -> list[Report] | None:
+    """Write a bundle of reports; returns those that apply, None where the bundle was written before.
 
-    Reports of an epoch that is over, or on subscriptions that are gone, are passed over.
+    Reports of an epoch that is over, or on subscriptions that are gone, are ignored.
 
     Raises:
         NotFound: the engine is unknown and has to register.
     """
-    engine = assignments.get(session, engine_id)
+    engine = assignments.require_engine(session, engine_id)
     engine.seen_at = session.now()
     session.add(engine)
     if sequence <= engine.report_sequence:
@@ -82,37 +84,39 @@ def take_in(session: WriteSession, engine_id: str, sequence: int, reports: Seque
             elif isinstance(report, TablesFound):
                 found.append(report)
             else:
-                _take(session, row, report)
+                _write_report(session, row, report)
         elif isinstance(report, Forgotten):
-            _forget(session, owned, report)
+            _finish_forget(session, owned, report)
         counted.append(report)
     # All at once at the end: two tables may have changed names with each other.
     for name, names in renamed.items():
         if name in owned:
-            rename(session, owned[name], names)
+            rename_tables(session, owned[name], names)
     # Behind that, since a table that has another name now is none that appeared.
     for report in found:
         if report.subscription in owned:
-            appearing.take_in(session, owned[report.subscription], report.tables)
+            appearing.add_found_tables(session, owned[report.subscription], report.tables)
     return counted
 
 
-def _forget(session: WriteSession, owned: dict[str, SubscriptionRow], report: Forgotten) -> None:
+def _finish_forget(session: WriteSession, owned: dict[str, SubscriptionRow], report: Forgotten) -> None:
     row = owned.pop(report.subscription, None)
     if row is not None and row.deleting:
         subscriptions.finish_forget(session, report.subscription, list(report.left))
 
 
-def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionReport) -> None:
+def _write_report(session: WriteSession, row: SubscriptionRow, report: SubscriptionReport) -> None:
     match report:
         case Progress():
-            _progress(session, row, report)
+            _write_progress(session, row, report)
         case SubscriptionStateReport():
             state = SubscriptionState(report.state)
-            subscriptions.set_state(session, row, state, code=report.code, reason=report.reason, remedy=report.remedy)
+            subscriptions.set_subscription_state(
+                session, row, state, code=report.code, reason=report.reason, remedy=report.remedy
+            )
         case TableStateReport():
             if _has_table(session, row, report.table):
-                _table_state(session, report)
+                _write_table_state(session, report)
         case TableDropped():
             if _has_table(session, row, report.table):
                 tables.set_dropped(session, report.table, report.left, report.remedy)
@@ -123,17 +127,17 @@ def _take(session: WriteSession, row: SubscriptionRow, report: SubscriptionRepor
                 tables.set_copy_progress(session, report)
         case SchemaVersion():
             if _has_table(session, row, report.table):
-                _structure(session, report)
+                _write_structure(session, report)
         case BatchReport():
-            _batch(session, row, report)
+            _write_batch(session, row, report)
         case EventReport():
-            _event(session, row, report)
+            _write_event(session, row, report)
         case Verification():
-            _verification(session, row, report)
+            _write_verification(session, row, report)
         case ReloadReport():
-            _reload(session, row, report)
+            _write_reload(session, row, report)
         case TicketReport():
-            tickets.take_in(session, row, report)
+            tickets.write_ticket_report(session, row, report)
 
 
 def _has_table(session: WriteSession, row: SubscriptionRow, table_id: str) -> bool:
@@ -141,7 +145,7 @@ def _has_table(session: WriteSession, row: SubscriptionRow, table_id: str) -> bo
     return table is not None and table.subscription_id == row.id
 
 
-def _progress(session: WriteSession, row: SubscriptionRow, report: Progress) -> None:
+def _write_progress(session: WriteSession, row: SubscriptionRow, report: Progress) -> None:
     subscriptions.set_progress(
         session,
         row,
@@ -155,7 +159,7 @@ def _progress(session: WriteSession, row: SubscriptionRow, report: Progress) -> 
     )
 
 
-def _table_state(session: WriteSession, report: TableStateReport) -> None:
+def _write_table_state(session: WriteSession, report: TableStateReport) -> None:
     tables.set_state(
         session,
         report.table,
@@ -167,7 +171,7 @@ def _table_state(session: WriteSession, report: TableStateReport) -> None:
     )
 
 
-def _structure(session: WriteSession, report: SchemaVersion) -> None:
+def _write_structure(session: WriteSession, report: SchemaVersion) -> None:
     record_structure(
         session,
         report.table,
@@ -180,7 +184,7 @@ def _structure(session: WriteSession, report: SchemaVersion) -> None:
     )
 
 
-def _batch(session: WriteSession, row: SubscriptionRow, report: BatchReport) -> None:
+def _write_batch(session: WriteSession, row: SubscriptionRow, report: BatchReport) -> None:
     known = select(BatchRow.id).where(
         BatchRow.subscription_id == row.id, BatchRow.epoch == report.epoch, BatchRow.number == report.batch
     )
@@ -207,17 +211,17 @@ def _batch(session: WriteSession, row: SubscriptionRow, report: BatchReport) -> 
         )
     )
     if report.batch % 1000 == 0:
-        _forget_old_batches(session, row)
+        _delete_old_batches(session, row)
 
 
-def _forget_old_batches(session: WriteSession, row: SubscriptionRow) -> None:
+def _delete_old_batches(session: WriteSession, row: SubscriptionRow) -> None:
     ids = select(BatchRow.id).where(BatchRow.subscription_id == row.id).order_by(col(BatchRow.id).desc())
     oldest = session.exec(ids.offset(BATCHES_KEPT).limit(1)).first()
     if oldest is not None:
         session.exec(delete(BatchRow).where(col(BatchRow.subscription_id) == row.id, col(BatchRow.id) <= oldest))
 
 
-def _event(session: WriteSession, subscription: SubscriptionRow, report: EventReport) -> None:
+def _write_event(session: WriteSession, subscription: SubscriptionRow, report: EventReport) -> None:
     table = session.get(TableRow, report.subject) if _has_table(session, subscription, report.subject) else None
     record_event(
         session,
@@ -230,7 +234,7 @@ def _event(session: WriteSession, subscription: SubscriptionRow, report: EventRe
     )
 
 
-def _verification(session: WriteSession, subscription: SubscriptionRow, report: Verification) -> None:
+def _write_verification(session: WriteSession, subscription: SubscriptionRow, report: Verification) -> None:
     row = session.get(VerificationRow, report.verification_id)
     if row is None or row.subscription_id != subscription.id or not may_follow(row.state, report.state):
         return
@@ -242,14 +246,14 @@ def _verification(session: WriteSession, subscription: SubscriptionRow, report: 
     row.problem = report.problem.model_dump() if report.problem else None
     if report.state not in UNENDED:
         row.ended_at = session.now()
-        row.left_out = verifications.left_out(session, row)
+        row.left_out = verifications.uncompared_tables(session, row)
         tables.set_verified(session, {table.table: table.equal for table in report.tables})
-        _verified(session, subscription.name, report)
+        _record_differences(session, subscription.name, report)
     session.add(row)
     session.touch(subscription.name)
 
 
-def _verified(session: WriteSession, subscription: str, report: Verification) -> None:
+def _record_differences(session: WriteSession, subscription: str, report: Verification) -> None:
     different = [table.table for table in report.tables if not table.equal]
     aside = sum(table.set_aside for table in report.tables)
     if report.state == "succeeded" and different:
@@ -265,7 +269,7 @@ def _verified(session: WriteSession, subscription: str, report: Verification) ->
         )
 
 
-def _reload(session: WriteSession, subscription: SubscriptionRow, report: ReloadReport) -> None:
+def _write_reload(session: WriteSession, subscription: SubscriptionRow, report: ReloadReport) -> None:
     row = session.get(ReloadRow, report.request_id)
     if row is None or row.subscription_id != subscription.id:
         return
@@ -285,16 +289,16 @@ def _reload(session: WriteSession, subscription: SubscriptionRow, report: Reload
     if report.state not in UNENDED:
         row.ended_at = session.now()
         row.eta_seconds = row.rows_per_second = None
-        _reloaded(session, subscription.name, row)
+        _record_partition_reload(session, subscription.name, row)
     session.add(row)
     session.touch(subscription.name)
 
 
-def _reloaded(session: WriteSession, subscription: str, row: ReloadRow) -> None:
+def _record_partition_reload(session: WriteSession, subscription: str, row: ReloadRow) -> None:
     """Partitions are reloaded while their table stays live, so no state of it tells that it is done."""
     table = None if row.asked is None or row.table_id is None else session.get(TableRow, row.table_id)
     if table is not None and row.state == WorkState.SUCCEEDED:
         parts = len(row.partitions or ())
-        requests.tell(
+        requests.record_table_event(
             session, subscription, table, "table_partitions_reloaded", f"has {parts} of its partitions reloaded"
         )

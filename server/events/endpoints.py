@@ -15,7 +15,7 @@ from server.db.models.event import EventRow
 from server.errors import responses
 from server.events import repository
 from server.events.schemas import Changed, EventView, Severity
-from server.events.service import view
+from server.events.service import event_view
 from server.events.stream import watchers_of
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
@@ -50,7 +50,9 @@ def list_events(
         subject=subject,
     )
     shown, more = paging.split(rows)
-    return Page(items=[view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None)
+    return Page(
+        items=[event_view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None
+    )
 
 
 @router.get("/stream", operation_id="events_stream", summary="Watch events", response_class=EventSourceResponse)
@@ -71,7 +73,7 @@ async def stream_events(
         with database.read() as session:
             if behind is None:
                 return repository.newest_id(session), []
-            rows = repository.after(session, behind, _AT_ONCE, subscription)
+            rows = repository.list_after(session, behind, _AT_ONCE, subscription)
             return (rows[-1].id or behind) if rows else behind, rows
 
     with watchers_of(request).watch() as watcher:
@@ -80,7 +82,7 @@ async def stream_events(
         while True:
             seen, rows = await run_in_threadpool(read, seen)
             for row in rows:
-                yield ServerSentEvent(data=view(row), event="event", id=str(row.id))
+                yield ServerSentEvent(data=event_view(row), event="event", id=str(row.id))
             if len(rows) == _AT_ONCE:
                 continue
             for name in sorted(await watcher.next()):

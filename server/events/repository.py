@@ -35,7 +35,7 @@ def page(
     return list(session.exec(query))
 
 
-def after(session: ReadSession, event_id: int, limit: int, subscription: str | None) -> list[EventRow]:
+def list_after(session: ReadSession, event_id: int, limit: int, subscription: str | None) -> list[EventRow]:
     """Events newer than `event_id`, oldest first."""
     query = select(EventRow).where(col(EventRow.id) > event_id).order_by(col(EventRow.id)).limit(limit)
     if subscription is not None:

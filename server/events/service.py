@@ -1,4 +1,4 @@
-"""Records events; they are written, and told to those who watch, with the commit of the session."""
+"""Records events; they are written, and sent to open event streams, with the commit of the session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def record_event(
     )
 
 
-def view(row: EventRow) -> EventView:
+def event_view(row: EventRow) -> EventView:
     return EventView(
         id=str(row.id),
         at=row.at,

@@ -19,7 +19,7 @@ class Watcher:
         self._news = asyncio.Event()
         self._subscriptions: set[str] = set()
 
-    def tell(self, change: Change) -> None:
+    def notify(self, change: Change) -> None:
         self._subscriptions |= change.subscriptions
         self._news.set()
 
@@ -40,10 +40,10 @@ class Watchers:
 
     @classmethod
     @contextmanager
-    def on(cls, signals: Signals) -> Iterator[Watchers]:
+    def listening_to(cls, signals: Signals) -> Iterator[Watchers]:
         """Watchers that hear of every commit while the context lasts; entered in the event loop."""
         watchers = cls(asyncio.get_running_loop())
-        end = signals.listen(watchers._hear)
+        end = signals.listen(watchers._on_change)
         try:
             yield watchers
         finally:
@@ -58,13 +58,13 @@ class Watchers:
         finally:
             self._open.discard(watcher)
 
-    def _hear(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         if change.events or change.subscriptions:
-            self._loop.call_soon_threadsafe(self._tell, change)
+            self._loop.call_soon_threadsafe(self._notify_all, change)
 
-    def _tell(self, change: Change) -> None:
+    def _notify_all(self, change: Change) -> None:
         for watcher in self._open:
-            watcher.tell(change)
+            watcher.notify(change)
 
 
 def watchers_of(request: Request) -> Watchers:

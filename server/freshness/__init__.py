@@ -1,1 +1,1 @@
-"""Part of the control plane."""
+"""How fresh the copies of a subscription are, and waits until a position is visible."""

@@ -8,13 +8,13 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Header, Request, Response, status
 from fastapi.responses import JSONResponse
 
-from server.engines.gateway import EngineTimeout
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, responses
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
-from server.freshness.kept import WaitHasEnded, Waits
 from server.freshness.schemas import Freshness, Lag, Positions, WaitBody, WaitRequest, WaitSatisfied
-from server.freshness.service import FreshnessService
-from server.freshness.waiting import understand
+from server.freshness.service import WaitHasEnded, WaitService
+from server.freshness.tracker import FreshnessTracker
+from server.freshness.wait import parse_request
+from server.gateway.interface import EngineTimeout
 from server.security.principal import Role
 from server.security.require import needs
 
@@ -23,30 +23,32 @@ router = APIRouter(prefix="/subscriptions/{name}", tags=["freshness"], dependenc
 _CLIENT_CLOSED = 499
 
 
-def service_of(request: Request) -> FreshnessService:
-    return cast("FreshnessService", request.app.state.freshness)
+def tracker_of(request: Request) -> FreshnessTracker:
+    return cast("FreshnessTracker", request.app.state.freshness)
 
 
-def waits_of(request: Request) -> Waits:
-    return cast("Waits", request.app.state.waits)
+def waits_of(request: Request) -> WaitService:
+    return cast("WaitService", request.app.state.waits)
 
 
 @router.get("/freshness", operation_id="freshness_get", responses=responses(NotFound))
 async def get_freshness(request: Request, name: str) -> Freshness:
     """Where a subscription stands, without waiting."""
-    service = service_of(request)
-    picture = (await service.book(name)).picture
-    positions = (picture.source, picture.captured, picture.applied)
+    tracker = tracker_of(request)
+    current = (await tracker.current_registry(name)).status
+    positions = (current.source, current.captured, current.applied)
     source, captured, applied = (None if p is None else str(p) for p in positions)
     engine = request.app.state.hub.owner(name) is not None
-    lag_bytes, lag_seconds = picture.lag_at(request.app.state.clock.now(), engine=engine)
+    lag_bytes, lag_seconds = current.lag_at(request.app.state.clock.now(), engine=engine)
     return Freshness(
         subscription=name,
-        state=picture.state.value,
-        positions=Positions(source=source, captured=captured, applied=applied, confirmed=picture.reached is not None),
+        state=current.state.value,
+        positions=Positions(
+            source=source, captured=captured, applied=applied, confirmed=current.confirmed_position is not None
+        ),
         lag=Lag(bytes=lag_bytes, seconds=lag_seconds),
-        at=picture.at,
-        waits=service.waiting(name),
+        at=current.at,
+        waits=tracker.count_waits(name),
     )
 
 
@@ -78,13 +80,13 @@ async def create_wait(
 ) -> Response:
     """Wait until everything committed on the source up to a position, or up to now, is visible on the target."""
     waits = waits_of(request)
-    ask = await understand(service_of(request), name, body)
+    spec = await parse_request(tracker_of(request), name, body)
     if _wants_async(prefer):
-        wait = await waits.begin(ask)
+        wait = await waits.begin_wait(spec)
         location = f"{request.url.path}/{wait.id}"
         headers = {"Location": location, "Preference-Applied": "respond-async"}
         return JSONResponse(wait.model_dump(mode="json"), status.HTTP_202_ACCEPTED, headers)
-    answer = asyncio.ensure_future(waits.answer(ask))
+    answer = asyncio.ensure_future(waits.run_wait_now(spec))
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +101,7 @@ async def create_wait(
 @router.get("/freshness-waits/{wait_id}", operation_id="freshness_waits_get", responses=responses(NotFound))
 async def get_wait(request: Request, name: str, wait_id: str) -> WaitBody:
     """A wait: outstanding, or how it ended."""
-    return await waits_of(request).get(name, wait_id)
+    return await waits_of(request).get_wait(name, wait_id)
 
 
 @router.delete(
@@ -110,7 +112,7 @@ async def get_wait(request: Request, name: str, wait_id: str) -> WaitBody:
 )
 async def cancel_wait(request: Request, name: str, wait_id: str) -> None:
     """End an outstanding wait before its time."""
-    await waits_of(request).cancel(name, wait_id)
+    await waits_of(request).cancel_wait(name, wait_id)
 
 
 def _wants_async(prefer: str | None) -> bool:
@@ -118,6 +120,6 @@ def _wants_async(prefer: str | None) -> bool:
 
 
 async def _disconnected(request: Request) -> None:
-    """Ends when the client has gone away, so that nothing is demanded for nobody."""
+    """Ends when the client has gone away, so that its wait demands nothing any longer."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Freshness waits and pictures of subscriptions in the control database."""
+"""Reads statuses of subscriptions, and reads and writes freshness waits, in the control database."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED
-from server.freshness.picture import Picture, TableView
-from server.freshness.waits import WaitStatus
+from server.freshness.subscription_status import SubscriptionStatus, TableView
+from server.freshness.wait_registry import WaitStatus
+from server.gateway.long_running import UNENDED
 from server.tables.schemas import TableDesiredState
 
 KEPT = timedelta(days=1)
 """How long an ended wait can be asked for."""
 
 
-def load_pictures(session: ReadSession, names: Sequence[str] | None = None) -> dict[str, Picture]:
+def load_statuses(session: ReadSession, names: Sequence[str] | None = None) -> dict[str, SubscriptionStatus]:
     """Pictures of these subscriptions (None: all) as the control database has them; unknown names are left out."""
     query = select(SubscriptionRow)
     if names is not None:
         query = query.where(col(SubscriptionRow.name).in_(names))
-    found = {row.id: _picture(row) for row in session.exec(query)}
+    found = {row.id: _status_of(row) for row in session.exec(query)}
     tables = select(TableRow).where(col(TableRow.subscription_id).in_(list(found)))
     for row in session.exec(tables):
-        found[row.subscription_id].tables[row.id] = _view(row)
+        found[row.subscription_id].tables[row.id] = _table_of(row)
     reloads = select(ReloadRow).where(
         col(ReloadRow.subscription_id).in_(list(found)), col(ReloadRow.state).in_(UNENDED)
     )
     for reload in session.exec(reloads):
         if reload.asked is None:
-            _note_reload(found[reload.subscription_id], reload)
-    return {picture.name: picture for picture in found.values()}
+            _set_reload(found[reload.subscription_id], reload)
+    return {status.name: status for status in found.values()}
 
 
-def _note_reload(picture: Picture, row: ReloadRow) -> None:
+def _set_reload(status: SubscriptionStatus, row: ReloadRow) -> None:
     if row.table_id is None:
-        picture.reload = row.id
-    for table in picture.tables.values():
+        status.reload = row.id
+    for table in status.tables.values():
         if row.table_id in {None, table.id}:
             table.reload = row.id
 
 
-def existing(session: ReadSession, names: Collection[str]) -> set[str]:
+def list_existing(session: ReadSession, names: Collection[str]) -> set[str]:
     """Those of these names that subscriptions have."""
     return set(session.exec(select(SubscriptionRow.name).where(col(SubscriptionRow.name).in_(list(names)))))
 
 
-def _picture(row: SubscriptionRow) -> Picture:
-    return Picture(
+def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
+    return SubscriptionStatus(
         name=row.name,
         epoch=row.epoch,
         state=SubscriptionState(row.state),
@@ -76,7 +76,7 @@ def _picture(row: SubscriptionRow) -> Picture:
     )
 
 
-def _view(row: TableRow) -> TableView:
+def _table_of(row: TableRow) -> TableView:
     return TableView(
         id=row.id,
         schema=row.schema_name,
@@ -90,7 +90,7 @@ def _view(row: TableRow) -> TableView:
     )
 
 
-def add(session: WriteSession, subscription: str, row: FreshnessWaitRow) -> None:
+def add_wait(session: WriteSession, subscription: str, row: FreshnessWaitRow) -> None:
     """Keep a wait whose answer is fetched later."""
     owner = session.exec(select(SubscriptionRow).where(SubscriptionRow.name == subscription)).one()
     row.subscription_id = owner.id or 0
@@ -99,7 +99,7 @@ def add(session: WriteSession, subscription: str, row: FreshnessWaitRow) -> None
     session.exec(delete(FreshnessWaitRow).where(col(FreshnessWaitRow.ended_at) < oldest))
 
 
-def find(session: ReadSession, subscription: str, wait_id: str) -> FreshnessWaitRow | None:
+def find_wait(session: ReadSession, subscription: str, wait_id: str) -> FreshnessWaitRow | None:
     query = (
         select(FreshnessWaitRow)
         .join(SubscriptionRow, col(SubscriptionRow.id) == FreshnessWaitRow.subscription_id)
@@ -108,8 +108,8 @@ def find(session: ReadSession, subscription: str, wait_id: str) -> FreshnessWait
     return session.exec(query).first()
 
 
-def still_waiting(session: ReadSession) -> list[tuple[str, FreshnessWaitRow]]:
-    """Waits that had not ended when the server went down, with their subscription's name."""
+def list_outstanding(session: ReadSession) -> list[tuple[str, FreshnessWaitRow]]:
+    """Stored waits that have not ended, each with the name of its subscription."""
     query = (
         select(SubscriptionRow.name, FreshnessWaitRow)
         .join(SubscriptionRow, col(SubscriptionRow.id) == FreshnessWaitRow.subscription_id)
@@ -118,7 +118,7 @@ def still_waiting(session: ReadSession) -> list[tuple[str, FreshnessWaitRow]]:
     return [(name, row) for name, row in session.exec(query)]
 
 
-def end(session: WriteSession, wait_id: str, status: WaitStatus, fields: dict[str, Any]) -> bool:
+def end_wait(session: WriteSession, wait_id: str, status: WaitStatus, fields: dict[str, Any]) -> bool:
     """Write a wait's end; False where it had ended before or is gone."""
     row = session.get(FreshnessWaitRow, wait_id)
     if row is None or row.status != WaitStatus.WAITING.value:

@@ -1,331 +1,252 @@
-"""Keeps the pictures of all subscriptions and the waits on them; lives on the event loop.
-
-Reports of the engine and changes of the control database come in, ends of waits and demand go out.
-"""
+"""Freshness waits of users: run at once, or stored in the control database and fetched later."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from itertools import count
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
 
-from engine.link.messages import (
-    Answer,
-    Demand,
-    NowBody,
-    Progress,
-    ReloadReport,
-    Report,
-    RowsSetAside,
-    SubscriptionReport,
-    SubscriptionStateReport,
-    TableStateReport,
-)
-from engine.link.messages import Now as NowCommand
+from fastapi.concurrency import run_in_threadpool
+
 from engine.model.position import Lsn
-from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
 from server.clock import Clock
 from server.db.database import Database
-from server.engines.hub import EngineAwayError, Hub
-from server.engines.threads import EngineThreads
-from server.engines.work import UNENDED
-from server.errors import NotFound
+from server.db.models.freshness_wait import FreshnessWaitRow
+from server.errors import Conflict, NotFound
 from server.freshness import repository
-from server.freshness.now import SharedNow
-from server.freshness.picture import Picture
-from server.freshness.waits import Unreachable, WaitBook
+from server.freshness.schemas import Receipt, WaitBody, WaitSatisfied
+from server.freshness.tracker import FreshnessTracker
+from server.freshness.wait import WaitOutcome, WaitSpec, problem_fields, run_wait
+from server.freshness.wait_registry import WaitStatus
+from server.logs import get_logger
 
-NOW_TIMEOUT_S = 30.0
+log = get_logger(__name__)
+
+_MOST_ENDED = 10_000
+_MOST_LINES = 1_000_000
+"""Tables named in all the receipts that are kept: a few of very many tables, or very many of a few."""
 
 
-class FreshnessService:
-    """One book of waits per subscription. Everything is called on the event loop."""
+class WaitHasEnded(Conflict):
+    code = "wait_has_ended"
+    title = "The wait has ended"
+    default_remedy = "GET the wait to see how."
 
-    def __init__(self, database: Database, threads: EngineThreads, hub: Hub, clock: Clock) -> None:
+
+WaitObserver = Callable[[str, WaitOutcome], None]
+"""Called on the event loop with the subscription's name and the outcome of each wait that ran to its end; must not block or raise."""
+
+
+def new_wait_id() -> str:
+    return f"w{uuid.uuid4().hex}"
+
+
+class WaitService:
+    """All freshness waits of users.
+
+    A wait that is answered by its own request is in memory only, and can be asked for by its id until newer ones displace it. One whose
+    answer is fetched later is a row of the control database: `resume_waits` continues it after a restart.
+
+    Everything is called on the event loop; the control database is used in threads. `observers` are called once for each wait that ran
+    to its end, not for one that was cancelled.
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, tracker: FreshnessTracker, observers: Sequence[WaitObserver] = ()
+    ) -> None:
         self._database = database
-        self._threads = threads
-        self._hub = hub
         self._clock = clock
-        self._books: dict[str, WaitBook] = {}
-        self._nows: dict[str, SharedNow] = {}
-        self._flushing: set[str] = set()
-        self._moved: dict[str, set[str] | None] = {}
-        """What reports have changed since waits were last judged: these tables; None: any, or the subscription's own state."""
-        self._old: dict[str, int] = {}
-        """Subscriptions whose pictures lack what was declared of late, each with the number of the last such declaration."""
-        self._declarations = count(1)
-        self._onlookers: set[asyncio.Future[None]] = set()
-        self.changing = asyncio.Lock()
-        """Held from reading or committing states in the control database until they are in the pictures."""
+        self._tracker = tracker
+        self._observers = tuple(observers)
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._ended: OrderedDict[str, tuple[str, WaitBody]] = OrderedDict()
+        self._lines = 0
 
-    # Pictures
-
-    @property
-    def pictures(self) -> list[Picture]:
-        return [book.picture for book in self._books.values()]
-
-    def waiting(self, subscription: str) -> int:
-        """How many waits are outstanding."""
-        book = self._books.get(subscription)
-        return len(book) if book else 0
-
-    async def book(self, subscription: str) -> WaitBook:
-        """The book of a subscription, with all that was declared before this call.
+    async def run_wait_now(self, spec: WaitSpec) -> WaitSatisfied:
+        """Run the wait to its end. Cancelling this call cancels the wait.
 
         Raises:
-            NotFound: there is none of this name.
+            NotFound: there is no such subscription.
+            Problem: the wait was not satisfied; `extra["id"]` is its id.
         """
-        if self._is_old(subscription):
-            async with self.changing:
-                if self._is_old(subscription):
-                    await self._read([subscription])
-            self._tell_onlookers()
-        book = self._books.get(subscription)
-        if book is None:
-            raise NotFound(f"There is no subscription named '{subscription}'.", "GET /api/v1/subscriptions lists them.")
-        return book
-
-    async def refresh(self, subscriptions: Sequence[str] | None = None) -> None:
-        """Bring pictures (None: all) up to what the control database says, and end the waits that this decides."""
-        async with self.changing:
-            await self._read(subscriptions)
-        self._tell_onlookers()
-
-    def out_of_date(self, subscriptions: Collection[str]) -> None:
-        """Something was declared of these subscriptions that their pictures do not have yet."""
-        number = next(self._declarations)
-        self._old.update(dict.fromkeys(subscriptions, number))
-
-    def _is_old(self, subscription: str) -> bool:
-        return subscription not in self._books or subscription in self._old
-
-    async def _read(self, subscriptions: Sequence[str] | None) -> None:
-        before = dict(self._old)
-        fresh = await self._threads.run(lambda: self._load(subscriptions))
-        for name in list(self._books) if subscriptions is None else subscriptions:
-            if name not in fresh and name in self._books:
-                self._remove(name)
-        for picture in fresh.values():
-            self._take(picture)
-        for name in before if subscriptions is None else subscriptions:
-            if name in before and self._old.get(name) == before[name]:
-                del self._old[name]  # Else something was declared while it was read.
-
-    async def vanished(self, subscriptions: Collection[str]) -> set[str]:
-        """Those of these subscriptions that have a picture or an engine, but are no longer in the control database."""
-        known = {name for name in subscriptions if name in self._books or self._hub.owns(name)}
-        if not known:
-            return set()
-
-        def read() -> set[str]:
-            with self._database.read() as session:
-                return repository.existing(session, known)
-
-        return known - await self._threads.run(read)
-
-    def _load(self, subscriptions: Sequence[str] | None) -> dict[str, Picture]:
-        with self._database.read() as session:
-            return repository.load_pictures(session, subscriptions)
-
-    def _take(self, fresh: Picture) -> None:
-        book = self._books.get(fresh.name)
-        if book is None:
-            fresh.stream = lambda: self._hub.stream_of(fresh.name)
-            fresh.away_s = lambda: self._hub.away_s(fresh.name)
-            fresh.now = self._clock.now
-            self._books[fresh.name] = WaitBook(fresh)
-            self._nows[fresh.name] = SharedNow(lambda: self._read_now(fresh.name))
-            return
-        book.picture.restate(fresh)
-        book.changed()
-
-    def _remove(self, name: str) -> None:
-        self._nows.pop(name)
-        gone = Unreachable(f"Subscription '{name}' was deleted.", "Wait on a subscription that exists.")
-        self._books.pop(name).end_all(gone)
-
-    # Reports
-
-    def apply(self, report: Report) -> bool:
-        """Take a report of the current epoch into the picture; `judge` then ends the waits that this decides.
-
-        False where the control database has to be read for it.
-        """
-        if isinstance(report, Progress):
-            return self._progress(report)
-        if isinstance(report, SubscriptionStateReport):
-            return self._subscription_state(report)
-        if isinstance(report, TableStateReport):
-            return self._table_state(report)
-        if isinstance(report, RowsSetAside):
-            return self._rows_aside(report)
-        if isinstance(report, ReloadReport):
-            return self._reload(report)
-        return True
-
-    def _current(self, report: SubscriptionReport) -> WaitBook | None:
-        book = self._books.get(report.subscription)
-        return book if book is not None and book.picture.epoch == report.epoch else None
-
-    def _progress(self, report: Progress) -> bool:
-        book = self._current(report)
-        if book is None:
-            return report.subscription in self._books
-        picture = book.picture
-        before = picture.reached
-        if not picture.vouch(report.run, report.stream):
-            return True
-        picture.source = report.source or picture.source
-        picture.captured = report.captured or picture.captured
-        picture.lag_bytes = report.lag_bytes
-        picture.lag_seconds = report.lag_seconds
-        picture.retained_bytes = report.retained_bytes
-        picture.sealed_at = report.sealed_at or picture.sealed_at
-        picture.committed_at = report.committed_at or picture.committed_at
-        picture.structure = report.structure or picture.structure
-        picture.structure_at = report.structure_at or picture.structure_at
-        picture.at = report.at
-        if not picture.advance(report.applied, asyncio.get_running_loop().time()):
-            book.rewound()
-        if before is None:
-            self._moved[report.subscription] = None  # Also waits whose position was reached before count again.
-        else:
-            self._moved.setdefault(report.subscription, set())
-        return True
-
-    def judge(self) -> None:
-        """End the waits that reports have decided: once what came together is in the pictures, positions and states alike."""
-        moved, self._moved = self._moved, {}
-        for subscription, tables in moved.items():
-            book = self._books.get(subscription)
-            if book is None:
-                continue
-            book.progressed()
-            if tables is None or tables:
-                book.changed(tables)
-            self._plan_demand(subscription)
-
-    def _subscription_state(self, report: SubscriptionStateReport) -> bool:
-        book = self._current(report)
-        if book is None:
-            return report.subscription in self._books
-        picture = book.picture
-        picture.stand(SubscriptionState(report.state), report.run)
-        picture.explain(report.code, report.reason, report.remedy)
-        self._moved[report.subscription] = None
-        self._tell_onlookers()
-        return True
-
-    def _table_state(self, report: TableStateReport) -> bool:
-        book = self._current(report)
-        if book is None:
-            return report.subscription in self._books
-        view = book.picture.tables.get(report.table)
-        if view is None:
-            return False
-        view.state = TableState(report.state)
-        view.reason = report.reason
-        view.remedy = report.remedy
-        moved = self._moved.setdefault(report.subscription, set())
-        if moved is not None:
-            moved.add(report.table)
-        return True
-
-    def _rows_aside(self, report: RowsSetAside) -> bool:
-        book = self._current(report)
-        for view in book.picture.tables.values() if book is not None else ():
-            view.set_aside = report.counts.get(view.id, 0 if report.whole else view.set_aside)
-        return True
-
-    def _reload(self, report: ReloadReport) -> bool:
-        book = self._current(report)
-        if book is None or report.state in UNENDED:
-            return True
-        whole = book.picture.reload == report.request_id
-        ended = book.picture.reload_ended(report.request_id)
-        moved = self._moved.setdefault(report.subscription, set())
-        if whole:
-            self._moved[report.subscription] = None
-        elif moved is not None:
-            moved.update(ended)
-        return True
-
-    # Demand and "now"
-
-    def _plan_demand(self, subscription: str) -> None:
-        """Send what is demanded when the event loop comes round: many waits at once make few demands."""
-        if subscription not in self._flushing:
-            self._flushing.add(subscription)
-            asyncio.get_running_loop().call_soon(self._send_demand, subscription)
-
-    def _send_demand(self, subscription: str) -> None:
-        self._flushing.discard(subscription)
-        book = self._books.get(subscription)
-        for position in book.demand() if book is not None else ():
-            self._hub.tell(subscription, Demand(subscription=subscription, position=position))
-
-    def added(self, subscription: str) -> None:
-        """A wait was put into the book."""
-        self._plan_demand(subscription)
-
-    def engine_ready(self, subscription: str) -> None:
-        """An engine has this subscription on a new stream; it has heard of no demand yet."""
-        book = self._books.get(subscription)
-        if book is not None:
-            book.forget_demand()
-            self._plan_demand(subscription)
-        self._tell_onlookers()
-
-    def has_engine(self, subscription: str) -> bool:
-        """Whether a connected engine runs this subscription."""
-        return self._hub.owner(subscription) is not None
-
-    async def now(self, subscription: str) -> Lsn:
-        """A position behind every commit that was acknowledged before this call.
-
-        What the source's catalog shows there is in force where it is applied, for tables that were live when this was called.
-
-        Raises EngineAwayError, EngineSilentError, AnswerError.
-        """
-        reader = self._nows.get(subscription)
-        if reader is None:
-            raise EngineAwayError
-        return await reader.get()
-
-    async def _read_now(self, subscription: str) -> Lsn:
-        engine_id = self._hub.owner(subscription)
-        if engine_id is None:
-            raise EngineAwayError
-        reply = await self._hub.ask(
-            engine_id, lambda request_id: NowCommand(request_id=request_id, subscription=subscription), NOW_TIMEOUT_S
+        wait_id = new_wait_id()
+        began = self._clock.now()
+        outcome = await run_wait(self._tracker, spec)
+        self._notify(spec.subscription, outcome)
+        body = WaitBody(
+            id=wait_id,
+            status=outcome.status.value,
+            timeout_ms=round(spec.timeout_s * 1000),
+            created_at=began,
+            deadline_at=began + timedelta(seconds=spec.timeout_s),
+            **_outcome_fields(outcome),
         )
-        body = NowBody.model_validate(reply.body if isinstance(reply, Answer) else {})
-        book = self._books.get(subscription)
-        if book is not None and body.structure is not None:
-            book.picture.structure, book.picture.structure_at = body.structure, body.structure_at
-        return body.position
+        self._remember(spec.subscription, body)
+        if outcome.problem is not None:
+            outcome.problem.extra["id"] = wait_id
+            raise outcome.problem
+        return _satisfied(body)
 
-    def notice_absences(self) -> None:
-        """End the waits of subscriptions whose engine or source is gone for too long by now. Called every second."""
-        for book in self._books.values():
-            if len(book) and book.picture.gone() is not None:
-                book.changed()
-        if self._onlookers:
-            self._tell_onlookers()
+    async def begin_wait(self, spec: WaitSpec) -> WaitBody:
+        """Store a wait whose answer is fetched later, and start it. Returns it with the status `waiting`.
 
-    # Onlookers
+        Raises:
+            NotFound: there is no such subscription.
+        """
+        now = self._clock.now()
+        row = FreshnessWaitRow(
+            id=new_wait_id(),
+            subscription_id=0,
+            status=WaitStatus.WAITING.value,
+            asked=spec.position,
+            position=spec.position,
+            tables=sorted(spec.tables),
+            named=spec.named,
+            patient=spec.patient,
+            timeout_ms=round(spec.timeout_s * 1000),
+            created_at=now,
+            deadline_at=now + timedelta(seconds=spec.timeout_s),
+        )
+        body = _body(row, None)
+        await run_in_threadpool(self._add, spec.subscription, row)
+        self._start_wait(row.id, spec)
+        return body
 
-    async def change(self) -> None:
-        """Wait until some subscription's state changed or an engine took one."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._onlookers.add(future)
+    async def get_wait(self, subscription: str, wait_id: str) -> WaitBody:
+        """A wait, outstanding or ended.
+
+        Raises:
+            NotFound: there is none of this id, or it ended too long ago.
+        """
+        registry = await self._tracker.current_registry(subscription)
+        known = self._ended.get(wait_id)
+        if known is not None and known[0] == subscription:
+            return known[1]
+        row = await run_in_threadpool(self._find, subscription, wait_id)
+        if row is None:
+            raise NotFound(f"There is no wait '{wait_id}'.", "Ended waits are kept for a day; begin a new one.")
+        return _body(row, registry.status.applied)
+
+    async def cancel_wait(self, subscription: str, wait_id: str) -> None:
+        """End a wait before its time.
+
+        Raises:
+            NotFound: there is none of this id.
+            WaitHasEnded: too late.
+        """
+        if (await self.get_wait(subscription, wait_id)).status != WaitStatus.WAITING.value:
+            raise WaitHasEnded(f"Wait '{wait_id}' has ended already.")
+        task = self._running.pop(wait_id, None)
+        if task is not None:
+            task.cancel()
+        if not await run_in_threadpool(self._end, wait_id, WaitStatus.CANCELLED, {}):
+            raise WaitHasEnded(f"Wait '{wait_id}' has ended already.")
+
+    async def resume_waits(self) -> None:
+        """Continue the stored waits that had not ended when the server stopped, with their deadlines. Called once, at the start."""
+        rows = await run_in_threadpool(self._still_waiting)
+        now = self._clock.now()
+        for subscription, row in rows:
+            left_s = max(0.0, (row.deadline_at - now).total_seconds())
+            spec = WaitSpec(subscription, row.position, frozenset(row.tables), row.named, left_s, row.patient)
+            self._start_wait(row.id, spec)
+
+    async def stop(self) -> None:
+        """Cancel the tasks of stored waits; they stay outstanding in the control database, for `resume_waits`."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start_wait(self, wait_id: str, spec: WaitSpec) -> None:
+        task = asyncio.get_running_loop().create_task(self._run_stored(wait_id, spec))
+        self._running[wait_id] = task
+        task.add_done_callback(lambda _: self._running.pop(wait_id, None))
+
+    async def _run_stored(self, wait_id: str, spec: WaitSpec) -> None:
         try:
-            await future
-        finally:
-            self._onlookers.discard(future)
+            await self._run_and_store(wait_id, spec)
+        except NotFound:
+            log.info("wait_gone", wait=wait_id)  # Deleted with its subscription.
+        except Exception:
+            # It stays outstanding in the control database, and is continued at the next start.
+            log.exception("wait_failed", wait=wait_id)
 
-    def _tell_onlookers(self) -> None:
-        for future in list(self._onlookers):
-            if not future.done():
-                future.set_result(None)
+    async def _run_and_store(self, wait_id: str, spec: WaitSpec) -> None:
+        outcome = await run_wait(self._tracker, spec)
+        self._notify(spec.subscription, outcome)
+        ending: dict[str, Any] = {"waited_ms": outcome.waited_ms}
+        ending["applied"] = None if outcome.applied is None else str(outcome.applied)
+        if outcome.receipt is not None:
+            ending["receipt"] = outcome.receipt.model_dump(mode="json")
+        if outcome.problem is not None:
+            ending["problem"] = problem_fields(outcome.problem)
+        fields = {"position": outcome.position, "ending": ending}
+        await run_in_threadpool(self._end, wait_id, outcome.status, fields)
+
+    def _notify(self, subscription: str, outcome: WaitOutcome) -> None:
+        for observe in self._observers:
+            observe(subscription, outcome)
+
+    def _remember(self, subscription: str, body: WaitBody) -> None:
+        self._ended[body.id] = (subscription, body)
+        self._lines += _lines(body)
+        while len(self._ended) > _MOST_ENDED or (self._lines > _MOST_LINES and len(self._ended) > 1):
+            _, (_, oldest) = self._ended.popitem(last=False)
+            self._lines -= _lines(oldest)
+
+    # In threads
+
+    def _add(self, subscription: str, row: FreshnessWaitRow) -> None:
+        with self._database.write() as session:
+            repository.add_wait(session, subscription, row)
+
+    def _find(self, subscription: str, wait_id: str) -> FreshnessWaitRow | None:
+        with self._database.read() as session:
+            return repository.find_wait(session, subscription, wait_id)
+
+    def _end(self, wait_id: str, status: WaitStatus, fields: dict[str, Any]) -> bool:
+        with self._database.write() as session:
+            return repository.end_wait(session, wait_id, status, fields)
+
+    def _still_waiting(self) -> list[tuple[str, FreshnessWaitRow]]:
+        with self._database.read() as session:
+            return repository.list_outstanding(session)
+
+
+def _outcome_fields(outcome: WaitOutcome) -> dict[str, Any]:
+    return {
+        "position": None if outcome.position is None else str(outcome.position),
+        "applied": None if outcome.applied is None else str(outcome.applied),
+        "waited_ms": outcome.waited_ms,
+        "receipt": outcome.receipt,
+        "problem": None if outcome.problem is None else problem_fields(outcome.problem),
+    }
+
+
+def _lines(body: WaitBody) -> int:
+    return 0 if body.receipt is None else len(body.receipt.tables) + len(body.receipt.left_out)
+
+
+def _satisfied(body: WaitBody) -> WaitSatisfied:
+    return WaitSatisfied.model_validate({name: getattr(body, name) for name in WaitSatisfied.model_fields})
+
+
+def _body(row: FreshnessWaitRow, applied: Lsn | None) -> WaitBody:
+    ending = row.ending or {}
+    receipt = ending.get("receipt")
+    return WaitBody(
+        id=row.id,
+        status=row.status,
+        position=None if row.position is None else str(row.position),
+        applied=ending.get("applied") or (None if applied is None else str(applied)),
+        waited_ms=ending.get("waited_ms"),
+        timeout_ms=row.timeout_ms,
+        created_at=row.created_at,
+        deadline_at=row.deadline_at,
+        receipt=None if receipt is None else Receipt.model_validate(receipt),
+        problem=ending.get("problem"),
+    )

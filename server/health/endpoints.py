@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from server.db.dependencies import database_of
-from server.engines.gateway import gateway_of
 from server.errors import FieldError, Problem, responses
+from server.gateway.interface import gateway_of
 
 router = APIRouter(tags=["health"])
 

@@ -38,29 +38,29 @@ class Figures:
     timed_out: int = 0
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Figures:
+    def from_document(cls, document: Mapping[str, Any]) -> Figures:
         """From what `document` made; what another release added is passed over."""
         known = {part.name for part in fields(cls)}
         return cls(**{name: value for name, value in document.items() if name in known})
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """As JSON holds it; what is not known or empty is left out."""
         return {name: value for name, value in asdict(self).items() if value is not None and value != {}}
 
     def copy(self) -> Figures:
         return replace(self, rows=dict(self.rows), seconds=dict(self.seconds), waits=dict(self.waits))
 
-    def progress(self, report: Progress) -> None:
+    def add_progress(self, report: Progress) -> None:
         """Where the subscription stands."""
-        self._worst(report.lag_seconds, report.lag_bytes)
-        self._last(
+        self._keep_worst(report.lag_seconds, report.lag_bytes)
+        self._keep_last(
             report.retained_bytes,
             None if report.source is None else report.source.value,
             None if report.captured is None else report.captured.value,
             report.applied.value,
         )
 
-    def batch(self, report: BatchReport) -> None:
+    def add_batch(self, report: BatchReport) -> None:
         """A batch was committed on the target."""
         self.batches += 1
         self.transactions += report.transactions
@@ -69,16 +69,16 @@ class Figures:
         _add(self.rows, report.rows)
         _add(self.seconds, report.seconds)
 
-    def wait(self, waited_ms: float, *, late: bool) -> None:
+    def add_wait(self, waited_ms: float, *, late: bool) -> None:
         """A wait for freshness ended: satisfied, or `late`."""
         steps = math.log(max(waited_ms, _WAIT_LEAST_MS) / _WAIT_LEAST_MS, _WAIT_FACTOR)
         _add(self.waits, {str(math.ceil(steps)): 1})
         self.timed_out += late
 
-    def add(self, later: Figures) -> None:
+    def add_figures(self, later: Figures) -> None:
         """The stretch becomes longer by a later one."""
-        self._worst(later.lag_seconds, later.lag_bytes)
-        self._last(later.retained_bytes, later.source, later.captured, later.applied)
+        self._keep_worst(later.lag_seconds, later.lag_bytes)
+        self._keep_last(later.retained_bytes, later.source, later.captured, later.applied)
         for name in ("batches", "transactions", "net_rows", "log_bytes", "timed_out"):
             setattr(self, name, getattr(self, name) + getattr(later, name))
         for name in ("rows", "seconds", "waits"):
@@ -93,13 +93,13 @@ class Figures:
                 return float(round(_WAIT_LEAST_MS * _WAIT_FACTOR ** (int(steps) - 0.5), 2))
         return None
 
-    def _worst(self, lag_seconds: float | None, lag_bytes: int | None) -> None:
+    def _keep_worst(self, lag_seconds: float | None, lag_bytes: int | None) -> None:
         if lag_seconds is not None:
             self.lag_seconds = max(self.lag_seconds or 0.0, lag_seconds)
         if lag_bytes is not None:
             self.lag_bytes = max(self.lag_bytes or 0, lag_bytes)
 
-    def _last(self, retained: int | None, source: int | None, captured: int | None, applied: int | None) -> None:
+    def _keep_last(self, retained: int | None, source: int | None, captured: int | None, applied: int | None) -> None:
         self.retained_bytes = self.retained_bytes if retained is None else retained
         self.source = self.source if source is None else source
         self.captured = self.captured if captured is None else captured

@@ -20,10 +20,12 @@ from server.db.database import Database
 from server.db.models.history import HistoryRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.threads import EngineThreads
+from server.freshness.wait import WaitOutcome
+from server.freshness.wait_registry import WaitStatus
+from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
 from server.logs import get_logger
-from server.subscriptions import lookup
+from server.lookup.subscriptions import require_subscription
 
 log = get_logger(__name__)
 
@@ -77,27 +79,28 @@ class Recorder:
 
     # What is told
 
-    def report(self, report: Report) -> None:
+    def record_report(self, report: Report) -> None:
         """Takes in a report that counted; most kinds say nothing of the course."""
         if isinstance(report, Progress):
-            self._now(report.subscription).progress(report)
+            self._open_figures(report.subscription).add_progress(report)
         elif isinstance(report, BatchReport):
-            self._now(report.subscription).batch(report)
+            self._open_figures(report.subscription).add_batch(report)
 
-    def wait_ended(self, subscription: str, waited_ms: float, *, late: bool) -> None:
-        """A wait for freshness was satisfied, or ended at its deadline."""
-        self._now(subscription).wait(waited_ms, late=late)
+    def record_wait(self, subscription: str, outcome: WaitOutcome) -> None:
+        """Count a freshness wait that was satisfied, or that ended at its deadline; other endings are not part of the history."""
+        if outcome.status in (WaitStatus.SATISFIED, WaitStatus.TIMED_OUT):
+            self._open_figures(subscription).add_wait(outcome.waited_ms, late=outcome.status is WaitStatus.TIMED_OUT)
 
-    def _now(self, subscription: str) -> Figures:
-        begins = _FINEST.begin(self._seconds())
+    def _open_figures(self, subscription: str) -> Figures:
+        begins = _FINEST.begin(self._now_s())
         point = self._open.get((subscription, _FINEST.seconds))
         if point is None or point.begins != begins:
             if point is not None:
-                self._end(point)
+                self._close_step(point)
             point = self._open[subscription, _FINEST.seconds] = Point(subscription, _FINEST.seconds, begins, Figures())
         return point.figures
 
-    def _end(self, point: Point) -> None:
+    def _close_step(self, point: Point) -> None:
         """A finest step is over: it is to be written, and is a part of the coarser ones."""
         self._over.append(point)
         for resolution in RESOLUTIONS[1:]:
@@ -109,9 +112,9 @@ class Recorder:
                 whole = None
             if whole is None:
                 whole = self._open[key] = Point(point.subscription, resolution.seconds, begins, Figures())
-            whole.figures.add(point.figures)
+            whole.figures.add_figures(point.figures)
 
-    def _seconds(self) -> int:
+    def _now_s(self) -> int:
         return int(self._clock.now().timestamp())
 
     # What is kept
@@ -124,14 +127,14 @@ class Recorder:
 
     async def write(self, *, everything: bool = False) -> None:
         """Write the steps that are over; `everything`: those that are not over as well, at the end."""
-        now = self._seconds()
+        now = self._now_s()
         # Finest ones first: they become part of the coarser ones.
         for resolution in RESOLUTIONS:
             for key, point in list(self._open.items()):
                 if point.step_s == resolution.seconds and (everything or point.begins + point.step_s <= now):
                     del self._open[key]
                     if resolution is _FINEST:
-                        self._end(point)
+                        self._close_step(point)
                     else:
                         self._over.append(point)
         points, self._over = self._over, []
@@ -154,7 +157,7 @@ class Recorder:
             for point in points:
                 key = ids.get(point.subscription)
                 if key is not None:
-                    _put(session, key, point)
+                    _merge_step(session, key, point)
         return names - ids.keys()
 
     # What is shown
@@ -170,13 +173,13 @@ class Recorder:
 
         def work() -> list[Point]:
             with self._database.read() as session:
-                return _stored(session, subscription, resolution, since)
+                return _read_steps(session, subscription, resolution, since)
 
         found = {point.begins: point for point in await self._threads.run(work)}
         for point in self._unwritten(subscription, resolution):
             known = found.get(point.begins)
             whole = Figures() if known is None else known.figures.copy()
-            whole.add(point.figures)
+            whole.add_figures(point.figures)
             found[point.begins] = Point(subscription, resolution.seconds, point.begins, whole)
         return resolution, [found[begins] for begins in sorted(found)]
 
@@ -191,31 +194,31 @@ class Recorder:
         return mine
 
 
-def _put(session: WriteSession, subscription_id: int, point: Point) -> None:
-    """A step that was begun before the server was started anew is added to."""
+def _merge_step(session: WriteSession, subscription_id: int, point: Point) -> None:
+    """Store a step. One that was begun before a restart of the server is added to."""
     row = session.get(HistoryRow, (subscription_id, point.step_s, point.at))
     if row is None:
         row = HistoryRow(subscription_id=subscription_id, step_seconds=point.step_s, at=point.at)
-        row.figures = point.figures.document()
+        row.figures = point.figures.to_document()
     else:
-        whole = Figures.of(row.figures).copy()
-        whole.add(point.figures)
-        row.figures = whole.document()
+        whole = Figures.from_document(row.figures).copy()
+        whole.add_figures(point.figures)
+        row.figures = whole.to_document()
     session.add(row)
 
 
-def _stored(session: ReadSession, subscription: str, resolution: Resolution, since: datetime) -> list[Point]:
-    row = lookup.get(session, subscription)
+def _read_steps(session: ReadSession, subscription: str, resolution: Resolution, since: datetime) -> list[Point]:
+    row = require_subscription(session, subscription)
     query = select(HistoryRow).where(
         HistoryRow.subscription_id == row.id, HistoryRow.step_seconds == resolution.seconds, HistoryRow.at >= since
     )
     return [
-        Point(subscription, resolution.seconds, int(found.at.timestamp()), Figures.of(found.figures))
+        Point(subscription, resolution.seconds, int(found.at.timestamp()), Figures.from_document(found.figures))
         for found in session.exec(query)
     ]
 
 
-def forget_old(session: WriteSession) -> None:
+def delete_old_steps(session: WriteSession) -> None:
     """Delete what is older than it is kept."""
     for resolution in RESOLUTIONS:
         old = col(HistoryRow.at) < session.now() - resolution.kept

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from engine.link.messages import BatchReport
-    from server.freshness.waiting import Ending
+    from server.freshness.wait import WaitOutcome
 
 _WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60, 300, 600)
 _BATCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -16,7 +16,7 @@ _BATCH_TRANSACTIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100
 
 
 class Meters:
-    """Counters and histograms that events feed; gauges are read from the state of things when somebody asks."""
+    """Counters and histograms that events feed; gauges are read from the state of things when the metrics are scraped."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -67,12 +67,12 @@ class Meters:
             "penstock_query_seconds", "Queries by how they ended.", [*of, "outcome"], registry=self.registry
         )
 
-    def wait_ended(self, subscription: str, ending: Ending) -> None:
-        self._waits.labels(subscription, ending.status.value).observe(ending.waited_ms / 1000)
-        if ending.receipt is not None and ending.receipt.on_arrival:
+    def record_wait(self, subscription: str, outcome: WaitOutcome) -> None:
+        self._waits.labels(subscription, outcome.status.value).observe(outcome.waited_ms / 1000)
+        if outcome.receipt is not None and outcome.receipt.on_arrival:
             self._on_arrival.labels(subscription).inc()
 
-    def batch_applied(self, batch: BatchReport) -> None:
+    def record_batch(self, batch: BatchReport) -> None:
         for operation, count in batch.rows.items():
             self._rows.labels(batch.subscription, operation).inc(count)
         for stage, duration in batch.seconds.items():
@@ -85,5 +85,5 @@ class Meters:
             self._tuning.labels(batch.subscription, what).set(value)
         self._transactions.labels(batch.subscription, batch.path, batch.mode.value).observe(batch.transactions)
 
-    def query_ended(self, subscription: str, outcome: str, seconds: float) -> None:
+    def record_query(self, subscription: str, outcome: str, seconds: float) -> None:
         self._queries.labels(subscription, outcome).observe(seconds)

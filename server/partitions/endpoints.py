@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 
 from server.db.dependencies import database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.naming import NamePath
 from server.partitions import service
 from server.partitions.schemas import PartitionsView
@@ -28,15 +28,15 @@ router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], depen
 )
 async def list_partitions(request: Request, name: NamePath, table_id: TableIdPath) -> PartitionsView:
     """As the source has them now, each with its bound and its last load on the target."""
-    return service.view(table_id, await asked(request, name, table_id))
+    return service.partitions_view(table_id, await request_partitions(request, name, table_id))
 
 
-async def asked(request: Request, name: str, table_id: str) -> dict[str, Any]:
+async def request_partitions(request: Request, name: str, table_id: str) -> dict[str, Any]:
     """The engine's answer."""
 
     def question() -> dict[str, Any]:
         with database_of(request).read() as session:
-            return service.question(session, name, table_id)
+            return service.partitions_payload(session, name, table_id)
 
     payload = await run_in_threadpool(question)
     return await gateway_of(request).request("partitions", payload, request.app.state.settings.engine_request_timeout_s)

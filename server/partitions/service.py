@@ -9,8 +9,8 @@ from typing import Any
 from engine.link.partition_parts import PartitionPart, PartitionsBody
 from server.db.session import ReadSession
 from server.errors import Conflict, InvalidRequest
+from server.lookup.tables import require_table
 from server.partitions.schemas import PartitionsView, PartitionView
-from server.tables import service as tables
 
 
 class TableNotPartitioned(Conflict):
@@ -31,18 +31,18 @@ class PartitionNotComparable(Conflict):
     default_remedy = "Reload the whole table: leave 'partitions' out."
 
 
-def question(session: ReadSession, name: str, table_id: str) -> dict[str, Any]:
+def partitions_payload(session: ReadSession, name: str, table_id: str) -> dict[str, Any]:
     """What the engine is asked. Raises NotFound."""
-    return {"subscription": name, "table": tables.get(session, name, table_id).id}
+    return {"subscription": name, "table": require_table(session, name, table_id).id}
 
 
-def view(table_id: str, answer: Mapping[str, Any]) -> PartitionsView:
+def partitions_view(table_id: str, answer: Mapping[str, Any]) -> PartitionsView:
     """The engine's answer as REST shows it."""
     parts = PartitionsBody.model_validate(answer).partitions
-    return PartitionsView(table_id=table_id, partitions=[_view(part) for part in parts])
+    return PartitionsView(table_id=table_id, partitions=[_partition_view(part) for part in parts])
 
 
-def refuse(answer: Mapping[str, Any], names: Sequence[str] | None) -> None:
+def refuse_unloadable(answer: Mapping[str, Any], names: Sequence[str] | None) -> None:
     """Raise what keeps these partitions, or where `names` is None any, from being reloaded by themselves.
 
     Raises:
@@ -62,7 +62,7 @@ def refuse(answer: Mapping[str, Any], names: Sequence[str] | None) -> None:
             )
 
 
-def _view(part: PartitionPart) -> PartitionView:
+def _partition_view(part: PartitionPart) -> PartitionView:
     return PartitionView(
         name=part.name,
         parent=part.parent,

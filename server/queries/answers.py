@@ -15,9 +15,9 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from engine.link.answer_frames import AnswerEnd, RowsFrame
-from server.engines.gateway import EngineTimeout, EngineUnavailable
-from server.engines.hub import AnswerStream
 from server.errors import Problem, ReportedProblem
+from server.gateway.hub import AnswerStream
+from server.gateway.interface import EngineTimeout, EngineUnavailable
 from server.logs import get_logger
 from server.queries.render import Writer
 

@@ -10,18 +10,18 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Request, Response
 
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
-from server.engines.hub import QueryResult
-from server.engines.requests import HubGateway
 from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
-from server.freshness.endpoints import service_of, waits_of
+from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import Receipt
-from server.freshness.waiting import parse_position
+from server.freshness.wait import parse_position
+from server.gateway.hub import QueryResult
+from server.gateway.hub_gateway import HubGateway
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.metrics.meters import Meters
 from server.queries import render
 from server.queries.answers import AnswerCut, HttpTooOld, Rows, StreamedAnswer
-from server.queries.fresh import Wish, fresh
+from server.queries.fresh import FreshnessRequirement, query_fresh_rows
 from server.queries.schemas import DEFAULT_ROWS, MOST_JSON_BYTES, QueryAnswer, QueryFreshness, QueryRequest
 from server.security.principal import Role
 from server.security.require import needs
@@ -84,7 +84,7 @@ async def create_query(
     began = time.perf_counter()
 
     def ended(outcome: str) -> None:
-        meters.query_ended(name, outcome, time.perf_counter() - began)
+        meters.record_query(name, outcome, time.perf_counter() - began)
 
     try:
         result, receipt = await _run(request, name, body, wanted)
@@ -133,7 +133,7 @@ def _writer(wanted: Format, result: QueryResult, receipt: Receipt | None) -> ren
     return render.JsonWriter(str(result.position), extra)
 
 
-def _wish(freshness: QueryFreshness) -> Wish | None:
+def _requirement_of(freshness: QueryFreshness) -> FreshnessRequirement | None:
     """What is asked for. None: whatever is there."""
     if freshness.on_timeout != "error":
         detail = f"on_timeout '{freshness.on_timeout}' does not work yet."
@@ -145,7 +145,7 @@ def _wish(freshness: QueryFreshness) -> Wish | None:
     if freshness.mode == "any":
         return None
     position = parse_position(freshness.position, "/freshness/position")
-    return Wish(position, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
+    return FreshnessRequirement(position, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
 
 
 async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) -> tuple[QueryResult, Receipt | None]:
@@ -157,11 +157,11 @@ async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) 
     async def run(*, following: bool) -> QueryResult:
         return await gateway.query(payload | {"following": following}, body.timeout_ms / 1000 + _GRACE_S)
 
-    wish = _wish(body.freshness)
-    picture = (await service_of(request).book(name)).picture
-    if wish is None:
+    requirement = _requirement_of(body.freshness)
+    status = (await tracker_of(request).current_registry(name)).status
+    if requirement is None:
         return await run(following=False), None
-    return await fresh(waits_of(request), picture, wish, run)
+    return await query_fresh_rows(waits_of(request), status, requirement, run)
 
 
 def _format(accept: str | None) -> Format:

@@ -1,7 +1,7 @@
 """A query on rows that are as fresh as asked for, of the tables of its own statement.
 
-The position is waited for here. Whether the tables follow is judged by the engine, in the snapshot that the statement reads: then no table
-can park between the wait and the read.
+The position is waited for here. Whether the tables follow is decided by the engine, in the snapshot that the statement reads: then no
+table can park between the wait and the read.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Protocol
 
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
-from server.engines.hub import QueryResult
 from server.errors import ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
-from server.freshness.kept import Waits
-from server.freshness.picture import Picture
 from server.freshness.schemas import Receipt
-from server.freshness.waiting import Ask, covering
-from server.freshness.waits import how_to_follow, what_is_left_out
+from server.freshness.service import WaitService
+from server.freshness.subscription_status import SubscriptionStatus
+from server.freshness.wait import WaitSpec, receipt_for_tables
+from server.freshness.wait_registry import how_to_follow, what_is_left_out
+from server.gateway.hub import QueryResult
 
 _PAUSE_S = 0.05
 _INCLUDE = "send on_unavailable 'include' for the rows that are there"
@@ -33,7 +33,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class FreshnessRequirement:
     """What the rows have to contain. `position` None: everything committed until now."""
 
     position: Lsn | None
@@ -42,7 +42,9 @@ class Wish:
     """Refuse the query where a table of its does not follow."""
 
 
-async def fresh(waits: Waits, picture: Picture, wish: Wish, run: Run) -> tuple[QueryResult, Receipt]:
+async def query_fresh_rows(
+    waits: WaitService, status: SubscriptionStatus, requirement: FreshnessRequirement, run: Run
+) -> tuple[QueryResult, Receipt]:
     """The statement's rows, and what was waited for.
 
     Raises:
@@ -50,44 +52,46 @@ async def fresh(waits: Waits, picture: Picture, wish: Wish, run: Run) -> tuple[Q
         FreshnessUnreachable: the subscription stands still, or a table of the statement does not follow.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + wish.timeout_s
+    deadline = loop.time() + requirement.timeout_s
     tables: frozenset[str] = frozenset()
     while True:
         # Of a table that is live only later, it is not known up to where its structure is the catalog's.
-        live = {view.id for view in picture.tables.values() if view.state is TableState.LIVE}
-        ask = Ask(picture.name, wish.position, tables, named=True, timeout_s=max(0.0, deadline - loop.time()))
-        receipt = (await waits.answer(ask)).receipt
+        live = {view.id for view in status.tables.values() if view.state is TableState.LIVE}
+        spec = WaitSpec(
+            status.name, requirement.position, tables, named=True, timeout_s=max(0.0, deadline - loop.time())
+        )
+        receipt = (await waits.run_wait_now(spec)).receipt
         try:
-            result = await run(following=wish.following)
+            result = await run(following=requirement.following)
         except ReportedProblem as problem:
-            tables = _coming(picture, problem)
+            tables = _tables_to_wait_for(status, problem)
             if loop.time() >= deadline:
-                raise FreshnessTimeout(f"{problem.detail} after {wish.timeout_s * 1000:.0f} ms.") from None
+                raise FreshnessTimeout(f"{problem.detail} after {requirement.timeout_s * 1000:.0f} ms.") from None
             await asyncio.sleep(_PAUSE_S)
             continue
         if result.position < Lsn.parse(receipt.position):
             result.frames.close()
             raise _too_old(result.position, receipt.position)
-        if wish.following and wish.position is None and not result.tables <= live:
+        if requirement.following and requirement.position is None and not result.tables <= live:
             result.frames.close()
-            tables = _known(picture, result.tables)
+            tables = _known_tables(status, result.tables)
             continue
-        return result, covering(picture, receipt, result.tables, result.not_following)
+        return result, receipt_for_tables(status, receipt, result.tables, result.not_following)
 
 
-def _coming(picture: Picture, problem: ReportedProblem) -> frozenset[str]:
+def _tables_to_wait_for(status: SubscriptionStatus, problem: ReportedProblem) -> frozenset[str]:
     """The tables to wait for, where the engine refused the statement because of them. Raises what it was refused for otherwise."""
-    blamed = _known(picture, problem.extra.get("tables", ()))
+    blamed = _known_tables(status, problem.extra.get("tables", ()))
     if problem.problem_code == FreshnessUnreachable.code:
-        raise _unreachable(picture, blamed, problem)
+        raise _unreachable(status, blamed, problem)
     if problem.problem_code != "table_not_ready":
         raise problem
     return blamed
 
 
-def _unreachable(picture: Picture, blamed: Collection[str], problem: ReportedProblem) -> FreshnessUnreachable:
+def _unreachable(status: SubscriptionStatus, blamed: Collection[str], problem: ReportedProblem) -> FreshnessUnreachable:
     """In the words of this process where it knows the table to be left out: it knows reasons that the engine has forgotten."""
-    views = [picture.tables[table] for table in blamed]
+    views = [status.tables[table] for table in blamed]
     listed = [{"schema": view.schema, "name": view.name, "state": view.state.value} for view in views]
     left_out = next((view for view in views if view.left_out), None)
     if left_out is None:
@@ -96,8 +100,8 @@ def _unreachable(picture: Picture, blamed: Collection[str], problem: ReportedPro
     return FreshnessUnreachable(what_is_left_out(left_out), remedy, extra={"tables": listed})
 
 
-def _known(picture: Picture, tables: Collection[str]) -> frozenset[str]:
-    return frozenset(tables) & picture.tables.keys()
+def _known_tables(status: SubscriptionStatus, tables: Collection[str]) -> frozenset[str]:
+    return frozenset(tables) & status.tables.keys()
 
 
 def _too_old(found: Lsn, wanted: str) -> ReportedProblem:

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Path, Request
 from fastapi.concurrency import run_in_threadpool
 
 from server.db.dependencies import database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.tables import TableRemoved
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.refused_rows import service
@@ -18,7 +19,6 @@ from server.refused_rows.service import Action, TableNotComplete
 from server.security.principal import Role
 from server.security.require import Caller, needs
 from server.tables.endpoints import TableIdPath
-from server.tables.service import TableRemoved
 
 router = APIRouter(
     prefix="/subscriptions/{name}/tables/{table_id}/refused-rows",
@@ -39,7 +39,9 @@ async def list_refused(request: Request, paging: Paging, name: NamePath, table_i
     """In the order in which they were refused. Their values are read from the target, where they are kept."""
     behind = paging.behind(int)
     start = behind[0] if behind else 0
-    found = service.shown(await _ask(request, name, table_id, "list"))[start : start + paging.limit]
+    found = service.refused_row_views(await _request_engine(request, name, table_id, "list"))[
+        start : start + paging.limit
+    ]
     rows, more = paging.split(found)
     return Page(items=rows, next_page_token=paging.token([start + len(rows)]) if more else None)
 
@@ -53,7 +55,7 @@ async def list_refused(request: Request, paging: Paging, name: NamePath, table_i
 )
 async def retry_all(request: Request, name: NamePath, table_id: TableIdPath, caller: Caller) -> RefusedRowsOutcome:
     """Put all rows of the table that stand aside into it, but for skipped ones. What is refused again stays aside with its new cause."""
-    return await _deal(request, name, table_id, "retry", None, caller.name)
+    return await _retry_or_skip(request, name, table_id, "retry", None, caller.name)
 
 
 @router.post(
@@ -65,7 +67,7 @@ async def retry_all(request: Request, name: NamePath, table_id: TableIdPath, cal
 )
 async def skip_all(request: Request, name: NamePath, table_id: TableIdPath, caller: Caller) -> RefusedRowsOutcome:
     """Note that all rows that stand aside are to stay out of the table, and who said so. They stay on record."""
-    return await _deal(request, name, table_id, "skip", None, caller.name)
+    return await _retry_or_skip(request, name, table_id, "skip", None, caller.name)
 
 
 @router.post(
@@ -79,7 +81,7 @@ async def retry_one(
     request: Request, name: NamePath, table_id: TableIdPath, row_id: RowIdPath, caller: Caller
 ) -> RefusedRowsOutcome:
     """Put the row into its table, also a skipped one. Where it is refused again, `done` is empty and the row has its new cause."""
-    return await _deal(request, name, table_id, "retry", row_id, caller.name)
+    return await _retry_or_skip(request, name, table_id, "retry", row_id, caller.name)
 
 
 @router.post(
@@ -93,29 +95,29 @@ async def skip_one(
     request: Request, name: NamePath, table_id: TableIdPath, row_id: RowIdPath, caller: Caller
 ) -> RefusedRowsOutcome:
     """Note that the row is to stay out of its table, and who said so. It stays on record until a later change of it, or a reload."""
-    return await _deal(request, name, table_id, "skip", row_id, caller.name)
+    return await _retry_or_skip(request, name, table_id, "skip", row_id, caller.name)
 
 
-async def _deal(
+async def _retry_or_skip(
     request: Request, name: str, table_id: str, action: Action, row_id: str | None, by: str
 ) -> RefusedRowsOutcome:
     rows = None if row_id is None else [row_id]
-    outcome = service.outcome(await _ask(request, name, table_id, action, rows, by), row_id)
+    outcome = service.outcome_view(await _request_engine(request, name, table_id, action, rows, by), row_id)
 
     def record() -> None:
         with database_of(request).write() as session:
-            service.record(session, name, table_id, action, by, outcome)
+            service.record_outcome(session, name, table_id, action, by, outcome)
 
     await run_in_threadpool(record)
     return outcome
 
 
-async def _ask(
+async def _request_engine(
     request: Request, name: str, table_id: str, action: Action, rows: list[str] | None = None, by: str = ""
 ) -> dict[str, object]:
     def question() -> dict[str, object]:
         with database_of(request).read() as session:
-            return service.question(session, name, table_id, action, rows, by)
+            return service.refused_rows_payload(session, name, table_id, action, rows, by)
 
     payload = await run_in_threadpool(question)
     timeout_s = request.app.state.settings.engine_request_timeout_s

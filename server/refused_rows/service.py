@@ -12,10 +12,10 @@ from engine.model.table_state import TableState
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, NotFound
 from server.events.service import record_event
+from server.lookup.subscriptions import require_subscription
+from server.lookup.tables import refuse_removed_table, require_table
 from server.refused_rows.schemas import RefusedCauseView, RefusedRowsOutcome, RefusedRowView, RefusedValue
-from server.subscriptions import lookup
 from server.tables import reports as tables_reports
-from server.tables import service as tables
 
 Action = Literal["list", "retry", "skip"]
 
@@ -29,7 +29,7 @@ class TableNotComplete(Conflict):
     )
 
 
-def question(
+def refused_rows_payload(
     session: ReadSession, name: str, table_id: str, action: Action, rows: list[str] | None = None, by: str = ""
 ) -> dict[str, Any]:
     """What is to be asked of the engine; `rows` None = about all rows of the table.
@@ -39,20 +39,20 @@ def question(
         TableRemoved: it was removed.
         TableNotComplete: rows are to be dealt with of a table that is parked, or that no copy of is complete yet.
     """
-    subscription = lookup.get(session, name)
-    row = tables.get(session, name, table_id)
-    tables.refuse_removed(subscription, row)
+    subscription = require_subscription(session, name)
+    row = require_table(session, name, table_id)
+    refuse_removed_table(subscription, row)
     if action != "list" and row.state not in (TableState.LIVE, TableState.PAUSED):
         raise TableNotComplete(f"'{row.schema_name}.{row.name}' is {row.state}.")
     return {"subscription": name, "table": table_id, "action": action, "rows": rows, "by": by}
 
 
-def shown(answer: Mapping[str, Any]) -> list[RefusedRowView]:
+def refused_row_views(answer: Mapping[str, Any]) -> list[RefusedRowView]:
     """The engine's rows as REST shows them."""
     return [_view(part) for part in RefusedRowsBody.model_validate(answer).rows]
 
 
-def outcome(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRowsOutcome:
+def outcome_view(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRowsOutcome:
     """What became of the rows. Raises NotFound where one was named that is not there any more."""
     body = RefusedRowsBody.model_validate(answer)
     if row_id is not None and not body.found:
@@ -60,12 +60,12 @@ def outcome(answer: Mapping[str, Any], row_id: str | None = None) -> RefusedRows
     return RefusedRowsOutcome(done=list(body.done), rows_set_aside=body.left)
 
 
-def record(
+def record_outcome(
     session: WriteSession, name: str, table_id: str, action: Action, by: str, answer: RefusedRowsOutcome
 ) -> None:
     """Note who did what, without values."""
-    row = tables.get(session, name, table_id)
-    tables_reports.set_rows_aside(session, lookup.get(session, name), {table_id: answer.rows_set_aside})
+    row = require_table(session, name, table_id)
+    tables_reports.set_rows_aside(session, require_subscription(session, name), {table_id: answer.rows_set_aside})
     subject = f"{row.schema_name}.{row.name}"
     what = "went into the table" if action == "retry" else "are to stay out of the table"
     count = len(answer.done)

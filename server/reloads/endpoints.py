@@ -12,20 +12,20 @@ from sqlmodel import and_, col, or_, select
 from server.db.dependencies import Reading, Writing
 from server.db.models.reload import ReloadRow
 from server.db.session import ReadSession, WriteSession
-from server.engines.gateway import EngineTimeout, EngineUnavailable
 from server.errors import InvalidRequest, NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable
 from server.idempotency import Idempotency, Idempotent
+from server.lookup.subscriptions import require_subscription
+from server.lookup.tables import require_table
 from server.paging import Page, PageRequest, PageTokenInvalid, Paging
 from server.partitions import service as partitions
-from server.partitions.endpoints import asked
+from server.partitions.endpoints import request_partitions
 from server.partitions.service import PartitionNotComparable, PartitionUnknown, TableNotPartitioned
 from server.reloads import service
 from server.reloads.schemas import ReloadRequest, ReloadView
 from server.reloads.service import ReloadHasEnded, ReloadNotCancellable, ReloadRunning, TableNotReloadable
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
-from server.tables import service as tables
 from server.verifications.service import SubscriptionNotRunning
 
 router = APIRouter(prefix="/subscriptions/{name}", tags=["reloads"], dependencies=[needs(Role.VIEWER)])
@@ -35,16 +35,18 @@ _REFUSALS = responses(NotFound, SubscriptionNotRunning, ReloadRunning, TableNotR
 _ACCEPTED = status.HTTP_202_ACCEPTED
 
 
-async def _chosen(request: Request, name: str, table_id: str, body: ReloadRequest | None = None) -> ReloadRequest:
+async def _with_chosen_partitions(
+    request: Request, name: str, table_id: str, body: ReloadRequest | None = None
+) -> ReloadRequest:
     """What is asked for, once the source is known to have it. Before anything is written, so that nothing waits for the engine."""
     wanted = body or ReloadRequest()
     if wanted.partitions is not None:
         names = None if wanted.partitions == "changed" else wanted.partitions
-        partitions.refuse(await asked(request, name, table_id), names)
+        partitions.refuse_unloadable(await request_partitions(request, name, table_id), names)
     return wanted
 
 
-Chosen = Annotated[ReloadRequest, Depends(_chosen)]
+Chosen = Annotated[ReloadRequest, Depends(_with_chosen_partitions)]
 
 
 @router.post(
@@ -107,8 +109,8 @@ def _begin(
     table_id: str | None,
     partitions: list[str] | Literal["changed"] | None = None,
 ) -> ReloadView:
-    row = service.ask(session, name, table_id, partitions)
-    view = service.view(row)
+    row = service.request_reload(session, name, table_id, partitions)
+    view = service.reload_view(row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
     response.headers.update(headers)
     idempotency.remember(_ACCEPTED, view, headers)
@@ -126,12 +128,12 @@ def list_reloads(session: Reading, name: str, paging: Paging) -> Page[ReloadView
 )
 def list_table_reloads(session: Reading, name: str, table_id: str, paging: Paging) -> Page[ReloadView]:
     """Reloads of one table, the newest first."""
-    tables.get(session, name, table_id)
+    require_table(session, name, table_id)
     return _page(session, name, table_id, paging)
 
 
 def _page(session: ReadSession, name: str, table_id: str | None, paging: PageRequest) -> Page[ReloadView]:
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     created, key = col(ReloadRow.created_at), col(ReloadRow.id)
     query = select(ReloadRow).where(ReloadRow.subscription_id == subscription.id)
     if table_id is not None:
@@ -141,19 +143,19 @@ def _page(session: ReadSession, name: str, table_id: str | None, paging: PageReq
         query = query.where(or_(created < behind[0], and_(created == behind[0], key < behind[1])))
     rows, more = paging.split(session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all())
     token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.view(row) for row in rows], next_page_token=token)
+    return Page(items=[service.reload_view(row) for row in rows], next_page_token=token)
 
 
 @router.get("/reloads/{reload_id}", operation_id="reloads_get", responses=responses(NotFound))
 def get_reload(session: Reading, name: str, reload_id: str) -> ReloadView:
     """Progress or result of a reload."""
-    return service.view(service.get(session, name, reload_id))
+    return service.reload_view(service.require_reload(session, name, reload_id))
 
 
 @router.get("/tables/{table_id}/reloads/{reload_id}", operation_id="table_reloads_get", responses=responses(NotFound))
 def get_table_reload(session: Reading, name: str, table_id: str, reload_id: str) -> ReloadView:
     """Progress or result of a table's reload."""
-    return service.view(service.get(session, name, reload_id, table_id))
+    return service.reload_view(service.require_reload(session, name, reload_id, table_id))
 
 
 @router.delete(
@@ -168,7 +170,7 @@ def cancel_reload(session: Writing, name: str, reload_id: str) -> None:
 
     A reload of all tables cannot be cancelled: its tables have no other way back to their source.
     """
-    service.cancel(session, name, reload_id)
+    service.cancel_reload(session, name, reload_id)
 
 
 @router.delete(
@@ -184,4 +186,4 @@ def cancel_table_reload(session: Writing, name: str, table_id: str, reload_id: s
     A table whose partitions are reloaded stays live. One that is copied as a whole parks with `table_copy_cancelled`, since its changes
     since the reload began were not kept for its old rows.
     """
-    service.cancel(session, name, reload_id, table_id)
+    service.cancel_reload(session, name, reload_id, table_id)

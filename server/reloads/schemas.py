@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from server.engines.work import WorkState
+from server.gateway.long_running import WorkState
 from server.partitions.schemas import LoadedPartitionView
 
 PartitionName = Annotated[str, StringConstraints(max_length=512, pattern=r"^[^\x00.][^\x00]*\.[^\x00]+$")]

@@ -16,15 +16,15 @@ from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED, WorkState
 from server.errors import Conflict, NotFound
 from server.events.service import record_event
-from server.freshness.picture import STANDING_STILL
+from server.freshness.subscription_status import HALTED_STATES
+from server.gateway.long_running import UNENDED, WorkState
+from server.lookup.subscriptions import require_subscription
+from server.lookup.tables import require_table
 from server.partitions.schemas import LoadedPartitionView
 from server.reloads.schemas import ReloadProgress, ReloadView
-from server.subscriptions import lookup
 from server.tables import requests
-from server.tables import service as tables
 from server.verifications.service import SubscriptionNotRunning
 
 
@@ -52,21 +52,21 @@ class ReloadNotCancellable(Conflict):
     default_remedy = "Pause the subscription to stop its copies; they go on when it runs again."
 
 
-def ask(
+def request_reload(
     session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
 ) -> ReloadRow:
     """Begin a reload as `begin` does, and record that it was asked for."""
-    row = begin(session, name, table_id, partitions)
+    row = begin_reload(session, name, table_id, partitions)
     if table_id is not None:
-        requests.reload(session, name, tables.get(session, name, table_id), partitions)
+        requests.record_reload_request(session, name, require_table(session, name, table_id), partitions)
     else:
-        state = lookup.get(session, name).state
+        state = require_subscription(session, name).state
         detail = f"All tables of '{name}' shall be reloaded; it is {state}."
         record_event(session, kind="reload_asked", subscription=name, detail=detail)
     return row
 
 
-def begin(
+def begin_reload(
     session: WriteSession, name: str, table_id: str | None, partitions: list[str] | Literal["changed"] | None = None
 ) -> ReloadRow:
     """Ask the engine to copy a table anew, or all tables (`table_id` None). Also the remedy of a failed subscription.
@@ -76,7 +76,7 @@ def begin(
     Raises:
         NotFound, SubscriptionNotRunning, ReloadRunning, TableNotReloadable.
     """
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     remedy = table_id is None and subscription.state == SubscriptionState.FAILED
     if not remedy:
         require_running(subscription)
@@ -88,7 +88,7 @@ def begin(
             detail = f"Reload '{running.id}' of {what} is {running.state}."
             raise ReloadRunning(detail, extra={"running": running.id})
     if table_id is not None:
-        table = tables.get(session, name, table_id)
+        table = require_table(session, name, table_id)
         after = next_state(TableState(table.state), TableEvent.RELOAD)
         if isinstance(after, Refused):
             raise TableNotReloadable(f"Table {table.schema_name}.{table.name}: {after.reason}.")
@@ -113,7 +113,7 @@ def begin(
 
 def require_running(subscription: SubscriptionRow) -> None:
     """Raises SubscriptionNotRunning where nothing would be done about a table now."""
-    if SubscriptionState(subscription.state) in STANDING_STILL:
+    if SubscriptionState(subscription.state) in HALTED_STATES:
         raise SubscriptionNotRunning(
             f"Subscription '{subscription.name}' is {subscription.state}.", subscription.remedy
         )
@@ -123,23 +123,23 @@ def _unended(subscription: SubscriptionRow) -> SelectOfScalar[ReloadRow]:
     return select(ReloadRow).where(ReloadRow.subscription_id == subscription.id, col(ReloadRow.state).in_(UNENDED))
 
 
-def get(session: ReadSession, name: str, reload_id: str, table_id: str | None = None) -> ReloadRow:
+def require_reload(session: ReadSession, name: str, reload_id: str, table_id: str | None = None) -> ReloadRow:
     """A reload of a subscription, or of one of its tables; NotFound where there is none of this id."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     row = session.get(ReloadRow, reload_id)
     if row is None or row.subscription_id != subscription.id or (table_id is not None and row.table_id != table_id):
         raise NotFound(f"Subscription '{name}' has no such reload '{reload_id}'.")
     return row
 
 
-def cancel(session: WriteSession, name: str, reload_id: str, table_id: str | None = None) -> None:
+def cancel_reload(session: WriteSession, name: str, reload_id: str, table_id: str | None = None) -> None:
     """End a reload before its time. A table that is being copied as a whole parks: its old rows do not follow its source any more.
 
     Raises:
         ReloadHasEnded: it is too late.
         ReloadNotCancellable: it is one of all tables, which has begun with a new slot.
     """
-    row = get(session, name, reload_id, table_id)
+    row = require_reload(session, name, reload_id, table_id)
     if row.state not in UNENDED:
         raise ReloadHasEnded(f"Reload '{reload_id}' has {row.state}.")
     if row.table_id is None:
@@ -154,10 +154,10 @@ def cancel(session: WriteSession, name: str, reload_id: str, table_id: str | Non
     table = session.get(TableRow, row.table_id)
     if table is not None:
         what = f"shall not be reloaded after all; it is {table.state}"
-        requests.tell(session, name, table, "table_reload_cancelled", what)
+        requests.record_table_event(session, name, table, "table_reload_cancelled", what)
 
 
-def asked(row: ReloadRow) -> list[str] | Literal["changed"] | None:
+def requested_partitions(row: ReloadRow) -> list[str] | Literal["changed"] | None:
     """The partitions that were asked for; None: all of the table."""
     if row.asked is None:
         return None
@@ -165,23 +165,23 @@ def asked(row: ReloadRow) -> list[str] | Literal["changed"] | None:
     return "changed" if names is None else names
 
 
-def _loaded(row: ReloadRow) -> list[LoadedPartitionView] | None:
+def _partition_views(row: ReloadRow) -> list[LoadedPartitionView] | None:
     if row.partitions is not None:
         return [LoadedPartitionView.model_validate(part) for part in row.partitions]
-    names = asked(row)
+    names = requested_partitions(row)
     if names is None:
         return None
     named = [] if names == "changed" else names
     return [LoadedPartitionView(name=name, reason=LoadReason.ASKED, generation=None) for name in named]
 
 
-def view(row: ReloadRow) -> ReloadView:
+def reload_view(row: ReloadRow) -> ReloadView:
     """As REST shows it."""
     return ReloadView(
         id=row.id,
         table_id=row.table_id,
-        asked=asked(row),
-        partitions=_loaded(row),
+        asked=requested_partitions(row),
+        partitions=_partition_views(row),
         state=WorkState(row.state),
         copied=ReloadProgress.model_validate(row, from_attributes=True),
         position=None if row.position is None else str(row.position),

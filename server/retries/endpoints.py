@@ -9,8 +9,10 @@ from fastapi.concurrency import run_in_threadpool
 
 from server.connections.schemas import FindingView
 from server.db.dependencies import Writing, database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.subscriptions import SubscriptionDeleting
+from server.lookup.tables import TableRemoved
 from server.naming import NamePath
 from server.reloads import service as reloads
 from server.reloads.schemas import ReloadView
@@ -21,9 +23,7 @@ from server.security.box import Box
 from server.security.principal import Role
 from server.security.require import needs
 from server.security.secret_box import SecretsUnreadable
-from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables.endpoints import TableIdPath
-from server.tables.service import TableRemoved
 from server.verifications.service import SubscriptionNotRunning
 
 router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
@@ -56,7 +56,7 @@ async def create_retry(
 
     def ask() -> list[dict[str, Any]]:
         with database_of(request).read() as reading:
-            return service.questions(reading, box, name, table_id)
+            return service.preflight_payloads(reading, box, name, table_id)
 
     timeout = request.app.state.settings.engine_request_timeout_s
     findings: list[FindingView] = []
@@ -65,9 +65,9 @@ async def create_retry(
         findings += [FindingView.model_validate(finding) for finding in answer.get("findings", [])]
 
     def work() -> ReloadView:
-        row = service.begin(session, name, table_id, findings)
+        row = service.begin_retry(session, name, table_id, findings)
         session.flush()
         response.headers["Location"] = f"/api/v1/subscriptions/{name}/tables/{table_id}/reloads/{row.id}"
-        return reloads.view(row)
+        return reloads.reload_view(row)
 
     return await run_in_threadpool(work)

@@ -11,21 +11,21 @@ from typing import Any
 
 from engine.model.fault import FaultKind
 from engine.model.table_state import TableState
-from server.approvals.service import waits
+from server.approvals.service import awaits_approval
 from server.connections import repository as connections
 from server.connections.schemas import FindingView
-from server.connections.service import opened
+from server.connections.service import connection_with_secrets
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict
 from server.events.service import record_event
+from server.lookup.subscriptions import lock_changeable_subscription, require_subscription
+from server.lookup.tables import lock_present_table, refuse_removed_table, require_table
 from server.reloads import service as reloads
 from server.security.secret_box import SecretBox
-from server.subscriptions import lookup
 from server.subscriptions.assignment import build_table
-from server.tables import service as tables
 
 IN_THE_WAY: frozenset[str] = frozenset(
     {
@@ -52,25 +52,29 @@ class CauseRemains(Conflict):
     default_remedy = "Mend what the findings name, then try again."
 
 
-def questions(session: ReadSession, box: SecretBox, name: str, table_id: str) -> list[dict[str, Any]]:
+def preflight_payloads(session: ReadSession, box: SecretBox, name: str, table_id: str) -> list[dict[str, Any]]:
     """What is to be asked of an engine before the table is tried again: its `preflight` of source and target, for this table.
 
     Raises:
         NotFound, TableRemoved, NothingToRetry, SubscriptionNotRunning, SecretsUnreadable.
     """
-    subscription = lookup.get(session, name)
-    row = tables.get(session, name, table_id)
-    tables.refuse_removed(subscription, row)
+    subscription = require_subscription(session, name)
+    row = require_table(session, name, table_id)
+    refuse_removed_table(subscription, row)
     _require_parked(row, name)
     reloads.require_running(subscription)
-    ends = connections.by_ids(session, [subscription.source_id, subscription.target_id])
+    ends = connections.connections_by_id(session, [subscription.source_id, subscription.target_id])
     return [
-        {"connection": opened(ends[end], box), "role": role, "tables": [build_table(session, table_id)]}
+        {
+            "connection": connection_with_secrets(ends[end], box),
+            "role": role,
+            "tables": [build_table(session, table_id)],
+        }
         for role, end in (("source", subscription.source_id), ("target", subscription.target_id))
     ]
 
 
-def begin(session: WriteSession, name: str, table_id: str, findings: Sequence[FindingView]) -> ReloadRow:
+def begin_retry(session: WriteSession, name: str, table_id: str, findings: Sequence[FindingView]) -> ReloadRow:
     """Copy the table anew, unless the findings say that this would lead to nothing.
 
     Raises:
@@ -78,8 +82,8 @@ def begin(session: WriteSession, name: str, table_id: str, findings: Sequence[Fi
         CauseRemains: see above.
         NotFound, SubscriptionDeleting, TableRemoved, SubscriptionNotRunning, ReloadRunning.
     """
-    subscription = lookup.get_changeable(session, name)
-    row = tables.get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     _require_parked(row, name)
     still = [f for f in findings if f.severity == "error" and f.code in IN_THE_WAY | {row.code}]
     if still:
@@ -88,21 +92,21 @@ def begin(session: WriteSession, name: str, table_id: str, findings: Sequence[Fi
             " ".join(dict.fromkeys(finding.remedy for finding in still)),
             extra={"findings": [finding.model_dump() for finding in still]},
         )
-    reload = reloads.begin(session, name, table_id)
-    _tell(session, subscription, row)
+    reload = reloads.begin_reload(session, name, table_id)
+    _record_retry(session, subscription, row)
     return reload
 
 
 def _require_parked(row: TableRow, subscription: str) -> None:
     subject = f"'{row.schema_name}.{row.name}'"
-    if waits(row):
+    if awaits_approval(row):
         detail = f"{subject} waits for somebody to approve of a change: {row.reason}"
         raise NothingToRetry(detail, row.remedy or f"POST /subscriptions/{subscription}/tables/{row.id}/approvals.")
     if row.state != TableState.PARKED:
         raise NothingToRetry(f"{subject} is {row.state}.")
 
 
-def _tell(session: WriteSession, subscription: SubscriptionRow, row: TableRow) -> None:
+def _record_retry(session: WriteSession, subscription: SubscriptionRow, row: TableRow) -> None:
     subject = f"{row.schema_name}.{row.name}"
     record_event(
         session,

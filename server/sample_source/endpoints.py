@@ -20,7 +20,7 @@ router = APIRouter(prefix="/sample-source", tags=["sample source"], dependencies
 
 def _shown(request: Request) -> SampleSourceView:
     state = request.app.state
-    return service.view(state.sample, state.settings.home)
+    return service.sample_source_view(state.sample, state.settings.home)
 
 
 @router.get("", operation_id="sample_source_get", summary="Show the sample source")
@@ -40,7 +40,7 @@ def get_sample_source(request: Request) -> SampleSourceView:
 def put_sample_source(request: Request, box: Box) -> SampleSourceView:
     """Its connection is there at once; a GET tells when it runs, which takes some seconds the first time. Safe to repeat: what failed
     is tried again. It comes back with the server until it is removed. Only an engine on the server's machine reaches it."""
-    service.start(database_of(request), box, request.app.state.sample)
+    service.start_sample_source(database_of(request), box, request.app.state.sample)
     return _shown(request)
 
 
@@ -54,4 +54,4 @@ def put_sample_source(request: Request, box: Box) -> SampleSourceView:
 )
 def delete_sample_source(request: Request) -> None:
     """Stops it, and deletes its database and its connection. Only where no subscription uses it. Safe to repeat."""
-    service.remove(database_of(request), request.app.state.sample)
+    service.remove_sample_source(database_of(request), request.app.state.sample)

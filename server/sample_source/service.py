@@ -42,7 +42,7 @@ class SampleNameTaken(Conflict):
     default_remedy = "Delete that connection, or connect a source of your own."
 
 
-def view(sample: Sample, home: Path) -> SampleSourceView:
+def sample_source_view(sample: Sample, home: Path) -> SampleSourceView:
     standing = sample.standing()
     return SampleSourceView(
         state=standing.state,
@@ -55,42 +55,42 @@ def view(sample: Sample, home: Path) -> SampleSourceView:
     )
 
 
-def start(database: Database, box: SecretBox, sample: Sample) -> None:
+def start_sample_source(database: Database, box: SecretBox, sample: Sample) -> None:
     """Declare its connection and begin to start it. Nothing happens where it runs already.
 
     Raises:
         SampleUnavailable: there is no PostgreSQL to run it with.
         SampleNameTaken: a connection of its name leads elsewhere.
     """
-    if not sample.kept:
+    if not sample.is_kept:
         with database.read() as session:
-            if repository.find(session, CONNECTION) is not None:
+            if repository.find_connection(session, CONNECTION) is not None:
                 raise SampleNameTaken(f"The connection '{CONNECTION}', which there is, does not lead to it.")
     try:
         address = sample.prepare()
         with database.write() as session:
-            row = repository.find_for_update(session, CONNECTION)
+            row = repository.lock_connection(session, CONNECTION)
             if row is not None and not _leads_to(row, address):
                 raise SampleNameTaken(f"The connection '{CONNECTION}' does not lead to it any more.")
-            connections.put(session, box, CONNECTION, _connection(address), None)
+            connections.put_connection(session, box, CONNECTION, _connection(address), None)
         sample.start()
     except PostgresMissingError as error:
         raise SampleUnavailable(str(error)) from None
 
 
-def remove(database: Database, sample: Sample) -> None:
+def remove_sample_source(database: Database, sample: Sample) -> None:
     """Delete database and connection; safe to repeat.
 
     Raises:
         ConnectionInUse: a subscription uses it.
     """
-    if not sample.kept:
+    if not sample.is_kept:
         return
     address = sample.prepare()
     with database.write() as session:
-        row = repository.find(session, CONNECTION)
+        row = repository.find_connection(session, CONNECTION)
         if row is not None and _leads_to(row, address):
-            connections.remove(session, CONNECTION, None)
+            connections.remove_connection(session, CONNECTION, None)
     sample.remove()
 
 
@@ -98,7 +98,7 @@ def remove(database: Database, sample: Sample) -> None:
 async def running(app: FastAPI) -> AsyncIterator[None]:
     """A sample that was running when the server ended is started again with it, and ends with it."""
     sample: Sample = app.state.sample
-    if sample.kept:
+    if sample.is_kept:
         await run_in_threadpool(_resume, sample)
     try:
         yield

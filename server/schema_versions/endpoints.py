@@ -8,13 +8,13 @@ from fastapi import APIRouter, Path
 
 from server.db.dependencies import Reading
 from server.errors import NotFound, responses
+from server.lookup.tables import require_table
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.schema_versions import service
 from server.schema_versions.schemas import VersionView
 from server.security.principal import Role
 from server.security.require import needs
-from server.tables import service as tables
 
 router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
 
@@ -30,10 +30,11 @@ def list_versions(
 ) -> Page[VersionView]:
     """Every change of its structure or state, oldest first, also of a removed table. A structure tells what changed, and how that
     became known."""
-    table = tables.get(session, name, table_id)
+    table = require_table(session, name, table_id)
     behind = paging.behind(int)
-    rows = service.page(session, table.id, behind[0] if behind else None, paging.limit)
+    rows = service.list_versions_page(session, table.id, behind[0] if behind else None, paging.limit)
     shown, more = paging.split(rows)
     return Page(
-        items=[service.view(row) for row in shown], next_page_token=paging.token([shown[-1].id]) if more else None
+        items=[service.version_view(row) for row in shown],
+        next_page_token=paging.token([shown[-1].id]) if more else None,
     )

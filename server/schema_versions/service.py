@@ -46,18 +46,18 @@ def record_structure(
         certain=certain,
         at=session.now(),
     )
-    told = _told if learnt != "target" else _shape
+    told = _report_identity if learnt != "target" else _structure_identity
     if newest is None or told(newest) != told(wanted):
         session.add(wanted)
 
 
-def _shape(row: SchemaVersionRow) -> tuple[object, ...]:
+def _structure_identity(row: SchemaVersionRow) -> tuple[object, ...]:
     """What makes a structure another one, wherever it came from."""
     columns = [(column.get("name"), column.get("type"), column.get("attnum")) for column in row.columns or ()]
     return columns, row.key
 
 
-def _told(row: SchemaVersionRow) -> tuple[object, ...]:
+def _report_identity(row: SchemaVersionRow) -> tuple[object, ...]:
     """What makes two reports of a structure the same one."""
     return row.position, row.columns, row.key, row.changes or []
 
@@ -85,7 +85,7 @@ def record_state(
     )
 
 
-def page(session: ReadSession, table_id: str, after: int | None, limit: int) -> list[SchemaVersionRow]:
+def list_versions_page(session: ReadSession, table_id: str, after: int | None, limit: int) -> list[SchemaVersionRow]:
     """The history in the order in which it was recorded."""
     query = select(SchemaVersionRow).where(SchemaVersionRow.table_id == table_id)
     if after is not None:
@@ -93,7 +93,7 @@ def page(session: ReadSession, table_id: str, after: int | None, limit: int) -> 
     return list(session.exec(query.order_by(col(SchemaVersionRow.id)).limit(limit)))
 
 
-def view(row: SchemaVersionRow) -> VersionView:
+def version_view(row: SchemaVersionRow) -> VersionView:
     return VersionView(
         change="state" if row.change == "state" else "structure",
         position=None if row.position is None else str(row.position),

@@ -25,11 +25,11 @@ def ensure_tokens(database: Database, settings: Settings) -> None:
     first: str | None = None
     with database.write() as session:
         if settings.admin_token is not None:
-            tokens.preset(session, _PRESET_ADMIN, Role.ADMIN, settings.admin_token.get_secret_value())
+            tokens.preset_token(session, _PRESET_ADMIN, Role.ADMIN, settings.admin_token.get_secret_value())
         if settings.engine_token is not None:
-            tokens.preset(session, _PRESET_ENGINE, Role.ENGINE, settings.engine_token.get_secret_value())
+            tokens.preset_token(session, _PRESET_ENGINE, Role.ENGINE, settings.engine_token.get_secret_value())
         if not settings.insecure_no_auth and not tokens.has_admin(session):
-            _, first = tokens.create(session, _FIRST_ADMIN, Role.ADMIN)
+            _, first = tokens.create_token(session, _FIRST_ADMIN, Role.ADMIN)
     if first is not None:
         # Not a log record: logs are collected and kept.
         sys.stderr.write(f"\nFirst administrator token (shown once, keep it): {first}\n\n")

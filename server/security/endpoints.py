@@ -33,7 +33,7 @@ def list_tokens(session: Reading) -> Page[TokenView]:
 )
 def create_token(session: Writing, body: TokenCreate) -> TokenCreated:
     """The answer is the only place where the token's text is ever shown."""
-    row, text = tokens.create(session, body.name, body.role)
+    row, text = tokens.create_token(session, body.name, body.role)
     return TokenCreated(**_view(row).model_dump(), token=text)
 
 
@@ -46,7 +46,7 @@ def create_token(session: Writing, body: TokenCreate) -> TokenCreated:
 )
 def revoke_token(session: Writing, token_id: str) -> None:
     """It is refused from the next request on."""
-    tokens.revoke(session, token_id)
+    tokens.revoke_token(session, token_id)
 
 
 @caller_router.get("", operation_id="caller_get", summary="Who the request is from")

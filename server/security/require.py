@@ -33,7 +33,7 @@ def principal_of(
     if credentials is None:
         raise Unauthenticated("The request carries no token.", headers=_CHALLENGE)
     with database_of(request).read() as session:
-        found = tokens.find(session, credentials.credentials)
+        found = tokens.find_principal(session, credentials.credentials)
     if found is None:
         raise Unauthenticated("The token is unknown or was revoked.", headers=_CHALLENGE)
     return found

@@ -27,12 +27,12 @@ class LastAdminToken(Conflict):
     default_remedy = "Make another administrator's token first."
 
 
-def digest(token: str) -> str:
+def token_digest(token: str) -> str:
     """What is stored in place of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def create(session: WriteSession, name: str, role: Role, token: str | None = None) -> tuple[TokenRow, str]:
+def create_token(session: WriteSession, name: str, role: Role, token: str | None = None) -> tuple[TokenRow, str]:
     """Make a token and return it together with its row; nobody can read it again. `token` presets its text.
 
     Raises:
@@ -41,15 +41,17 @@ def create(session: WriteSession, name: str, role: Role, token: str | None = Non
     if session.exec(select(TokenRow).where(TokenRow.name == name)).first() is not None:
         raise TokenNameTaken(f"A token named '{name}' exists already.")
     text = token or PREFIX + secrets.token_urlsafe(32)
-    row = TokenRow(id=secrets.token_hex(6), name=name, role=role.value, digest=digest(text), created_at=session.now())
+    row = TokenRow(
+        id=secrets.token_hex(6), name=name, role=role.value, digest=token_digest(text), created_at=session.now()
+    )
     session.add(row)
     session.flush()
     return row, text
 
 
-def find(session: ReadSession, token: str) -> Principal | None:
+def find_principal(session: ReadSession, token: str) -> Principal | None:
     """Whose token this is."""
-    row = session.exec(select(TokenRow).where(TokenRow.digest == digest(token))).first()
+    row = session.exec(select(TokenRow).where(TokenRow.digest == token_digest(token))).first()
     return None if row is None else Principal(id=row.id, name=row.name, role=Role(row.role))
 
 
@@ -57,7 +59,7 @@ def list_all(session: ReadSession) -> list[TokenRow]:
     return list(session.exec(select(TokenRow).order_by(col(TokenRow.name))))
 
 
-def revoke(session: WriteSession, token_id: str) -> None:
+def revoke_token(session: WriteSession, token_id: str) -> None:
     """Make a token useless from now on.
 
     Raises:
@@ -73,9 +75,9 @@ def revoke(session: WriteSession, token_id: str) -> None:
     session.delete(row)
 
 
-def preset(session: WriteSession, name: str, role: Role, token: str) -> None:
+def preset_token(session: WriteSession, name: str, role: Role, token: str) -> None:
     """Let exactly `token` be valid under `name`, in place of the one that was preset there before."""
-    wanted = digest(token)
+    wanted = token_digest(token)
     same_text = session.exec(select(TokenRow).where(TokenRow.digest == wanted)).first()
     named = session.exec(select(TokenRow).where(TokenRow.name == name)).first()
     if same_text is not None and same_text.role == role.value:
@@ -84,7 +86,7 @@ def preset(session: WriteSession, name: str, role: Role, token: str) -> None:
         if row is not None:
             session.delete(row)
     session.flush()
-    create(session, name, role, token)
+    create_token(session, name, role, token)
 
 
 def has_admin(session: ReadSession) -> bool:

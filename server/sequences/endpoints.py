@@ -9,8 +9,8 @@ from fastapi.concurrency import run_in_threadpool
 
 from engine.model.sequences import SequenceOutcome
 from server.db.dependencies import database_of
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
 from server.errors import InvalidRequest, NotFound, responses
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
 from server.naming import NamePath
 from server.security.principal import Role
 from server.security.require import needs
@@ -38,19 +38,19 @@ router = APIRouter(prefix="/subscriptions/{name}/sequences", tags=["sequences"],
 )
 async def advance_sequences(request: Request, name: NamePath, body: SequencesRequest | None = None) -> SequencesView:
     """Before a cut-over: sequences of the target's columns are set to where the source's stand now, never back. Safe to repeat."""
-    payload = await run_in_threadpool(_question, request, name, body or SequencesRequest())
+    payload = await run_in_threadpool(_read_payload, request, name, body or SequencesRequest())
     timeout_s = request.app.state.settings.engine_request_timeout_s
-    answer = service.view(await gateway_of(request).request("sequences", payload, timeout_s))
+    answer = service.sequences_view(await gateway_of(request).request("sequences", payload, timeout_s))
     if any(one.outcome is SequenceOutcome.ADVANCED for one in answer.sequences):
-        await run_in_threadpool(_record, request, name, answer)
+        await run_in_threadpool(_record_in_database, request, name, answer)
     return answer
 
 
-def _question(request: Request, name: str, body: SequencesRequest) -> dict[str, Any]:
+def _read_payload(request: Request, name: str, body: SequencesRequest) -> dict[str, Any]:
     with database_of(request).read() as session:
-        return service.question(session, name, body)
+        return service.sequences_payload(session, name, body)
 
 
-def _record(request: Request, name: str, answer: SequencesView) -> None:
+def _record_in_database(request: Request, name: str, answer: SequencesView) -> None:
     with database_of(request).write() as session:
-        service.record(session, name, answer)
+        service.record_advance(session, name, answer)

@@ -8,14 +8,14 @@ from typing import Any
 from engine.link.declared_parts import TableNamePart
 from engine.link.messages import SequencePart, SequencesBody, SequenceValuePart
 from engine.model.sequences import SequenceOutcome
-from server.connections.kinds import KINDS
-from server.connections.repository import by_ids
+from server.connections.repository import connections_by_id
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession, WriteSession
+from server.declarations.connection_kinds import KINDS
 from server.errors import FieldError, InvalidRequest, Problem
 from server.events.service import record_event
+from server.lookup.subscriptions import require_subscription
 from server.sequences.schemas import SequenceName, SequencesRequest, SequencesView, SequenceValueView, SequenceView
-from server.subscriptions import lookup
 from server.tables import repository as tables
 from server.tables.schemas import TableTarget
 
@@ -45,7 +45,7 @@ class SequencePrivilege(Problem):
     )
 
 
-def question(session: ReadSession, name: str, request: SequencesRequest) -> dict[str, Any]:
+def sequences_payload(session: ReadSession, name: str, request: SequencesRequest) -> dict[str, Any]:
     """What the engine is asked.
 
     Raises:
@@ -53,30 +53,30 @@ def question(session: ReadSession, name: str, request: SequencesRequest) -> dict
         SequencesUnsupported: a target of a kind without sequences.
         InvalidRequest: unknown table.
     """
-    subscription = lookup.get(session, name)
-    target = by_ids(session, [subscription.target_id])[subscription.target_id]
+    subscription = require_subscription(session, name)
+    target = connections_by_id(session, [subscription.target_id])[subscription.target_id]
     if not KINDS[target.kind].has_sequences:
         raise SequencesUnsupported(f"'{target.name}' is of the kind {target.kind}, which has no sequences.")
-    return {"subscription": name, "tables": _ids(session, subscription, request), "margin": request.margin}
+    return {"subscription": name, "tables": _table_ids(session, subscription, request), "margin": request.margin}
 
 
-def view(answer: Mapping[str, Any]) -> SequencesView:
+def sequences_view(answer: Mapping[str, Any]) -> SequencesView:
     """The engine's answer as REST shows it."""
     parts = SequencesBody.model_validate(answer).sequences
-    return SequencesView(complete=all(p.outcome.is_good for p in parts), sequences=[_view(p) for p in parts])
+    return SequencesView(complete=all(p.outcome.is_good for p in parts), sequences=[_sequence_view(p) for p in parts])
 
 
-def record(session: WriteSession, name: str, answer: SequencesView) -> None:
+def record_advance(session: WriteSession, name: str, answer: SequencesView) -> None:
     """Note that sequences of the user's target were set."""
     advanced = sum(one.outcome is SequenceOutcome.ADVANCED for one in answer.sequences)
     detail = f"{advanced} of {len(answer.sequences)} sequences of the target were brought forward."
     record_event(session, kind="sequences_advanced", detail=detail, subscription=name)
 
 
-def _ids(session: ReadSession, subscription: SubscriptionRow, request: SequencesRequest) -> list[str] | None:
+def _table_ids(session: ReadSession, subscription: SubscriptionRow, request: SequencesRequest) -> list[str] | None:
     if not request.tables:
         return None
-    known = {(row.schema_name, row.name): row.id for row in tables.present(session, subscription.id or 0)}
+    known = {(row.schema_name, row.name): row.id for row in tables.list_present(session, subscription.id or 0)}
     wrong = [
         FieldError(
             pointer=f"/tables/{i}",
@@ -90,7 +90,7 @@ def _ids(session: ReadSession, subscription: SubscriptionRow, request: Sequences
     return sorted({known[ref.schema_name, ref.name] for ref in request.tables})
 
 
-def _view(part: SequencePart) -> SequenceView:
+def _sequence_view(part: SequencePart) -> SequenceView:
     return SequenceView(
         id=part.table,
         schema_name=part.source.schema_name,

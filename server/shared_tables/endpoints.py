@@ -25,7 +25,7 @@ router = APIRouter(prefix="/connections/{name}/shared-tables", tags=["connection
 )
 def list_shared_tables(session: Reading, paging: Paging, name: NamePath) -> Page[SharedTableView]:
     """Those that tables of this target declare with `shared_into`, by schema and name, each with its members. Nothing is contacted."""
-    found = service.shared_tables(session, connections.get(session, name))
+    found = service.shared_tables(session, connections.require_connection(session, name))
     behind = paging.behind(str, str)
     if behind:
         found = [table for table in found if (table.schema_name, table.name) > behind]

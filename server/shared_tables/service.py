@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from engine.model.shared import SharedInto
 from engine.model.table_state import TableState
-from server.connections.kinds import KINDS
 from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import shared_from
 from server.shared_tables.schemas import MemberView, SharedTableView
 from server.tables import repository
-from server.tables.body import shared_from
 from server.tables.schemas import TableTarget, TargetTable
 
 
@@ -19,7 +19,7 @@ def shared_tables(session: ReadSession, target: ConnectionRow) -> list[SharedTab
     """Those of this target connection, by schema and name. Tables of subscriptions that were deleted are not among the members."""
     fold = KINDS[target.kind].fold
     members: dict[tuple[str, str], tuple[TableRow, SubscriptionRow]] = {}
-    for row, subscription in repository.ever_into(session, target.id or 0):
+    for row, subscription in repository.list_ever_on_target(session, target.id or 0):
         # By when they were added: a place that was taken up again is the later one's.
         members[fold(row.target_schema), fold(row.target_name)] = row, subscription
     found: dict[tuple[str, str], SharedTableView] = {}

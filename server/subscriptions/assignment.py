@@ -1,27 +1,20 @@
-"""What the engine is told of a subscription, put together at delivery. Secrets are in it: never stored, never logged."""
+"""Builds the assignment of a subscription to an engine, at delivery. Secrets are in it: never stored, never logged."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from server.connections import repository as connections
-from server.connections.service import opened
+from server.connections.service import connection_with_secrets
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.policies import ApplyBody, BatchBody, CapturePolicy, CopiesBody, QueuePolicy, SchemaChangesBody
+from server.declarations.table_body import table_part
 from server.errors import NotFound
+from server.lookup.subscriptions import require_subscription
 from server.security.secret_box import SecretBox
-from server.subscriptions import lookup
-from server.subscriptions.policies import (
-    ApplyBody,
-    BatchBody,
-    CapturePolicy,
-    CopiesBody,
-    QueuePolicy,
-    SchemaChangesBody,
-)
 from server.tables import repository as tables
-from server.tables.body import part
 
 
 def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[str, Any]:
@@ -31,17 +24,17 @@ def build_assignment(session: ReadSession, box: SecretBox, name: str) -> dict[st
         NotFound: there is no such subscription.
         SecretsUnreadable: a connection's secrets cannot be opened.
     """
-    row = lookup.get(session, name)
-    ends = connections.by_ids(session, [row.source_id, row.target_id])
+    row = require_subscription(session, name)
+    ends = connections.connections_by_id(session, [row.source_id, row.target_id])
     queue = QueuePolicy.model_validate(row.queue)
     capture = CapturePolicy.model_validate(row.capture)
     return {
         "name": row.name,
         "epoch": row.epoch,
-        "source": opened(ends[row.source_id], box),
-        "target": opened(ends[row.target_id], box),
-        "tables": [_part(table) for table in tables.present(session, row.id or 0)],
-        "dropped": tables.to_be_dropped(session, row.id or 0),
+        "source": connection_with_secrets(ends[row.source_id], box),
+        "target": connection_with_secrets(ends[row.target_id], box),
+        "tables": [_part(table) for table in tables.list_present(session, row.id or 0)],
+        "dropped": tables.list_to_be_dropped(session, row.id or 0),
         "patterns": [
             {"schema": one["schema"], "name": one["name"], "exclude": one.get("exclude") or []} for one in row.patterns
         ],
@@ -74,11 +67,11 @@ def build_table(session: ReadSession, table_id: str) -> dict[str, Any]:
 
 def build_connection(session: ReadSession, box: SecretBox, row: SubscriptionRow) -> dict[str, Any]:
     """The source connection of a subscription, secrets in clear."""
-    return opened(connections.by_ids(session, [row.source_id])[row.source_id], box)
+    return connection_with_secrets(connections.connections_by_id(session, [row.source_id])[row.source_id], box)
 
 
 def _part(row: TableRow) -> dict[str, Any]:
-    return part(
+    return table_part(
         row.id,
         source=(row.schema_name, row.name),
         target=(row.target_schema, row.target_name),

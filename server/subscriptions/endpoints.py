@@ -9,28 +9,28 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from engine.model.subscription_state import SubscriptionState
-from server.connections.repository import by_ids
-from server.connections.service import opened
+from server.connections.repository import connections_by_id
+from server.connections.service import connection_with_secrets
 from server.db.dependencies import Reading, Writing, database_of
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import ReadSession
-from server.engines.gateway import EngineTimeout, EngineUnavailable, gateway_of
+from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
 from server.errors import NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, IfNoneMatch, check_absent, set_etag
+from server.gateway.interface import EngineTimeout, EngineUnavailable, gateway_of
+from server.lookup.subscriptions import SubscriptionDeleting, lock_subscription, require_subscription
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.box import Box
 from server.security.principal import Role
 from server.security.require import needs
 from server.security.secret_box import SecretBox, SecretsUnreadable
-from server.subscriptions import lookup, repository, service
-from server.subscriptions.lookup import SubscriptionDeleting
-from server.subscriptions.plans import SubscriptionPlan, plan
+from server.subscriptions import repository, service
+from server.subscriptions.plans import SubscriptionPlan, plan_subscription_put
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut, SubscriptionView
 from server.subscriptions.service import ApplyModeUnsupported, SubscriptionEndpointFixed
-from server.subscriptions.views import views
-from server.tables.body import TableBody, require_all_supported
-from server.tables.declaration import IntoExistingUnsupported, PatternMatchesNothing, SharedTableConflict
+from server.subscriptions.views import subscription_views
 from server.tables.service import TableTargetFixed, TransitionRefused
 
 KeepTables = Annotated[
@@ -57,7 +57,7 @@ _CHANGE = responses(
 
 
 def _shown(request: Request, session: ReadSession, row: SubscriptionRow) -> SubscriptionView:
-    return views(session, [row], request.app.state.clock.now(), gateway_of(request).connected_s)[0]
+    return subscription_views(session, [row], request.app.state.clock.now(), gateway_of(request).connected_s)[0]
 
 
 @router.get("", operation_id="subscriptions_list", summary="List subscriptions", responses=responses(PageTokenInvalid))
@@ -72,7 +72,7 @@ def list_subscriptions(
     rows = repository.page(session, behind[0] if behind else None, paging.limit, state.value if state else None)
     shown, more = paging.split(rows)
     return Page(
-        items=views(session, shown, request.app.state.clock.now(), gateway_of(request).connected_s),
+        items=subscription_views(session, shown, request.app.state.clock.now(), gateway_of(request).connected_s),
         next_page_token=paging.token([shown[-1].name]) if more else None,
     )
 
@@ -80,7 +80,7 @@ def list_subscriptions(
 @router.get("/{name}", operation_id="subscriptions_get", summary="Get a subscription", responses=responses(NotFound))
 def get_subscription(request: Request, session: Reading, response: Response, name: NamePath) -> SubscriptionView:
     """What was declared, the state, positions and lag. The ETag follows the declaration only."""
-    row = service.get(session, name)
+    row = require_subscription(session, name)
     set_etag(response, row)
     return _shown(request, session, row)
 
@@ -110,8 +110,8 @@ async def put_subscription(
     discovered = await _discover_for(request, box, body)
 
     def work() -> SubscriptionView:
-        check_absent(if_none_match, name, lookup.find_for_update(session, name))
-        row, created = service.put(session, name, body, discovered, if_match, keep_tables=keep_tables)
+        check_absent(if_none_match, name, lock_subscription(session, name))
+        row, created = service.put_subscription(session, name, body, discovered, if_match, keep_tables=keep_tables)
         session.flush()
         if created:
             response.status_code = 201
@@ -138,7 +138,9 @@ async def plan_subscription(
 ) -> SubscriptionPlan:
     """Changes nothing. What the PUT would refuse is refused here in the same way."""
     discovered = await _discover_for(request, box, body)
-    return await run_in_threadpool(lambda: plan(session, name, body, discovered, keep_tables=keep_tables))
+    return await run_in_threadpool(
+        lambda: plan_subscription_put(session, name, body, discovered, keep_tables=keep_tables)
+    )
 
 
 @router.patch(
@@ -160,15 +162,15 @@ async def patch_subscription(
     """`desired_state` pauses, stops and starts; a failed subscription is tried again by it."""
 
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
-        row = lookup.get(reading, name)
+        row = require_subscription(reading, name)
         require_all_supported(body.tables or [])
-        source = by_ids(reading, [row.source_id])[row.source_id]
-        return opened(source, box) if _has_pattern(body.tables or []) else None
+        source = connections_by_id(reading, [row.source_id])[row.source_id]
+        return connection_with_secrets(source, box) if _has_pattern(body.tables or []) else None
 
     discovered = await _discover(request, source_of)
 
     def work() -> SubscriptionView:
-        row = service.patch(session, name, body, discovered, if_match)
+        row = service.patch_subscription(session, name, body, discovered, if_match)
         session.flush()
         set_etag(response, row)
         return _shown(request, session, row)
@@ -200,7 +202,7 @@ def delete_subscription(
     ] = False,
 ) -> SubscriptionView | Response:
     """The target's tables stay. A GET answers 404 once it is gone; what could not be removed is told by an event."""
-    row = service.remove(session, name, if_match, force=force)
+    row = service.remove_subscription(session, name, if_match, force=force)
     if row is None:
         return Response(status_code=204)
     session.flush()
@@ -215,7 +217,7 @@ def _has_pattern(tables: Sequence[TableBody]) -> bool:
 async def _discover_for(request: Request, box: SecretBox, body: SubscriptionPut) -> list[dict[str, Any]]:
     def source_of(reading: ReadSession) -> dict[str, Any] | None:
         connection = service.check_before_discovery(reading, body)
-        return opened(connection, box) if _has_pattern(body.tables) else None
+        return connection_with_secrets(connection, box) if _has_pattern(body.tables) else None
 
     return await _discover(request, source_of)
 

@@ -9,11 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from server.db.session import WriteSession
 from server.etags import etag_of
+from server.lookup.subscriptions import lock_subscription, require_subscription
 from server.plans import FieldChange, PlanResult, field_changes, result_of
-from server.subscriptions import lookup, service
+from server.subscriptions import service
 from server.subscriptions.schemas import SubscriptionPut
 from server.subscriptions.service import Discovered
-from server.subscriptions.views import declared, views
+from server.subscriptions.views import declared_body, subscription_views
 from server.tables import repository as tables
 
 _FIELDS = set(SubscriptionPut.model_fields) - {"tables"}
@@ -65,17 +66,17 @@ class SubscriptionPlan(BaseModel):
     )
 
 
-def plan(
+def plan_subscription_put(
     session: WriteSession, name: str, body: SubscriptionPut, discovered: Discovered, *, keep_tables: bool
 ) -> SubscriptionPlan:
     """Find out what `service.put` would do. The session is rolled back; raises what `service.put` raises."""
-    row = lookup.find_for_update(session, name)
+    row = lock_subscription(session, name)
     etag = None if row is None else etag_of(row)
-    before, stood = (None, {}) if row is None else _declared(session, name)
+    before, stood = (None, {}) if row is None else _declared_state(session, name)
     try:
-        service.put(session, name, body, discovered, None, keep_tables=keep_tables)
+        service.put_subscription(session, name, body, discovered, None, keep_tables=keep_tables)
         session.flush()
-        after, standing = _declared(session, name)
+        after, standing = _declared_state(session, name)
     finally:
         session.rollback()
     named = {(table.schema_name, table.name) for table in body.tables if not table.is_pattern}
@@ -100,9 +101,11 @@ def plan(
     )
 
 
-def _declared(session: WriteSession, name: str) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
+def _declared_state(session: WriteSession, name: str) -> tuple[dict[str, Any], dict[tuple[str, str], Any]]:
     """The declared fields but the tables, and each table as it is declared."""
-    row = lookup.get(session, name)
-    view = views(session, [row], session.now(), lambda _: None)[0].model_dump(mode="json", include=_FIELDS)
-    found = {(table.schema_name, table.name): declared(table) for table in tables.present(session, row.id or 0)}
+    row = require_subscription(session, name)
+    view = subscription_views(session, [row], session.now(), lambda _: None)[0].model_dump(mode="json", include=_FIELDS)
+    found = {
+        (table.schema_name, table.name): declared_body(table) for table in tables.list_present(session, row.id or 0)
+    }
     return view, found

@@ -7,14 +7,15 @@ from datetime import datetime
 
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
+from server.assessment.faults import record_fault
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import WriteSession
 from server.events.service import record_event
-from server.subscriptions import lookup
-from server.subscriptions.service import erase
+from server.lookup.subscriptions import lock_subscription
+from server.subscriptions.service import erase_subscription
 
 
-def set_state(
+def set_subscription_state(
     session: WriteSession,
     row: SubscriptionRow,
     state: SubscriptionState,
@@ -33,7 +34,7 @@ def set_state(
     row.state_at = session.now()
     failed = state is SubscriptionState.FAILED
     if failed or reason is not None:
-        note_fault(
+        record_fault(
             session, row, code=code or "subscription_failed", detail=reason or "no reason was given", remedy=remedy
         )
     session.add(row)
@@ -47,21 +48,6 @@ def set_state(
         remedy=remedy,
     )
     return True
-
-
-def note_fault(
-    session: WriteSession,
-    row: SubscriptionRow,
-    *,
-    code: str,
-    detail: str,
-    remedy: str | None,
-    table: str | None = None,
-) -> None:
-    """The newest fault; `table`: the id of the one that it parked, None where it is of the whole subscription."""
-    at = session.now().isoformat()
-    row.last_fault = {"at": at, "code": code, "detail": detail, "remedy": remedy, "table": table}
-    session.add(row)
 
 
 def set_progress(
@@ -89,6 +75,6 @@ def set_progress(
 
 def finish_forget(session: WriteSession, name: str, left: Sequence[str]) -> None:
     """The engine has let go of a deleted subscription; `left` names what it could not remove. Safe to repeat."""
-    row = lookup.find_for_update(session, name)
+    row = lock_subscription(session, name)
     if row is not None and row.deleting:
-        erase(session, row, left)
+        erase_subscription(session, row, left)

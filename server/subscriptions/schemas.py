@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
-from server.naming import Name
-from server.subscriptions.health import Health
-from server.subscriptions.policies import (
+from server.assessment.health import Health
+from server.assessment.schemas import CopyTotals, LastFault
+from server.declarations.policies import (
     ApplyBody,
     BatchBody,
     CapturePolicy,
@@ -19,8 +19,8 @@ from server.subscriptions.policies import (
     QueuePolicy,
     SchemaChangesBody,
 )
-from server.tables.body import TableBody
-from server.tables.schemas import CopyTotals
+from server.declarations.table_body import TableBody
+from server.naming import Name
 
 _EXAMPLE: dict[str, Any] = {
     "source": "shop",
@@ -107,19 +107,6 @@ class Lag(BaseModel):
         description="While no engine is connected or the engine does not report, the time since its last report is added.",
     )
     tables: int = Field(default=0, description="So many tables are live: of the others it says nothing.")
-
-
-class LastFault(BaseModel):
-    """The newest fault of a subscription or of one of its tables."""
-
-    at: datetime
-    code: str
-    detail: str
-    remedy: str | None = None
-    table: str | None = Field(
-        default=None, description="Id of the table that it parked; null: it is of the whole subscription."
-    )
-    over: bool = Field(description="Nothing that it stopped stands still because of it any more.")
 
 
 class SubscriptionView(BaseModel):

@@ -10,25 +10,25 @@ from pydantic import JsonValue, ValidationError
 from engine.model.subscription import ApplyMode, Visibility
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from server.connections import repository as connections
-from server.connections.kinds import KINDS, Kind
 from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
+from server.declarations.connection_kinds import KINDS, Kind
+from server.declarations.policies import POLICIES, ApplyBody
+from server.declarations.table_body import TableBody, require_all_supported
+from server.declarations.table_declaration import refuse_existing_bodies, resolve_tables
 from server.error_handlers import field_errors
 from server.errors import Conflict, FieldError, InvalidRequest
 from server.etags import check_if_match, new_stamp
 from server.events.service import record_event
-from server.subscriptions import lookup, repository
+from server.lookup.subscriptions import lock_changeable_subscription, lock_subscription, require_subscription
+from server.subscriptions import repository
 from server.subscriptions.desire import declare_desired, slot_name
-from server.subscriptions.policies import POLICIES, ApplyBody
 from server.subscriptions.schemas import SubscriptionPatch, SubscriptionPut
 from server.tables import repository as repository_of_tables
 from server.tables import service as tables
-from server.tables.body import TableBody, require_all_supported
-from server.tables.declaration import refuse_existing_bodies, resolve
 
-get = lookup.get
 Discovered = Sequence[Mapping[str, Any]]
 
 
@@ -50,7 +50,7 @@ class VisibilityUnsupported(InvalidRequest):
     default_remedy = "Leave visibility out, or use a PostgreSQL target."
 
 
-def put(
+def put_subscription(
     session: WriteSession,
     name: str,
     body: SubscriptionPut,
@@ -63,29 +63,29 @@ def put(
 
     `discovered`: the source's tables where `body` has patterns. `keep_tables`: tables and patterns that `body` leaves out stay.
     """
-    row = lookup.find_for_update(session, name)
+    row = lock_subscription(session, name)
     check_if_match(if_match, row)
     source, target = _endpoints(session, body.source, body.target)
     _refuse_mode(target, body.apply)
     policies = body.policies()
     if row is None:
         return _create(session, name, body, source, target, policies, discovered), True
-    row = lookup.get_changeable(session, name)
+    row = lock_changeable_subscription(session, name)
     _refuse_moving(session, row, body.source, body.target)
     changed = _set_tables(session, row, body.tables, discovered, KINDS[target.kind], keep=keep_tables)
     changed |= _set_policies(row, policies)
     changed |= declare_desired(session, row, body.desired_state)
     if changed:
-        _changed(session, row)
+        _bump_revision(session, row)
         enqueue(session, name, "assign", {})
     return row, False
 
 
-def patch(
+def patch_subscription(
     session: WriteSession, name: str, body: SubscriptionPatch, discovered: Discovered, if_match: str | None
 ) -> SubscriptionRow:
     """Change what `body` names."""
-    row = lookup.get_changeable(session, name)
+    row = lock_changeable_subscription(session, name)
     check_if_match(if_match, row)
     _refuse_moving(session, row, body.source, body.target)
     merged = {
@@ -93,14 +93,14 @@ def patch(
         for policy in POLICIES
         if policy in body.model_fields_set
     }
-    target = connections.by_ids(session, [row.target_id])[row.target_id]
+    target = connections.connections_by_id(session, [row.target_id])[row.target_id]
     _refuse_mode(target, ApplyBody.model_validate(merged.get("apply", {})))
     redeclared = _set_policies(row, merged)
     if body.tables is not None:
         redeclared |= _set_tables(session, row, body.tables, discovered, KINDS[target.kind])
     desired = body.desired_state is not None and declare_desired(session, row, body.desired_state)
     if redeclared or desired:
-        _changed(session, row)
+        _bump_revision(session, row)
         if redeclared:
             enqueue(session, name, "assign", {})
         else:
@@ -108,18 +108,20 @@ def patch(
     return row
 
 
-def remove(session: WriteSession, name: str, if_match: str | None, *, force: bool) -> SubscriptionRow | None:
+def remove_subscription(
+    session: WriteSession, name: str, if_match: str | None, *, force: bool
+) -> SubscriptionRow | None:
     """Begin to delete the subscription. Returns None where it is gone at once.
 
     The engine stops it, drops slot and publications, and reports; then the row goes. One that no engine ever had leaves
     nothing behind, and one that is forced out leaves what an event names.
     """
-    row = lookup.find_for_update(session, name) or lookup.get(session, name)
+    row = lock_subscription(session, name) or require_subscription(session, name)
     check_if_match(if_match, row)
     repository.delete_undelivered(session, name)
     if row.epoch == 0 or force:
         left = [] if row.epoch == 0 else [f"slot and publications named {row.slot} on the source"]
-        erase(session, row, left)
+        erase_subscription(session, row, left)
         return None
     if not row.deleting:
         row.deleting = True
@@ -127,13 +129,13 @@ def remove(session: WriteSession, name: str, if_match: str | None, *, force: boo
         row.state = SubscriptionState.STOPPING.value
         row.state_at = session.now()
         row.code = row.reason = row.remedy = None
-        _changed(session, row)
+        _bump_revision(session, row)
         record_event(session, kind="subscription_deleting", subscription=name, detail=f"'{name}' is being deleted.")
     enqueue(session, name, "forget", {})
     return row
 
 
-def erase(session: WriteSession, row: SubscriptionRow, left: Sequence[str]) -> None:
+def erase_subscription(session: WriteSession, row: SubscriptionRow, left: Sequence[str]) -> None:
     """Delete the row with all that hangs on it, and tell what is left elsewhere. The target's tables always stay."""
     session.delete(row)
     session.touch(row.name)
@@ -187,7 +189,7 @@ def _create(
 
 def _endpoints(session: ReadSession, source: str, target: str) -> tuple[ConnectionRow, ConnectionRow]:
     """The connections of these names, each of a kind that fits its place."""
-    rows = connections.find(session, source), connections.find(session, target)
+    rows = connections.find_connection(session, source), connections.find_connection(session, target)
     errors = []
     for row, name, place in zip(rows, (source, target), ("source", "target"), strict=True):
         if row is None:
@@ -229,7 +231,7 @@ def _refuse_mode(target: ConnectionRow, apply: ApplyBody) -> None:
 
 
 def _refuse_moving(session: ReadSession, row: SubscriptionRow, source: str | None, target: str | None) -> None:
-    present = connections.by_ids(session, [row.source_id, row.target_id])
+    present = connections.connections_by_id(session, [row.source_id, row.target_id])
     for place, wanted, found in (
         ("source", source, present[row.source_id].name),
         ("target", target, present[row.target_id].name),
@@ -248,8 +250,10 @@ def _set_tables(
     keep: bool = False,
 ) -> bool:
     """`keep`: tables and patterns that are there and that `bodies` leave out stay."""
-    meant = resolve(bodies, discovered, target, row.name, repository_of_tables.kept_out(session, row.id or 0))
-    changed = tables.reconcile(session, row, meant, target, keep=keep)
+    meant = resolve_tables(
+        bodies, discovered, target, row.name, repository_of_tables.list_kept_out(session, row.id or 0)
+    )
+    changed = tables.reconcile_tables(session, row, meant, target, keep=keep)
     patterns = [
         body.model_dump(by_alias=True, exclude_defaults=True, mode="json") for body in bodies if body.is_pattern
     ]
@@ -294,7 +298,7 @@ def _merged(present: Mapping[str, Any], given: Mapping[str, JsonValue]) -> dict[
     return merged
 
 
-def _changed(session: WriteSession, row: SubscriptionRow) -> None:
+def _bump_revision(session: WriteSession, row: SubscriptionRow) -> None:
     row.revision += 1
     row.updated_at = session.now()
     session.add(row)

@@ -10,12 +10,12 @@ from engine.model.patterns import ANY
 from engine.model.position import Lsn
 from engine.model.quarantine import RefusedPolicy
 from engine.model.subscription_state import DesiredState, SubscriptionState
+from server.assessment.assess import Assessment, ConnectedFor
 from server.connections import repository as connections
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
-from server.subscriptions.judging import ConnectedFor, Judged
-from server.subscriptions.policies import (
+from server.declarations.policies import (
     ApplyBody,
     BatchBody,
     CapturePolicy,
@@ -24,27 +24,29 @@ from server.subscriptions.policies import (
     QueuePolicy,
     SchemaChangesBody,
 )
+from server.declarations.table_body import ColumnOptions, Operation, TableBody, TargetName, shared_body
 from server.subscriptions.schemas import Lag, Positions, SubscriptionView
 from server.tables import repository as tables
-from server.tables.body import ColumnOptions, Operation, TableBody, TargetName, shared_body
 
 
-def views(
+def subscription_views(
     session: ReadSession, rows: Sequence[SubscriptionRow], now: datetime, connected_s: ConnectedFor
 ) -> list[SubscriptionView]:
     """The subscriptions of `rows`, in a fixed number of queries."""
     ids = [row.id or 0 for row in rows]
-    by_id = connections.by_ids(session, [place for row in rows for place in (row.source_id, row.target_id)])
+    by_id = connections.connections_by_id(session, [place for row in rows for place in (row.source_id, row.target_id)])
     names = {connection_id: row.name for connection_id, row in by_id.items()}
-    found = tables.present_of_many(session, ids)
+    found = tables.list_present_of_many(session, ids)
     return [
-        _view(row, names, found[row.id or 0], Judged(row, found[row.id or 0], now, connected_s(row.engine_id)))
+        _view(row, names, found[row.id or 0], Assessment(row, found[row.id or 0], now, connected_s(row.engine_id)))
         for row in rows
     ]
 
 
-def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], judged: Judged) -> SubscriptionView:
-    named = [declared(table) for table in found if not table.from_pattern]
+def _view(
+    row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow], assessment: Assessment
+) -> SubscriptionView:
+    named = [declared_body(table) for table in found if not table.from_pattern]
     return SubscriptionView(
         name=row.name,
         source=names[row.source_id],
@@ -63,9 +65,9 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
         code=row.code,
         reason=row.reason,
         remedy=row.remedy,
-        health=judged.health,
-        last_fault=judged.last_fault,
-        copying=judged.copying,
+        health=assessment.health,
+        last_fault=assessment.last_fault,
+        copying=assessment.copying,
         deleting=row.deleting,
         positions=Positions(
             source=_text(row.source_position),
@@ -74,7 +76,9 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
             as_of=row.progress_at,
         ),
         lag=Lag(
-            bytes=row.lag_bytes if judged.seen.live else None, seconds=judged.seen.lag_seconds, tables=judged.seen.live
+            bytes=row.lag_bytes if assessment.inputs.live else None,
+            seconds=assessment.inputs.lag_seconds,
+            tables=assessment.inputs.live,
         ),
         retained_bytes=row.retained_bytes,
         table_states=dict(sorted(Counter(table.state for table in found).items())),
@@ -84,7 +88,7 @@ def _view(row: SubscriptionRow, names: dict[int, str], found: Sequence[TableRow]
     )
 
 
-def declared(row: TableRow) -> TableBody:
+def declared_body(row: TableRow) -> TableBody:
     """The table as its user would declare it."""
     elsewhere = (row.target_schema, row.target_name) != (row.schema_name, row.name)
     return TableBody(

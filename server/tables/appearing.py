@@ -6,38 +6,38 @@ from collections.abc import Iterable
 
 from engine.link.messages import FoundTable
 from server.connections import repository as connections
-from server.connections.kinds import KINDS
 from server.db.models.subscription import SubscriptionRow
 from server.db.session import WriteSession
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import TableBody
+from server.declarations.table_declaration import Declaration, declare_by_pattern
 from server.errors import InvalidRequest
 from server.events.service import record_event
 from server.tables import repository, service
-from server.tables.body import TableBody
-from server.tables.declaration import Declaration, by_pattern
 
 
-def take_in(session: WriteSession, subscription: SubscriptionRow, found: Iterable[FoundTable]) -> None:
+def add_found_tables(session: WriteSession, subscription: SubscriptionRow, found: Iterable[FoundTable]) -> None:
     """Declare what a pattern takes and the subscription has not got. Safe to repeat.
 
     What its user removed stays out. A table that has no place on the target is left out too, which an event tells with its remedy.
     """
     if subscription.deleting:
         return
-    target = KINDS[connections.by_ids(session, [subscription.target_id])[subscription.target_id].kind]
+    target = KINDS[connections.connections_by_id(session, [subscription.target_id])[subscription.target_id].kind]
     patterns = [TableBody.model_validate(pattern) for pattern in subscription.patterns]
-    kept_out = repository.kept_out(session, subscription.id or 0)
+    kept_out = repository.list_kept_out(session, subscription.id or 0)
     wanted, refusals = [], {}
     for each in found:
         if (each.schema_name, each.name) in kept_out:
             continue
         try:
-            table = _declared(patterns, each, subscription.name)
+            table = _declare_by_pattern(patterns, each, subscription.name)
         except InvalidRequest as why:
             refusals[each.schema_name, each.name] = why
             continue
         if table is not None:
             wanted.append(table)
-    refusals |= service.take_in(session, subscription, wanted, target)
+    refusals |= service.add_by_pattern(session, subscription, wanted, target)
     for source, refused in refusals.items():
         name = ".".join(source)
         record_event(
@@ -51,9 +51,9 @@ def take_in(session: WriteSession, subscription: SubscriptionRow, found: Iterabl
         )
 
 
-def _declared(patterns: Iterable[TableBody], table: FoundTable, subscription: str) -> Declaration | None:
+def _declare_by_pattern(patterns: Iterable[TableBody], table: FoundTable, subscription: str) -> Declaration | None:
     """As the first pattern that takes it declares the table."""
     pattern = next((each for each in patterns if each.takes(table.schema_name, table.name)), None)
     if pattern is None:
         return None
-    return by_pattern(pattern, table.name, has_identity=table.identity, subscription=subscription)
+    return declare_by_pattern(pattern, table.name, has_identity=table.identity, subscription=subscription)

@@ -7,26 +7,26 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from engine.model.table_state import TableState
-from server.connections.kinds import KINDS, Kind
-from server.connections.repository import by_ids
+from server.assessment.assess import assess_subscription
+from server.connections.repository import connections_by_id
 from server.db.dependencies import Reading, Writing
 from server.db.models.table import TableRow
 from server.db.session import ReadSession
+from server.declarations.connection_kinds import KINDS, Kind
+from server.declarations.table_body import TableBody, require_supported
+from server.declarations.table_declaration import IntoExistingUnsupported, SharedTableConflict, declare_table
 from server.errors import InvalidRequest, NotFound, NotSupportedYet, PreconditionFailed, responses
 from server.etags import IfMatch, etag_of, set_etag
 from server.idempotency import IdempotencyKeyReused, Idempotent
+from server.lookup.subscriptions import SubscriptionDeleting, require_subscription
+from server.lookup.tables import TableRemoved, require_table
 from server.naming import NamePath
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
-from server.subscriptions.judging import judged_for
-from server.subscriptions.lookup import SubscriptionDeleting
 from server.tables import repository, service
-from server.tables.body import TableBody, require_supported
-from server.tables.declaration import IntoExistingUnsupported, SharedTableConflict, declare
 from server.tables.schemas import OnRemoval, TablePatch, TableView
-from server.tables.service import TableExists, TableRemoved, TargetTableOfOwner, TransitionRefused
+from server.tables.service import TableExists, TargetTableOfOwner, TransitionRefused
 
 router = APIRouter(prefix="/subscriptions/{name}/tables", tags=["tables"], dependencies=[needs(Role.VIEWER)])
 TableIdPath = Annotated[str, Path(max_length=64, description="The table's id; names may hold any character.")]
@@ -45,7 +45,7 @@ def list_tables(
     ] = None,
 ) -> Page[TableView]:
     """By schema and name."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     rows = repository.page(
         session,
         subscription.id or 0,
@@ -57,9 +57,9 @@ def list_tables(
     )
     shown, more = paging.split(rows)
     last = shown[-1] if more else None
-    judged = judged_for(request, subscription)
+    assessment = assess_subscription(request, subscription)
     return Page(
-        items=[service.view(row, judged.table(row), judged.copied(row)) for row in shown],
+        items=[service.table_view(row, assessment.table_health(row), assessment.table_copy(row)) for row in shown],
         next_page_token=paging.token([last.schema_name, last.name, last.id]) if last else None,
     )
 
@@ -89,7 +89,7 @@ def add_table(
         remedy = 'PATCH the subscription\'s tables with the pattern; or give "exact": true where a table has this name.'
         raise InvalidRequest.at("/name", "A pattern cannot be added.", remedy)
     require_supported(body)
-    row = service.add(session, name, declare(body, "", name), _target_kind(session, name))
+    row = service.add_table(session, name, declare_table(body, "", name), _target_kind(session, name))
     answer = _shown(request, session, name, row)
     headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}
     response.headers.update(headers)
@@ -102,7 +102,7 @@ def get_table(
     request: Request, session: Reading, response: Response, name: NamePath, table_id: TableIdPath
 ) -> TableView:
     """Its declaration, state, and how far its copy is."""
-    row = service.get(session, name, table_id)
+    row = require_table(session, name, table_id)
     set_etag(response, row)
     return _shown(request, session, name, row)
 
@@ -133,7 +133,7 @@ def patch_table(
     if_match: IfMatch = None,
 ) -> TableView:
     """`desired_state` pauses and resumes. A changed key, condition, mapping or `into_existing` holds after the next reload."""
-    row = service.patch(session, name, table_id, body, _target_kind(session, name), if_match)
+    row = service.patch_table(session, name, table_id, body, _target_kind(session, name), if_match)
     set_etag(response, row)
     return _shown(request, session, name, row)
 
@@ -161,14 +161,14 @@ def remove_table(
     No pattern brings it back; adding it by its name does. The engine drops; `target_table` of the removed table and an event tell what
     came of it.
     """
-    service.remove(session, name, table_id, if_match, target_table)
+    service.remove_table(session, name, table_id, if_match, target_table)
 
 
 def _shown(request: Request, session: ReadSession, name: str, row: TableRow) -> TableView:
-    judged = judged_for(request, lookup.get(session, name))
-    return service.view(row, judged.table(row), judged.copied(row))
+    assessment = assess_subscription(request, require_subscription(session, name))
+    return service.table_view(row, assessment.table_health(row), assessment.table_copy(row))
 
 
 def _target_kind(session: ReadSession, name: str) -> Kind:
-    target = by_ids(session, [lookup.get(session, name).target_id])
+    target = connections_by_id(session, [require_subscription(session, name).target_id])
     return KINDS[next(iter(target.values())).kind]

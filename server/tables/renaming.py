@@ -15,29 +15,29 @@ SourceName = tuple[str, str]
 """Schema and name on the source."""
 
 
-def rename(session: WriteSession, subscription: SubscriptionRow, names: Mapping[str, SourceName]) -> None:
+def rename_tables(session: WriteSession, subscription: SubscriptionRow, names: Mapping[str, SourceName]) -> None:
     """The source's tables, by id, go by these names now.
 
     They may have taken over each other's. A name that another table of the subscription keeps is not taken: an event warns of it.
     Removed tables and unknown ids are passed over. Safe to repeat.
     """
-    present = {row.id: row for row in repository.present(session, subscription.id or 0)}
+    present = {row.id: row for row in repository.list_present(session, subscription.id or 0)}
     wanted = {table: name for table, name in names.items() if table in present and _source(present[table]) != name}
-    for table, holder in _refused(present, wanted).items():
-        _tell_refused(session, subscription, present[table], holder, wanted.pop(table))
+    for table, holder in _find_conflicts(present, wanted).items():
+        _record_conflict(session, subscription, present[table], holder, wanted.pop(table))
     before = {table: _source(present[table]) for table in wanted}
     # First out of each other's way, since names are unique at every moment; no schema of a source has an empty name.
-    _put(session, present, {table: ("", table) for table in wanted})
-    _put(session, present, wanted)
+    _set_names(session, present, {table: ("", table) for table in wanted})
+    _set_names(session, present, wanted)
     for table, old in before.items():
         present[table].revision += 1
-        _tell(session, subscription, present[table], old)
+        _record_rename(session, subscription, present[table], old)
         enqueue(session, subscription.name, "table", {"table": table, "removed": False})
     if wanted:
         session.touch(subscription.name)
 
 
-def _refused(present: Mapping[str, TableRow], wanted: Mapping[str, SourceName]) -> dict[str, TableRow]:
+def _find_conflicts(present: Mapping[str, TableRow], wanted: Mapping[str, SourceName]) -> dict[str, TableRow]:
     """Tables that cannot have the name that is wanted for them, each with the one that has it. They keep theirs from others in turn."""
     refused: dict[str, TableRow] = {}
     while True:
@@ -51,7 +51,7 @@ def _refused(present: Mapping[str, TableRow], wanted: Mapping[str, SourceName]) 
         refused |= more
 
 
-def _put(session: WriteSession, present: Mapping[str, TableRow], names: Mapping[str, SourceName]) -> None:
+def _set_names(session: WriteSession, present: Mapping[str, TableRow], names: Mapping[str, SourceName]) -> None:
     for table, (schema, name) in names.items():
         row = present[table]
         row.schema_name, row.name = schema, name
@@ -63,7 +63,7 @@ def _source(row: TableRow) -> SourceName:
     return row.schema_name, row.name
 
 
-def _tell(session: WriteSession, subscription: SubscriptionRow, row: TableRow, before: SourceName) -> None:
+def _record_rename(session: WriteSession, subscription: SubscriptionRow, row: TableRow, before: SourceName) -> None:
     old, new, place = ".".join(before), f"{row.schema_name}.{row.name}", f"{row.target_schema}.{row.target_name}"
     redeclare = (
         f"Where a file or a program declares the subscription, replace '{old}' by '{new}' with the target '{place}': a PUT with the old"
@@ -79,7 +79,7 @@ def _tell(session: WriteSession, subscription: SubscriptionRow, row: TableRow, b
     )
 
 
-def _tell_refused(
+def _record_conflict(
     session: WriteSession, subscription: SubscriptionRow, row: TableRow, holder: TableRow, name: SourceName
 ) -> None:
     old, new = f"{row.schema_name}.{row.name}", ".".join(name)

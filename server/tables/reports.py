@@ -8,12 +8,12 @@ from datetime import datetime
 from engine.link.messages import CopyProgress
 from engine.model.position import Lsn
 from engine.model.table_state import TableState
+from server.assessment.faults import record_fault
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import WriteSession
 from server.events.service import record_event
 from server.schema_versions import service as versions
-from server.subscriptions.reports import note_fault
 from server.tables import repository
 from server.tables.schemas import TargetTable
 
@@ -48,17 +48,17 @@ def set_state(
     row.state_at = session.now()
     if state in (TableState.COPYING, TableState.RELOADING):
         row.differs = False
-    _note_copy(row, before, state, session.now())
+    _update_copy_figures(row, before, state, session.now())
     session.add(row)
     versions.record_state(session, table_id, state, position=position, code=code, reason=reason)
-    _tell(session, row, state)
+    _record_state_event(session, row, state)
     return True
 
 
 _COPIED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
 
 
-def _note_copy(row: TableRow, before: TableState, state: TableState, now: datetime) -> None:
+def _update_copy_figures(row: TableRow, before: TableState, state: TableState, now: datetime) -> None:
     """Figures of a copy begin with the state that asks for it: an engine that begins again has the table copied on, or tells of a new
     copy itself."""
     if state in _COPIED and (before not in _COPIED or row.copy_asked_at is None):
@@ -90,14 +90,14 @@ def set_copy_progress(session: WriteSession, report: CopyProgress) -> None:
     row.copied_rows_per_second, row.copied_bytes_per_second = report.rows_per_second, report.bytes_per_second
     row.copied_at = session.now()
     session.add(row)
-    _touch(session, row)
+    _touch_subscription(session, row)
 
 
 def set_rows_aside(
     session: WriteSession, subscription: SubscriptionRow, counts: Mapping[str, int], *, whole: bool = False
 ) -> None:
     """So many rows of tables stand aside, by table id; `whole`: none of any other table of the subscription."""
-    for row in repository.present(session, subscription.id or 0):
+    for row in repository.list_present(session, subscription.id or 0):
         count = counts.get(row.id, 0 if whole else row.rows_set_aside)
         if row.rows_set_aside != count:
             row.rows_set_aside = count
@@ -126,14 +126,14 @@ def set_dropped(session: WriteSession, table_id: str, left: str | None, remedy: 
         session,
         kind="table_dropped" if left is None else "table_not_dropped",
         severity="info" if left is None else "warning",
-        subscription=_touch(session, row),
+        subscription=_touch_subscription(session, row),
         subject=f"{row.schema_name}.{row.name}",
         detail=f"'{place}' was dropped on the target." if left is None else f"'{place}' stays on the target: {left}.",
         remedy=remedy,
     )
 
 
-def _touch(session: WriteSession, row: TableRow) -> str | None:
+def _touch_subscription(session: WriteSession, row: TableRow) -> str | None:
     subscription = session.get(SubscriptionRow, row.subscription_id)
     if subscription is None:
         return None
@@ -141,21 +141,21 @@ def _touch(session: WriteSession, row: TableRow) -> str | None:
     return subscription.name
 
 
-def _tell(session: WriteSession, row: TableRow, state: TableState) -> None:
+def _record_state_event(session: WriteSession, row: TableRow, state: TableState) -> None:
     subject = f"{row.schema_name}.{row.name}"
     parked = state is TableState.PARKED
     subscription = session.get(SubscriptionRow, row.subscription_id)
     if parked and subscription is not None:
         detail = f"{subject} is parked: {row.reason or row.code}"
         code = row.code or "table_parked"
-        note_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
+        record_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
     # A table that is copied anew by itself says why; one that was asked for has no code.
     unasked = state is TableState.RELOADING and row.code is not None
     record_event(
         session,
         kind=(row.code or "table_parked") if parked else f"table_{state.value}",
         severity="error" if parked else "warning" if unasked else "info",
-        subscription=_touch(session, row),
+        subscription=_touch_subscription(session, row),
         subject=subject,
         detail=f"The table '{subject}' is {state.value}: {row.reason or row.code}"
         if parked or unasked

@@ -17,13 +17,13 @@ from server.tables.schemas import TargetTable
 _REMOVED = TableState.REMOVED.value
 
 
-def present(session: ReadSession, subscription_id: int) -> list[TableRow]:
+def list_present(session: ReadSession, subscription_id: int) -> list[TableRow]:
     """All tables but removed ones, by schema and name."""
     query = select(TableRow).where(TableRow.subscription_id == subscription_id, TableRow.state != _REMOVED)
     return list(session.exec(query.order_by(col(TableRow.schema_name), col(TableRow.name))))
 
 
-def beside(session: ReadSession, subscription: SubscriptionRow) -> list[tuple[TableRow, str]]:
+def list_others_on_target(session: ReadSession, subscription: SubscriptionRow) -> list[tuple[TableRow, str]]:
     """Tables of other subscriptions into the same target, each with the name of its subscription. Those that are being deleted let go."""
     query = select(TableRow, SubscriptionRow.name).join(
         SubscriptionRow, col(SubscriptionRow.id) == col(TableRow.subscription_id)
@@ -37,7 +37,7 @@ def beside(session: ReadSession, subscription: SubscriptionRow) -> list[tuple[Ta
     return [(row, name) for row, name in session.exec(query)]
 
 
-def ever_into(session: ReadSession, target_id: int) -> list[tuple[TableRow, SubscriptionRow]]:
+def list_ever_on_target(session: ReadSession, target_id: int) -> list[tuple[TableRow, SubscriptionRow]]:
     """Tables of all subscriptions into this target, removed ones included, the oldest first."""
     query = select(TableRow, SubscriptionRow).join(
         SubscriptionRow, col(SubscriptionRow.id) == col(TableRow.subscription_id)
@@ -46,7 +46,7 @@ def ever_into(session: ReadSession, target_id: int) -> list[tuple[TableRow, Subs
     return list(session.exec(query.order_by(col(TableRow.created_at), col(TableRow.id))))
 
 
-def present_of_many(session: ReadSession, subscription_ids: Iterable[int]) -> dict[int, list[TableRow]]:
+def list_present_of_many(session: ReadSession, subscription_ids: Iterable[int]) -> dict[int, list[TableRow]]:
     """The same for several subscriptions at once."""
     ids = set(subscription_ids)
     query = select(TableRow).where(col(TableRow.subscription_id).in_(ids), TableRow.state != _REMOVED)
@@ -56,15 +56,15 @@ def present_of_many(session: ReadSession, subscription_ids: Iterable[int]) -> di
     return found
 
 
-def to_be_dropped(session: ReadSession, subscription_id: int) -> list[str]:
-    """Ids of removed tables whose tables on the target are to go too, and of which no engine has told that yet."""
+def list_to_be_dropped(session: ReadSession, subscription_id: int) -> list[str]:
+    """Ids of removed tables whose tables on the target are to go too, and of which no engine has reported that yet."""
     query = select(TableRow.id).where(
         TableRow.subscription_id == subscription_id, TableRow.target_table == TargetTable.TO_BE_DROPPED.value
     )
     return list(session.exec(query.order_by(col(TableRow.id))))
 
 
-def kept_out(session: ReadSession, subscription_id: int) -> set[tuple[str, str]]:
+def list_kept_out(session: ReadSession, subscription_id: int) -> set[tuple[str, str]]:
     """Schemas and names of tables that their user removed, and that no pattern brings back."""
     query = select(TableRow.schema_name, TableRow.name)
     return set(session.exec(query.where(TableRow.subscription_id == subscription_id, col(TableRow.kept_out))))
@@ -81,12 +81,6 @@ def let_in(session: WriteSession, subscription_id: int, schema: str, name: str) 
     for row in session.exec(rows):
         row.kept_out = False
         session.add(row)
-
-
-def find(session: ReadSession, subscription_id: int, table_id: str, *, for_update: bool = False) -> TableRow | None:
-    """The table of this id, also a removed one."""
-    query = select(TableRow).where(TableRow.subscription_id == subscription_id, TableRow.id == table_id)
-    return session.exec(query.with_for_update() if for_update else query).first()
 
 
 def find_by_name(session: ReadSession, subscription_id: int, schema: str, name: str) -> TableRow | None:

@@ -17,7 +17,7 @@ AFTER_RELOAD = frozenset({"key", "where", "columns", "into_existing"})
 _NAMED = 3
 
 
-def tell(
+def record_table_event(
     session: WriteSession,
     subscription: str,
     row: TableRow,
@@ -41,14 +41,14 @@ def tell(
     session.touch(subscription)
 
 
-def desired_state(session: WriteSession, subscription: str, row: TableRow) -> None:
-    """The table was told to pause, or to go on."""
+def record_desired_state(session: WriteSession, subscription: str, row: TableRow) -> None:
+    """A pause of the table, or that it resumes, was requested."""
     paused = row.desired_state == TableDesiredState.PAUSED
     kind = "table_pause_asked" if paused else "table_resume_asked"
-    tell(session, subscription, row, kind, f"shall be {row.desired_state}; it is {row.state}")
+    record_table_event(session, subscription, row, kind, f"shall be {row.desired_state}; it is {row.state}")
 
 
-def settings(session: WriteSession, subscription: str, row: TableRow, changed: Sequence[str]) -> None:
+def record_settings_change(session: WriteSession, subscription: str, row: TableRow, changed: Sequence[str]) -> None:
     """These settings of the table were changed. Where some hold only after a reload, the remedy says so."""
     waiting = [name for name in changed if name in AFTER_RELOAD and row.state != TableState.REGISTERED]
     what = f"got other settings: {', '.join(changed)}"
@@ -58,15 +58,15 @@ def settings(session: WriteSession, subscription: str, row: TableRow, changed: S
             f"; from its next copy on: {', '.join(waiting)}" if waiting != list(changed) else "; from its next copy on"
         )
         remedy = "POST /subscriptions/{name}/tables/{table_id}/reloads brings that into effect."
-    tell(session, subscription, row, "table_settings_changed", what, remedy=remedy)
+    record_table_event(session, subscription, row, "table_settings_changed", what, remedy=remedy)
 
 
-def reload(
+def record_reload_request(
     session: WriteSession, subscription: str, row: TableRow, asked: list[str] | Literal["changed"] | None
 ) -> None:
-    """The table is to be copied anew; `asked`: those of its partitions, None = all of it."""
+    """A reload of the table was requested; `asked`: those of its partitions, None = all of it."""
     parts = "" if asked is None else f" by partition ({_partitions(asked)})"
-    tell(session, subscription, row, "table_reload_asked", f"shall be reloaded{parts}; it is {row.state}")
+    record_table_event(session, subscription, row, "table_reload_asked", f"shall be reloaded{parts}; it is {row.state}")
 
 
 def _partitions(asked: list[str] | Literal["changed"]) -> str:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.quarantine import RefusedPolicy
 from engine.model.table_state import TableState
-from server.subscriptions.health import HealthStatus
-from server.tables.body import ColumnOptions, Identifier, Operation
+from server.assessment.schemas import Copied, TableHealth
+from server.declarations.table_body import ColumnOptions, Identifier, Operation
 
 
 class TableDesiredState(StrEnum):
@@ -52,45 +52,6 @@ class TablePatch(BaseModel):
     priority: int | None = Field(default=None, ge=-1000, le=1000)
     refused_rows: RefusedPolicy | None = None
     columns: dict[Identifier, ColumnOptions | None] | None = None
-
-
-class Copied(BaseModel):
-    """How far the copy is; null where it is not known."""
-
-    rows: int | None = None
-    bytes: int | None = Field(
-        default=None, description="Of the source's storage, estimated; what part of `total_bytes`."
-    )
-    percent: float | None = None
-    eta_seconds: float | None = Field(default=None, description="By the pace of the last seconds.")
-    total_rows: int | None = Field(default=None, description="Estimated until the copy has ended.")
-    total_bytes: int | None = None
-    rows_per_second: float | None = None
-    bytes_per_second: float | None = None
-
-
-class CopyTotals(BaseModel):
-    """How far all copies of a subscription are that are under way, those that ended meanwhile included. Null: not known yet."""
-
-    tables: int
-    tables_copied: int
-    rows: int
-    bytes: int
-    total_rows: int | None
-    total_bytes: int | None
-    percent: float | None
-    rows_per_second: float | None
-    bytes_per_second: float | None
-    eta_seconds: float | None
-
-
-class TableHealth(BaseModel):
-    """How a table is, by its own state and that of its subscription."""
-
-    status: HealthStatus = Field(description="`running` only where it is live and followed now.")
-    reason: str | None = None
-    remedy: str | None = None
-    following: bool = Field(default=False, description="It is live, and changes of it are applied now.")
 
 
 class TableTarget(BaseModel):

@@ -11,33 +11,33 @@ from pydantic import ValidationError
 from engine.model.identity import TableName
 from engine.model.quarantine import RefusedPolicy
 from engine.model.table_state import Refused, TableEvent, TableState, next_state
-from server.connections.kinds import Kind
+from server.assessment.schemas import Copied, TableHealth
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.error_handlers import field_errors
-from server.errors import Conflict, InvalidRequest, NotFound
-from server.etags import check_if_match, new_stamp
-from server.schema_versions import service as versions
-from server.subscriptions import lookup
-from server.tables import repository, requests
-from server.tables.body import (
+from server.declarations.connection_kinds import Kind
+from server.declarations.table_body import (
     ColumnOptions,
     Operation,
     TableOptions,
-    followed,
+    followed_operations,
     require_supported,
     shared_document,
     shared_from,
 )
-from server.tables.declaration import Declaration, Taken, check_targets, refuse_existing
+from server.declarations.table_declaration import Declaration, OccupiedPlaces, check_targets, refuse_existing
+from server.error_handlers import field_errors
+from server.errors import Conflict, InvalidRequest
+from server.etags import check_if_match, new_stamp
+from server.lookup.subscriptions import lock_changeable_subscription
+from server.lookup.tables import lock_present_table
+from server.schema_versions import service as versions
+from server.tables import repository, requests
 from server.tables.schemas import (
-    Copied,
     OnRemoval,
     SharedView,
     TableDesiredState,
-    TableHealth,
     TablePatch,
     TableTarget,
     TableView,
@@ -69,32 +69,7 @@ class TargetTableOfOwner(Conflict):
     default_remedy = "Remove the table with target_table=keep, and drop it on the target yourself."
 
 
-class TableRemoved(Conflict):
-    code = "table_removed"
-    title = "The table was removed"
-    default_remedy = "Add it again; it gets a new id and is copied anew."
-
-
-def get(session: ReadSession, name: str, table_id: str) -> TableRow:
-    """The table of this id in the subscription `name`, also a removed one.
-
-    Raises:
-        NotFound: there is no such subscription, or no such table in it.
-    """
-    return _found(session, lookup.get(session, name), table_id)
-
-
-def _found(session: ReadSession, subscription: SubscriptionRow, table_id: str, *, for_update: bool = False) -> TableRow:
-    row = repository.find(session, subscription.id or 0, table_id, for_update=for_update)
-    if row is None:
-        raise NotFound(
-            f"The subscription '{subscription.name}' has no table with the id '{table_id}'.",
-            f"GET /api/v1/subscriptions/{subscription.name}/tables lists them.",
-        )
-    return row
-
-
-def view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
+def table_view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
     return TableView(
         id=row.id,
         schema_name=row.schema_name,
@@ -110,7 +85,8 @@ def view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
         copied=copied,
         key=row.key,
         operations=[
-            Operation(operation) for operation in row.operations or sorted(followed(insert_only=row.insert_only))
+            Operation(operation)
+            for operation in row.operations or sorted(followed_operations(insert_only=row.insert_only))
         ],
         where=row.where,
         insert_only=row.insert_only,
@@ -126,7 +102,7 @@ def view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
     )
 
 
-def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> TableRow:
+def add_table(session: WriteSession, name: str, table: Declaration, target: Kind) -> TableRow:
     """Add one table to a subscription; its copy begins when the engine hears of it.
 
     Raises:
@@ -134,26 +110,26 @@ def add(session: WriteSession, name: str, table: Declaration, target: Kind) -> T
         InvalidRequest: it cannot stand beside the others on the target, or not in a table that stands there.
     """
     refuse_existing([(table.pointer, table.into_existing)], target)
-    subscription = lookup.get_changeable(session, name)
-    present = repository.present(session, subscription.id or 0)
+    subscription = lock_changeable_subscription(session, name)
+    present = repository.list_present(session, subscription.id or 0)
     for row in present:
         if (row.schema_name, row.name) == table.source:
             raise TableExists(f"'{row.schema_name}.{row.name}' is in '{name}' already, with the id {row.id}.")
-    check_targets([table], target, _taken(session, subscription, present, target))
+    check_targets([table], target, _occupied_places(session, subscription, present, target))
     row = _insert(session, subscription, table)
     enqueue(session, name, "table", {"table": row.id, "removed": False})
     return row
 
 
-def take_in(
+def add_by_pattern(
     session: WriteSession, subscription: SubscriptionRow, tables: Sequence[Declaration], target: Kind
 ) -> dict[tuple[str, str], InvalidRequest]:
     """Add tables that appeared on the source and that a pattern takes; those that are there are passed over.
 
     Returns those that cannot stand beside the others on the target, by their source, with the reason.
     """
-    present = repository.present(session, subscription.id or 0)
-    taken = _taken(session, subscription, present, target)
+    present = repository.list_present(session, subscription.id or 0)
+    taken = _occupied_places(session, subscription, present, target)
     known = {(row.schema_name, row.name) for row in present}
     wanted = [table for table in tables if table.source not in known]
     refused = {}
@@ -165,8 +141,8 @@ def take_in(
             continue
         row = _insert(session, subscription, table, "appeared on the source and was added by a pattern")
         who = ".".join(table.source)
-        taken = Taken(
-            {**taken.places, _place(row, target): who},
+        taken = OccupiedPlaces(
+            {**taken.places, _target_place(row, target): who},
             [*taken.shown, *([(who, table.shared)] if table.shared is not None else [])],
         )
     if len(wanted) > len(refused):
@@ -174,24 +150,27 @@ def take_in(
     return refused
 
 
-def _taken(session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: Kind) -> Taken:
+def _occupied_places(
+    session: ReadSession, subscription: SubscriptionRow, present: Sequence[TableRow], target: Kind
+) -> OccupiedPlaces:
     """What these tables have of the target, and those of other subscriptions into it."""
     rows = [
         (row, f"{row.schema_name}.{row.name} of the subscription {name}")
-        for row, name in repository.beside(session, subscription)
+        for row, name in repository.list_others_on_target(session, subscription)
     ]
     rows += [(row, f"{row.schema_name}.{row.name}") for row in present]
     shared = [(who, shared_from(row.shared_into)) for row, who in rows]
-    return Taken(
-        {_place(row, target): who for row, who in rows}, [(who, into) for who, into in shared if into is not None]
+    return OccupiedPlaces(
+        {_target_place(row, target): who for row, who in rows},
+        [(who, into) for who, into in shared if into is not None],
     )
 
 
-def _place(row: TableRow, target: Kind) -> tuple[str, str]:
+def _target_place(row: TableRow, target: Kind) -> tuple[str, str]:
     return target.fold(row.target_schema), target.fold(row.target_name)
 
 
-def reconcile(
+def reconcile_tables(
     session: WriteSession,
     subscription: SubscriptionRow,
     tables: Sequence[Declaration],
@@ -208,12 +187,12 @@ def reconcile(
         InvalidRequest: a new one is to stand where one that was renamed on the source does.
     """
     wanted = {table.source: table for table in tables}
-    present = {(row.schema_name, row.name): row for row in repository.present(session, subscription.id or 0)}
+    present = {(row.schema_name, row.name): row for row in repository.list_present(session, subscription.id or 0)}
     staying = [row for source, row in present.items() if keep or source in wanted]
     check_targets(
         [table for source, table in wanted.items() if source not in present],
         target,
-        _taken(session, subscription, staying, target),
+        _occupied_places(session, subscription, staying, target),
     )
     changed = False
     for source, row in present.items():
@@ -232,7 +211,7 @@ def reconcile(
     return changed
 
 
-def patch(
+def patch_table(
     session: WriteSession, name: str, table_id: str, body: TablePatch, target: Kind, if_match: str | None
 ) -> TableRow:
     """Change what `body` names.
@@ -242,8 +221,8 @@ def patch(
         IntoExistingUnsupported: the target has no place for it.
     """
     refuse_existing([("", bool(body.into_existing))], target)
-    subscription = lookup.get_changeable(session, name)
-    row = get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     check_if_match(if_match, row)
     options = _merged_options(row, body)
     if row.shared_into is not None and body.into_existing:
@@ -253,23 +232,23 @@ def patch(
     if body.desired_state is not None and body.desired_state.value != row.desired_state:
         _check_transition(row, body.desired_state)
         row.desired_state = body.desired_state.value
-        requests.desired_state(session, name, row)
+        requests.record_desired_state(session, name, row)
         changed = True
     if changed:
-        _changed(session, row)
+        _bump_revision(session, row)
         enqueue(session, name, "table", {"table": row.id, "removed": False})
         session.touch(name)
     return row
 
 
-def remove(session: WriteSession, name: str, table_id: str, if_match: str | None, on_target: OnRemoval) -> None:
+def remove_table(session: WriteSession, name: str, table_id: str, if_match: str | None, on_target: OnRemoval) -> None:
     """Take the table out of the subscription; what it has on the target stays, or is dropped by the engine.
 
     Raises:
         TargetTableOfOwner: it is to be dropped, and its owner made it.
     """
-    subscription = lookup.get_changeable(session, name)
-    row = get_present(session, subscription, table_id)
+    subscription = lock_changeable_subscription(session, name)
+    row = lock_present_table(session, subscription, table_id)
     check_if_match(if_match, row)
     if on_target is OnRemoval.DROP and row.into_existing:
         detail = f"'{row.target_schema}.{row.target_name}' was made by its owner (into_existing), and Penstock does not drop it."
@@ -277,26 +256,6 @@ def remove(session: WriteSession, name: str, table_id: str, if_match: str | None
     row.kept_out = True
     _remove(session, subscription, row, on_target)
     enqueue(session, name, "table", {"table": row.id, "removed": True})
-
-
-def get_present(session: WriteSession, subscription: SubscriptionRow, table_id: str) -> TableRow:
-    """A table to be changed, kept from others until the end of the transaction.
-
-    Raises:
-        NotFound: the subscription has none of this id.
-        TableRemoved: it had.
-    """
-    row = _found(session, subscription, table_id, for_update=True)
-    refuse_removed(subscription, row)
-    return row
-
-
-def refuse_removed(subscription: SubscriptionRow, row: TableRow) -> None:
-    """Raises TableRemoved where the subscription has the table no more."""
-    if row.state == TableState.REMOVED:
-        raise TableRemoved(
-            f"'{row.schema_name}.{row.name}' with the id {row.id} was removed from '{subscription.name}'."
-        )
 
 
 def _insert(
@@ -331,7 +290,7 @@ def _insert(
     session.add(row)
     session.flush()
     versions.record_state(session, row.id, TableState.REGISTERED)
-    requests.tell(session, subscription.name, row, "table_added", what, table_state=TableState.REGISTERED)
+    requests.record_table_event(session, subscription.name, row, "table_added", what, table_state=TableState.REGISTERED)
     return row
 
 
@@ -343,10 +302,10 @@ def _remove(
     row.state = TableState.REMOVED.value
     row.state_at = session.now()
     row.code = row.reason = row.remedy = None
-    _changed(session, row)
+    _bump_revision(session, row)
     versions.record_state(session, row.id, TableState.REMOVED)
     what = _REMOVED[on_target] + _still_shown(row, on_target)
-    requests.tell(session, subscription.name, row, "table_removed", what, table_state=TableState.REMOVED)
+    requests.record_table_event(session, subscription.name, row, "table_removed", what, table_state=TableState.REMOVED)
 
 
 def _still_shown(row: TableRow, on_target: OnRemoval) -> str:
@@ -362,7 +321,7 @@ _REMOVED = {
 }
 
 
-def _changed(session: WriteSession, row: TableRow) -> None:
+def _bump_revision(session: WriteSession, row: TableRow) -> None:
     row.revision += 1
     session.add(row)
 
@@ -397,7 +356,7 @@ def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: D
         row.from_pattern = table.from_pattern
         changed = True
     if changed:
-        _changed(session, row)
+        _bump_revision(session, row)
     return changed
 
 
@@ -410,7 +369,9 @@ def _apply_options(session: WriteSession, subscription: str, row: TableRow, opti
     for name, value in zip(_OPTIONS, options, strict=True):
         setattr(row, name, value)
     if changed:
-        requests.settings(session, subscription, row, ["columns" if name == "map_as" else name for name in changed])
+        requests.record_settings_change(
+            session, subscription, row, ["columns" if name == "map_as" else name for name in changed]
+        )
     return bool(changed)
 
 

@@ -12,11 +12,10 @@ from server.db.dependencies import Reading, Writing
 from server.db.models.ticket import TicketRow
 from server.errors import InvalidRequest, NotFound, responses
 from server.idempotency import Idempotent
+from server.lookup.subscriptions import SubscriptionDeleting, require_subscription
 from server.paging import Page, PageTokenInvalid, Paging
 from server.security.principal import Role
 from server.security.require import needs
-from server.subscriptions import lookup
-from server.subscriptions.lookup import SubscriptionDeleting
 from server.tickets import service
 from server.tickets.schemas import TicketRequest, TicketView
 from server.tickets.service import TicketsNotComparable, TooManyTickets
@@ -48,8 +47,8 @@ def create_ticket(
 
     No table is changed. Where the subscription does not run, the ticket stays `pending` until it does.
     """
-    row = service.begin(session, name, body or TicketRequest())
-    view = service.view(row)
+    row = service.begin_ticket(session, name, body or TicketRequest())
+    view = service.ticket_view(row)
     headers = {"Location": f"{request.url.path}/{row.id}"}
     response.headers.update(headers)
     idempotency.remember(status.HTTP_202_ACCEPTED, view, headers)
@@ -59,8 +58,8 @@ def create_ticket(
 @router.get("", operation_id="tickets_list", responses=responses(NotFound, PageTokenInvalid, InvalidRequest))
 def list_tickets(session: Reading, name: str, paging: Paging, since: Since = None) -> Page[TicketView]:
     """Tickets of a subscription, the newest first; with `since`, each later one with what was replicated from that one on."""
-    subscription = lookup.get(session, name)
-    first = None if since is None else service.earlier(session, name, since)
+    subscription = require_subscription(session, name)
+    first = None if since is None else service.require_earlier_ticket(session, name, since)
     created, key = col(TicketRow.created_at), col(TicketRow.id)
     query = select(TicketRow).where(TicketRow.subscription_id == subscription.id)
     behind = paging.behind(datetime, str)
@@ -69,7 +68,7 @@ def list_tickets(session: Reading, name: str, paging: Paging, since: Since = Non
     found = session.exec(query.order_by(created.desc(), key.desc()).limit(paging.limit)).all()
     rows, more = paging.split(found)
     token = paging.token([rows[-1].created_at, rows[-1].id]) if more else None
-    return Page(items=[service.view(row, first) for row in rows], next_page_token=token)
+    return Page(items=[service.ticket_view(row, first) for row in rows], next_page_token=token)
 
 
 @router.get(
@@ -77,8 +76,8 @@ def list_tickets(session: Reading, name: str, paging: Paging, since: Since = Non
 )
 def get_ticket(session: Reading, name: str, ticket_id: str, since: Since = None) -> TicketView:
     """How far a ticket is, and with `since` what was replicated from that one on, once both are applied."""
-    row = service.get(session, name, ticket_id)
-    first = None if since is None else service.earlier(session, name, since)
+    row = service.require_ticket(session, name, ticket_id)
+    first = None if since is None else service.require_earlier_ticket(session, name, since)
     if first is not None:
         service.require_comparable(row, first)
-    return service.view(row, first)
+    return service.ticket_view(row, first)

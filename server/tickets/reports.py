@@ -23,7 +23,7 @@ _PASSAGE = (
 )
 
 
-def take_in(session: WriteSession, subscription: SubscriptionRow, report: TicketReport) -> None:
+def write_ticket_report(session: WriteSession, subscription: SubscriptionRow, report: TicketReport) -> None:
     """Note how far a ticket is; what has ended stays as it is.
 
     One that is captured is told of as a whole: a run that reads its marker again times it anew. Whoever knows less, since the engine
@@ -42,12 +42,12 @@ def take_in(session: WriteSession, subscription: SubscriptionRow, report: Ticket
     session.add(row)
     session.touch(subscription.name)
     if report.state is TicketState.APPLIED:
-        _tell_applied(session, subscription.name, row)
+        _record_applied(session, subscription.name, row)
     elif report.state is TicketState.LOST:
-        _tell_lost(session, subscription.name, row)
+        _record_lost(session, subscription.name, row)
 
 
-def _tell_applied(session: WriteSession, subscription: str, row: TicketRow) -> None:
+def _record_applied(session: WriteSession, subscription: str, row: TicketRow) -> None:
     took = total_ms(row)
     record_event(
         session,
@@ -59,7 +59,7 @@ def _tell_applied(session: WriteSession, subscription: str, row: TicketRow) -> N
     )
 
 
-def _tell_lost(session: WriteSession, subscription: str, row: TicketRow) -> None:
+def _record_lost(session: WriteSession, subscription: str, row: TicketRow) -> None:
     record_event(
         session,
         kind="ticket_lost",

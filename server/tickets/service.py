@@ -14,7 +14,7 @@ from server.db.models.ticket import TicketRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.subscriptions import lookup
+from server.lookup.subscriptions import lock_changeable_subscription, require_subscription
 from server.tickets.schemas import (
     ThroughputView,
     TicketCounts,
@@ -23,7 +23,7 @@ from server.tickets.schemas import (
     TicketTimes,
     TicketView,
 )
-from server.tickets.throughput import Figures, between
+from server.tickets.throughput import Figures, throughput_between
 
 UNENDED = tuple(state.value for state in UNENDED_TICKET)
 KEPT = 10_000
@@ -43,13 +43,13 @@ class TicketsNotComparable(Conflict):
     default_remedy = "Name an earlier ticket that was applied."
 
 
-def begin(session: WriteSession, name: str, request: TicketRequest) -> TicketRow:
+def begin_ticket(session: WriteSession, name: str, request: TicketRequest) -> TicketRow:
     """Ask the engine for a ticket. It waits where the subscription does not run.
 
     Raises:
         NotFound, SubscriptionDeleting, TooManyTickets.
     """
-    subscription = lookup.get_changeable(session, name)
+    subscription = lock_changeable_subscription(session, name)
     waiting = select(func.count()).where(
         TicketRow.subscription_id == subscription.id, col(TicketRow.state).in_(UNENDED)
     )
@@ -64,13 +64,13 @@ def begin(session: WriteSession, name: str, request: TicketRequest) -> TicketRow
     )
     session.add(row)
     session.flush()
-    _forget_old(session, subscription)
+    _delete_old_tickets(session, subscription)
     enqueue(session, name, "ticket", {"id": row.id})
     session.touch(name)
     return row
 
 
-def _forget_old(session: WriteSession, subscription: SubscriptionRow) -> None:
+def _delete_old_tickets(session: WriteSession, subscription: SubscriptionRow) -> None:
     mine = col(TicketRow.subscription_id) == subscription.id
     newest = select(TicketRow.created_at).where(mine).order_by(col(TicketRow.created_at).desc())
     oldest = session.exec(newest.offset(KEPT).limit(1)).first()
@@ -79,23 +79,23 @@ def _forget_old(session: WriteSession, subscription: SubscriptionRow) -> None:
         session.exec(delete(TicketRow).where(mine, ended, col(TicketRow.created_at) <= oldest))
 
 
-def unended(session: ReadSession, subscription: SubscriptionRow) -> list[TicketRow]:
+def list_unended(session: ReadSession, subscription: SubscriptionRow) -> list[TicketRow]:
     """Tickets of a subscription that are pending or under way, the oldest first."""
     query = select(TicketRow).where(TicketRow.subscription_id == subscription.id, col(TicketRow.state).in_(UNENDED))
     return list(session.exec(query.order_by(col(TicketRow.created_at), col(TicketRow.id))))
 
 
-def get(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
+def require_ticket(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
     """A ticket of a subscription; NotFound where there is none of this id."""
-    row = _find(session, lookup.get(session, name), ticket_id)
+    row = _find(session, require_subscription(session, name), ticket_id)
     if row is None:
         raise NotFound(f"Subscription '{name}' has no ticket '{ticket_id}'.")
     return row
 
 
-def earlier(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
+def require_earlier_ticket(session: ReadSession, name: str, ticket_id: str) -> TicketRow:
     """The ticket that others are compared with; InvalidRequest where there is none of this id."""
-    row = _find(session, lookup.get(session, name), ticket_id)
+    row = _find(session, require_subscription(session, name), ticket_id)
     if row is None:
         detail = f"Subscription '{name}' has no ticket '{ticket_id}'."
         raise InvalidRequest(detail, errors=[FieldError(pointer="/since", detail=detail, location="query")])
@@ -118,7 +118,7 @@ def require_comparable(row: TicketRow, since: TicketRow) -> None:
         raise TicketsNotComparable(f"Ticket '{since.id}' is not earlier than '{row.id}'.")
 
 
-def view(row: TicketRow, since: TicketRow | None = None) -> TicketView:
+def ticket_view(row: TicketRow, since: TicketRow | None = None) -> TicketView:
     """As REST shows it, with the throughput from `since` on where both are applied and `since` is the earlier one."""
     return TicketView(
         id=row.id,
@@ -172,7 +172,7 @@ def _throughput(row: TicketRow, since: TicketRow) -> ThroughputView | None:
     first, last = _figures(since), _figures(row)
     if first is None or last is None or last.position <= first.position:
         return None
-    found = between(first, last)
+    found = throughput_between(first, last)
     return ThroughputView(
         since=since.id,
         seconds=found.seconds,

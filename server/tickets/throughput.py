@@ -56,7 +56,7 @@ class Throughput:
         return None if count is None or self.seconds <= 0 else count / self.seconds
 
 
-def between(earlier: Figures, later: Figures) -> Throughput:
+def throughput_between(earlier: Figures, later: Figures) -> Throughput:
     """What a pipeline got through from `earlier` to `later`, which stands at or behind it in the source's log."""
     same_run = earlier.counted_since == later.counted_since
     return Throughput(

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from server.engines.work import WorkState
 from server.freshness.schemas import TableRef
+from server.gateway.long_running import WorkState
 
 
 class VerificationRequest(BaseModel):

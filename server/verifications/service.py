@@ -15,10 +15,10 @@ from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
 from server.db.outbox import enqueue
 from server.db.session import ReadSession, WriteSession
-from server.engines.work import UNENDED, WorkState
 from server.errors import Conflict, FieldError, InvalidRequest, NotFound
-from server.freshness.picture import STANDING_STILL
-from server.subscriptions import lookup
+from server.freshness.subscription_status import HALTED_STATES
+from server.gateway.long_running import UNENDED, WorkState
+from server.lookup.subscriptions import require_subscription
 from server.tables import repository
 from server.verifications.schemas import (
     UncomparedTableView,
@@ -46,14 +46,14 @@ class VerificationHasEnded(Conflict):
     default_remedy = "Begin a new one."
 
 
-def begin(session: WriteSession, name: str, request: VerificationRequest) -> VerificationRow:
+def begin_verification(session: WriteSession, name: str, request: VerificationRequest) -> VerificationRow:
     """Ask the engine for a comparison.
 
     Raises:
         NotFound, SubscriptionNotRunning, VerificationRunning; InvalidRequest for an unknown table.
     """
-    subscription = lookup.get(session, name)
-    if SubscriptionState(subscription.state) in STANDING_STILL:
+    subscription = require_subscription(session, name)
+    if SubscriptionState(subscription.state) in HALTED_STATES:
         raise SubscriptionNotRunning(f"Subscription '{name}' is {subscription.state}.", subscription.remedy)
     running = session.exec(_unended(subscription)).first()
     if running is not None:
@@ -96,18 +96,18 @@ def _asked(session: ReadSession, subscription: SubscriptionRow, request: Verific
     return sorted({known[ref.schema_name, ref.name].id for ref in request.tables})
 
 
-def get(session: ReadSession, name: str, verification_id: str) -> VerificationRow:
+def require_verification(session: ReadSession, name: str, verification_id: str) -> VerificationRow:
     """A verification of a subscription; NotFound where there is none of this id."""
-    subscription = lookup.get(session, name)
+    subscription = require_subscription(session, name)
     row = session.get(VerificationRow, verification_id)
     if row is None or row.subscription_id != subscription.id:
         raise NotFound(f"Subscription '{name}' has no verification '{verification_id}'.")
     return row
 
 
-def cancel(session: WriteSession, name: str, verification_id: str) -> None:
+def cancel_verification(session: WriteSession, name: str, verification_id: str) -> None:
     """End a verification before its time; VerificationHasEnded where that is too late."""
-    row = get(session, name, verification_id)
+    row = require_verification(session, name, verification_id)
     if row.state not in UNENDED:
         raise VerificationHasEnded(f"Verification '{verification_id}' has {row.state}.")
     row.state = WorkState.CANCELLED.value
@@ -116,17 +116,17 @@ def cancel(session: WriteSession, name: str, verification_id: str) -> None:
     enqueue(session, name, "cancel", {"id": row.id})
 
 
-def left_out(session: ReadSession, row: VerificationRow) -> list[dict[str, Any]]:
+def uncompared_tables(session: ReadSession, row: VerificationRow) -> list[dict[str, Any]]:
     """Tables that it was to compare, or all where none were named, and that it did not: as they are now."""
     compared = {result["table"] for result in row.results}
-    present = repository.present(session, row.subscription_id)
+    present = repository.list_present(session, row.subscription_id)
     meant = [table for table in present if row.asked is None or table.id in row.asked]
     return [
         {"table": table.id, "state": table.state, "reason": table.reason} for table in meant if table.id not in compared
     ]
 
 
-def view(session: ReadSession, row: VerificationRow) -> VerificationView:
+def verification_view(session: ReadSession, row: VerificationRow) -> VerificationView:
     """As REST shows it."""
     passed_over = row.left_out or []
     ids = [result["table"] for result in [*row.results, *passed_over]]

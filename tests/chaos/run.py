@@ -372,7 +372,7 @@ def main() -> int:
     try:
         with (
             tempfile.TemporaryDirectory(prefix="penstock-failpoints-") as folder,
-            patch("server.cli.supervisor._PAUSE_MOST_S", _RESTART_PAUSE_S),
+            patch("server.processes.supervisor._PAUSE_MOST_S", _RESTART_PAUSE_S),
             Rig(
                 durable=False,
                 settings=_SETTINGS,

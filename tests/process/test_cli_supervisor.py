@@ -13,8 +13,8 @@ from time import monotonic
 import psutil
 import pytest
 
-from server.cli.children import spawn
-from server.cli.supervisor import ChildDied, ChildSpec, Supervisor
+from server.processes.children import spawn
+from server.processes.supervisor import ChildDied, ChildSpec, Supervisor
 
 _SLEEP = "import signal; print('up', flush=True); signal.pause()"
 _STUBBORN = (
@@ -81,7 +81,7 @@ def test_stop_ends_children_and_grandchildren_in_time(tmp_path: Path, program: s
 
 def test_child_dies_with_a_killed_parent(tmp_path: Path) -> None:
     program = (
-        "import sys; from server.cli.children import spawn;"
+        "import sys; from server.processes.children import spawn;"
         f"child = spawn([sys.executable, '-c', {_SLEEP!r}]); print(child.pid, flush=True); sys.stdin.read()"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from server.cli.exit_codes import ExitCode
-from server.cli.ports import free_port
 from server.db import migrate
+from server.processes.ports import free_port
 from server.settings import SettingsError
 
 

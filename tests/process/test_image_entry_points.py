@@ -9,7 +9,7 @@ import pytest
 
 from engine.platform.settings import EngineSettings
 from server.cli.client import Api, NoServerError, ProblemError
-from server.cli.ports import free_port
+from server.processes.ports import free_port
 from server.settings import Settings
 from tests.process.image_material import compose, environment, exit_code, filled, image, process, until, without_init
 

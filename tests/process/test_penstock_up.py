@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from server.cli.client import Api
-from server.cli.ports import free_port
+from server.processes.ports import free_port
 
 
 @pytest.fixture

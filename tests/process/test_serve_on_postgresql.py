@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from server.cli.client import Api, NoServerError, ProblemError
-from server.cli.ports import free_port
 from server.demo.embedded import EmbeddedPostgres
+from server.processes.ports import free_port
 from tests.fixtures.postgres import Database
 from tests.process.image_material import environment, exit_code, process, until
 

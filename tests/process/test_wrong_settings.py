@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from server.cli.exit_codes import ExitCode
-from server.cli.ports import free_port
+from server.processes.ports import free_port
 
 pytestmark = pytest.mark.xdist_group("wrong_settings")
 

@@ -32,19 +32,19 @@ from engine.model.subscription_state import DesiredState
 from engine.model.table_state import TableState
 from server.clock import SystemClock
 from server.engines.channel import EngineChannel
-from server.engines.hub import Hub
-from server.engines.work import UNENDED
 from server.freshness import repository
-from server.freshness.picture import Picture
-from server.freshness.service import FreshnessService
-from server.freshness.waits import Verdict, Wait
+from server.freshness.subscription_status import SubscriptionStatus
+from server.freshness.tracker import FreshnessTracker
+from server.freshness.wait_registry import Verdict, Wait
+from server.gateway.hub import Hub
+from server.gateway.long_running import UNENDED
 from tests.property.waits_model import NAME, TABLES, ControlRows, Engine, ModelTarget
 
 
 class Channel(EngineChannel):
     """The server's end of the channel, upon the model of its control database."""
 
-    def __init__(self, rows: ControlRows, hub: Hub, freshness: FreshnessService) -> None:
+    def __init__(self, rows: ControlRows, hub: Hub, freshness: FreshnessTracker) -> None:
         nothing = cast("Any", None)
         recorder = cast("Any", _Silent())
         super().__init__(nothing, nothing, nothing, hub, freshness, recorder, recorder)
@@ -79,19 +79,19 @@ class Channel(EngineChannel):
             rows.reloads.pop(report.request_id, None)
 
 
-class Freshness(FreshnessService):
-    """Its pictures come from the model of the control database."""
+class Freshness(FreshnessTracker):
+    """Its statuses come from the model of the control database."""
 
     def __init__(self, rows: ControlRows, hub: Hub) -> None:
         super().__init__(cast("Any", None), cast("Any", _Inline()), hub, SystemClock())
         self._rows = rows
 
-    def _load(self, subscriptions: Sequence[str] | None) -> dict[str, Picture]:
-        picture = repository._picture(self._rows.subscription)
-        picture.tables = {table: repository._view(row) for table, row in self._rows.tables.items()}
+    def _load(self, subscriptions: Sequence[str] | None) -> dict[str, SubscriptionStatus]:
+        status = repository._status_of(self._rows.subscription)
+        status.tables = {table: repository._table_of(row) for table, row in self._rows.tables.items()}
         for reload, table in self._rows.reloads.items():
-            picture.tables[table].reload = reload
-        return {NAME: picture}
+            status.tables[table].reload = reload
+        return {NAME: status}
 
 
 class _Inline:
@@ -177,8 +177,8 @@ class Waits(RuleBasedStateMachine):
 
     def connects(self, engine: Engine) -> None:
         async def connect() -> None:
-            engine.stream = self.hub.open(engine.id)
-            self.hub.own(NAME, engine.id)
+            engine.stream = self.hub.open_stream(engine.id)
+            self.hub.assign_owner(NAME, engine.id)
             await self.freshness.refresh([NAME])
 
         self.go(connect())
@@ -210,7 +210,7 @@ class Waits(RuleBasedStateMachine):
             for table in TABLES:
                 if self.rows.tables[table].state == TableState.PARKED:
                     self.rows.reload(table)
-            self.freshness.out_of_date([NAME])
+            self.freshness.mark_outdated([NAME])
             self.hears(engine)
             if engine.run is not None:
                 for table in TABLES:
@@ -225,7 +225,7 @@ class Waits(RuleBasedStateMachine):
     def a_process_or_a_connection_ends(self, what: str, which: int) -> None:
         engine = self.engines[which % len(self.engines)]
         if what == "stream lost" and engine.stream is not None:
-            self.hub.close(engine.stream)
+            self.hub.close_stream(engine.stream)
             engine.stream = None
         elif what.startswith("killed") and engine.alive:
             if engine.in_flight is not None:
@@ -243,7 +243,7 @@ class Waits(RuleBasedStateMachine):
     def the_server_notices(self) -> None:
         for engine in self.engines:
             if not engine.alive and engine.stream is not None:
-                self.hub.close(engine.stream)
+                self.hub.close_stream(engine.stream)
                 engine.stream = None
 
     # Runs
@@ -350,12 +350,12 @@ class Waits(RuleBasedStateMachine):
         else:
             desired = {"run": DesiredState.RUNNING, "pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED}
             self.rows.desire(desired[what])
-        self.freshness.out_of_date([NAME])
+        self.freshness.mark_outdated([NAME])
 
     # The channel
 
     def take_in(self, engine: str, sequence: int, reports: list[Report]) -> None:
-        self.go(self.channel.take_in(engine, sequence, reports))
+        self.go(self.channel.apply_reports(engine, sequence, reports))
 
     def deliver(self, most: int) -> None:
         """Up to so many reports of the newest engine arrive."""
@@ -405,7 +405,7 @@ class Waits(RuleBasedStateMachine):
         self.judge_at_once(verdicts, tables)
 
     async def wait(self, position: int, tables: set[TableId], ended: Callable[[Verdict], None]) -> None:
-        (await self.freshness.book(NAME)).add(Wait(Lsn(position), set(tables), True, ended))
+        (await self.freshness.current_registry(NAME)).add(Wait(Lsn(position), set(tables), True, ended))
 
     def judge_satisfied(self, position: int, tables: set[TableId]) -> None:
         on_target = {table: self.target.tables[table] for table in tables}

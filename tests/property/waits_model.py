@@ -37,7 +37,7 @@ from server.clock import SystemClock as ServerClock
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import WriteSession
-from server.engines.hub import CommandStream
+from server.gateway.hub import CommandStream
 from server.subscriptions.desire import declare_desired
 from server.tables.service import TransitionRefused
 

@@ -122,7 +122,7 @@ def as_role(client: TestClient, app: FastAPI) -> Callable[[Role], dict[str, str]
 
     def headers(role: Role) -> dict[str, str]:
         with app.state.database.write() as session:
-            _, token = tokens.create(session, f"a-{role.value}", role)
+            _, token = tokens.create_token(session, f"a-{role.value}", role)
         return {"Authorization": f"Bearer {token}"}
 
     return headers

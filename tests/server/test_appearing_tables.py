@@ -12,7 +12,7 @@ from sqlmodel import select
 from engine.link.messages import FoundTable, Registration, Report, TableRenamed, TablesFound
 from server.db.models.outbox import OutboxRow
 from server.engines import assignments, reports
-from server.subscriptions import lookup
+from server.lookup.subscriptions import require_subscription
 from server.subscriptions.assignment import build_assignment
 from tests.server.conftest import PlayedEngine
 
@@ -28,13 +28,13 @@ class Reporting:
         self._sequence = 0
         with app.state.database.write() as session:
             made = Registration(instance="i", name="e", version="1")
-            self._id = assignments.register(session, made).id
-            self._epoch = assignments.claim(session, self._id, lambda _: True, lambda _: True)["s"]
+            self._id = assignments.register_engine(session, made).id
+            self._epoch = assignments.claim_subscriptions(session, self._id, lambda _: True, lambda _: True)["s"]
 
     def report(self, *made: Report) -> None:
         self._sequence += 1
         with self._app.state.database.write() as session:
-            reports.take_in(session, self._id, self._sequence, made)
+            reports.write_reports(session, self._id, self._sequence, made)
 
     def found(self, *names: str, identity: bool = True) -> TablesFound:
         tables = tuple(FoundTable(schema="public", name=name, identity=identity) for name in names)
@@ -148,5 +148,5 @@ def test_what_is_being_deleted_takes_nothing_in(client: TestClient, app: FastAPI
     assert client.delete(URL).status_code == 202
     reporting.report(reporting.found("order_2"))
     with app.state.database.read() as session:
-        assert lookup.get(session, "s").deleting
+        assert require_subscription(session, "s").deleting
     assert tables(client).keys() == {"order_1"}

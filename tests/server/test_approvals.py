@@ -13,9 +13,9 @@ from sqlmodel import select
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from server.db.models.outbox import OutboxRow
-from server.engines.greeting import outbox_commands
+from server.engines.commands import outbox_commands
+from server.lookup.subscriptions import require_subscription
 from server.security.principal import Role
-from server.subscriptions import lookup
 from server.subscriptions import reports as subscriptions
 from server.tables import reports
 from tests.server.conftest import PlayedEngine
@@ -44,7 +44,7 @@ def report(app: FastAPI, table: str, state: TableState, **why: str) -> None:
 
 def put_state(app: FastAPI, state: SubscriptionState, **why: str) -> None:
     with app.state.database.write() as session:
-        subscriptions.set_state(session, lookup.get(session, "s"), state, **why)
+        subscriptions.set_subscription_state(session, require_subscription(session, "s"), state, **why)
 
 
 def url(table: str) -> str:

@@ -9,8 +9,8 @@ from sqlmodel import select
 
 from server.db.models.connection import ConnectionRow
 from server.db.models.outbox import OutboxRow
-from server.engines.gateway import EngineUnavailable
 from server.errors import ReportedProblem
+from server.gateway.interface import EngineUnavailable
 from tests.server.conftest import PlayedEngine
 
 URL = "/api/v1/connections"

@@ -24,7 +24,7 @@ def test_the_console_prints_sizes_as_the_rest_does(found: list[int]) -> None:
     given_bytes = [*found, *near, 999, 1000, 1023, 17_179_869_184]
     shown = json.loads(run_module(MODULE, "given.map(found.bytes)", given_bytes))
     assert [text.replace("\u00a0", " ") for text in shown] == [sizes.size(count) for count in given_bytes]
-    assert [wording.size(count) for count in given_bytes] == [sizes.size(count) for count in given_bytes]
+    assert [wording.format_size(count) for count in given_bytes] == [sizes.size(count) for count in given_bytes]
 
 
 def test_a_budget_has_one_name() -> None:

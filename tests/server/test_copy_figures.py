@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from engine.link.messages import Assign, CopyProgress, Reload, ReloadReport
+from server.assessment.copy_progress import copy_progress, copy_totals, describe_copies
 from server.db.models.table import TableRow
-from server.tables.copying import copied, totals, words
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 
 _NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
@@ -154,9 +154,9 @@ def test_a_pace_is_told_only_while_it_is_fresh_and_the_time_left_goes_down_with_
         copied_rows_per_second=2.0,
         copied_at=_NOW,
     )
-    at = [copied(row, _NOW + timedelta(seconds=age), going=True) for age in (0, 10, 61)]
+    at = [copy_progress(row, _NOW + timedelta(seconds=age), going=True) for age in (0, 10, 61)]
     assert [(each.eta_seconds, each.rows_per_second) for each in at] == [(30.0, 2.0), (20.0, 2.0), (None, None)]
-    held = copied(row, _NOW, going=False)
+    held = copy_progress(row, _NOW, going=False)
     assert (held.rows, held.eta_seconds, held.rows_per_second) == (5, None, None)
 
 
@@ -173,7 +173,7 @@ def test_a_table_that_was_copied_long_ago_does_not_count_for_the_copy_of_another
         copied_at=_NOW,
         copy_asked_at=_NOW,
     )
-    found = totals([old, new], _NOW, going=True)
+    found = copy_totals([old, new], _NOW, going=True)
     assert found is not None
-    assert (found.tables, found.percent, words(found)) == (1, 25.0, "25 %, 1 of about 4 rows")
-    assert totals([old], _NOW, going=True) is None
+    assert (found.tables, found.percent, describe_copies(found)) == (1, 25.0, "25 %, 1 of about 4 rows")
+    assert copy_totals([old], _NOW, going=True) is None

@@ -506,7 +506,7 @@ def test_a_client_that_goes_away_leaves_no_wait_behind(
     until(lambda: client.get("/subscriptions/orders/freshness").json()["waits"] == 0)
 
 
-def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
+async def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
     engine: FakeEngine, assign: Assign, client: httpx.Client, server: RunningServer
 ) -> None:
     count = 2000
@@ -536,7 +536,7 @@ def test_two_thousand_waits_at_once_are_demanded_once_each_and_all_end(
         engine.progress(assign, str(Lsn(base + count - 1)))
         return list(await asyncio.gather(*posts)), time.perf_counter() - began
 
-    codes, seconds = asyncio.run(wait_for_all())
+    codes, seconds = await wait_for_all()
     assert codes == [200] * count
     assert sorted(demands()) == [Lsn(base + i) for i in range(count)]
     print(f"{count} waits answered in {seconds:.2f} s")
@@ -648,7 +648,7 @@ def undelivered(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing() -> int:
         return 0
 
-    monkeypatch.setattr(server.app.state.channel, "_deliver_some", nothing)
+    monkeypatch.setattr(server.app.state.channel, "_deliver_batch", nothing)
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -788,7 +788,7 @@ _SHOP = {"code": "source_unreachable", "reason": "shop: no route", "remedy": "Me
 
 @pytest.fixture
 def gone_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.freshness.picture.GONE_AFTER_S", 0.0)
+    monkeypatch.setattr("server.freshness.subscription_status.GONE_AFTER_S", 0.0)
 
 
 @pytest.mark.usefixtures("gone_at_once")
@@ -820,7 +820,7 @@ def test_a_wait_under_way_ends_once_its_engine_is_away_for_too_long(
     monkeypatch: pytest.MonkeyPatch,
     body: dict[str, str],
 ) -> None:
-    monkeypatch.setattr("server.freshness.picture.GONE_AFTER_S", 0.5)
+    monkeypatch.setattr("server.freshness.subscription_status.GONE_AFTER_S", 0.5)
     engine.now = "0/60"
     waiting = _begin(pool, client, timeout_ms=600_000, **body)
     patient = _begin(pool, client, timeout_ms=600_000, on_unreachable="wait", **body)
@@ -890,7 +890,7 @@ def test_a_wait_that_goes_on_over_a_restart_of_the_server_stays_patient(
         asked = [{"position": "0/60", "timeout_ms": 600_000, "on_unreachable": how} for how in ("error", "wait")]
         places = [client.post(_WAITS, json=body, headers=prefer).headers["Location"] for body in asked]
     first.stop()
-    monkeypatch.setattr("server.freshness.picture.GONE_AFTER_S", 0.1)
+    monkeypatch.setattr("server.freshness.subscription_status.GONE_AFTER_S", 0.1)
     with running_server(tmp_path, port=first.port) as second, second.client() as client:
         ended = _poll(client, places[0].removeprefix("/api/v1"))
         assert (ended["status"], ended["problem"]["code"]) == ("unreachable", "freshness_unavailable")

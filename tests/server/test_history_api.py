@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,10 +18,10 @@ from server.db import migrate
 from server.db.database import Database
 from server.db.models.history import HistoryRow
 from server.db.models.subscription import SubscriptionRow
-from server.engines.threads import EngineThreads
 from server.errors import NotFound
+from server.gateway.threads import EngineThreads
 from server.history.figures import Figures
-from server.history.recorder import Point, Recorder, forget_old
+from server.history.recorder import Point, Recorder, delete_old_steps
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server, until
 from tests.fixtures.control_rows import subscription_row
 
@@ -132,8 +131,8 @@ class Rig:
         """With a report of one transaction in each step, and lag as many seconds as have passed."""
         for _ in range(0, seconds, every):
             passed = int(self.clock.monotonic())
-            self.recorder.report(self._progress(passed))
-            self.recorder.report(self._batch(passed))
+            self.recorder.record_report(self._progress(passed))
+            self.recorder.record_report(self._batch(passed))
             self.clock.advance(every)
 
     async def read(self, **span: float) -> tuple[int, list[Point]]:
@@ -170,70 +169,61 @@ def database(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def test_steps_become_coarser_and_lose_nothing(database: Database) -> None:
-    async def run() -> None:
-        rig = Rig(database)
-        rig.pass_time(1500)
-        before = [await rig.read(hours=hours) for hours in (1, 12, 24)]
-        await rig.recorder.write()
-        after = [await rig.read(hours=hours) for hours in (1, 12, 24)]
-        assert before == after
-        assert [(step, len(found)) for step, found in after] == [(10, 150), (60, 25), (600, 3)]
-        for _, found in after:
-            assert sum(point.figures.transactions for point in found) == 150
-            assert sum(point.figures.rows["insert"] for point in found) == 300
-        assert [point.figures.lag_seconds for point in after[2][1]] == [590, 1190, 1490]
-        assert [point.at for point in after[2][1]] == [BEGUN + timedelta(minutes=10 * n) for n in range(3)]
-
-    asyncio.run(run())
+async def test_steps_become_coarser_and_lose_nothing(database: Database) -> None:
+    rig = Rig(database)
+    rig.pass_time(1500)
+    before = [await rig.read(hours=hours) for hours in (1, 12, 24)]
+    await rig.recorder.write()
+    after = [await rig.read(hours=hours) for hours in (1, 12, 24)]
+    assert before == after
+    assert [(step, len(found)) for step, found in after] == [(10, 150), (60, 25), (600, 3)]
+    for _, found in after:
+        assert sum(point.figures.transactions for point in found) == 150
+        assert sum(point.figures.rows["insert"] for point in found) == 300
+    assert [point.figures.lag_seconds for point in after[2][1]] == [590, 1190, 1490]
+    assert [point.at for point in after[2][1]] == [BEGUN + timedelta(minutes=10 * n) for n in range(3)]
 
 
-def test_a_step_cut_by_a_restart_is_put_together(database: Database) -> None:
-    async def run() -> None:
-        first = Rig(database)
-        first.pass_time(70)
-        await first.recorder.write(everything=True)
-        second = Rig(database)
-        second.clock.advance(70)
-        second.pass_time(50)
-        await second.recorder.write(everything=True)
-        _, (minute, next_minute) = await second.read(hours=12)
-        assert (minute.figures.transactions, next_minute.figures.transactions) == (6, 6)
-        assert next_minute.figures.seconds == {"job": 3.0}
-
-    asyncio.run(run())
+async def test_a_step_cut_by_a_restart_is_put_together(database: Database) -> None:
+    first = Rig(database)
+    first.pass_time(70)
+    await first.recorder.write(everything=True)
+    second = Rig(database)
+    second.clock.advance(70)
+    second.pass_time(50)
+    await second.recorder.write(everything=True)
+    _, (minute, next_minute) = await second.read(hours=12)
+    assert (minute.figures.transactions, next_minute.figures.transactions) == (6, 6)
+    assert next_minute.figures.seconds == {"job": 3.0}
 
 
-def test_what_is_too_old_is_forgotten_and_so_is_what_was_deleted(database: Database) -> None:
-    async def run() -> None:
-        rig = Rig(database)
-        rig.pass_time(7200, every=60)
-        await rig.recorder.write(everything=True)
-        database_now = Database(database.url, rig.clock)
-        with database_now.write() as session:
-            forget_old(session)
-        with database_now.write() as session:
-            kept = session.exec(select(HistoryRow)).all()
-            assert sorted({row.step_seconds for row in kept}) == [10, 60, 600]
-            assert min(row.at for row in kept if row.step_seconds == 10) == BEGUN + timedelta(hours=1)
-            assert min(row.at for row in kept if row.step_seconds == 60) == BEGUN
-            session.delete(session.exec(select(SubscriptionRow)).one())
-        with database_now.read() as session:
-            assert session.exec(select(HistoryRow)).first() is None
-        database_now.close()
-        rig.pass_time(20)
-        await rig.recorder.write(everything=True)
-        with pytest.raises(NotFound):
-            await rig.read(hours=1)
-
-    asyncio.run(run())
+async def test_what_is_too_old_is_forgotten_and_so_is_what_was_deleted(database: Database) -> None:
+    rig = Rig(database)
+    rig.pass_time(7200, every=60)
+    await rig.recorder.write(everything=True)
+    database_now = Database(database.url, rig.clock)
+    with database_now.write() as session:
+        delete_old_steps(session)
+    with database_now.write() as session:
+        kept = session.exec(select(HistoryRow)).all()
+        assert sorted({row.step_seconds for row in kept}) == [10, 60, 600]
+        assert min(row.at for row in kept if row.step_seconds == 10) == BEGUN + timedelta(hours=1)
+        assert min(row.at for row in kept if row.step_seconds == 60) == BEGUN
+        session.delete(session.exec(select(SubscriptionRow)).one())
+    with database_now.read() as session:
+        assert session.exec(select(HistoryRow)).first() is None
+    database_now.close()
+    rig.pass_time(20)
+    await rig.recorder.write(everything=True)
+    with pytest.raises(NotFound):
+        await rig.read(hours=1)
 
 
 def test_shares_of_waits_are_told_within_five_percent() -> None:
     figures = Figures()
     for waited_ms in range(1, 1001):
-        figures.wait(waited_ms, late=False)
+        figures.add_wait(waited_ms, late=False)
     for share in (0.5, 0.95, 0.99):
         assert figures.wait_ms(share) == pytest.approx(share * 1000, rel=0.06)
     assert Figures().wait_ms(0.5) is None
-    assert Figures.of({**figures.document(), "of_a_later_release": 1}) == figures
+    assert Figures.from_document({**figures.to_document(), "of_a_later_release": 1}) == figures

@@ -32,7 +32,7 @@ def check_migrations(url: str) -> None:
     database = Database(url)
     try:
         with database.engine.connect() as connection:
-            assert migrate.differences(connection) == []
+            assert migrate.schema_differences(connection) == []
             assert migrate.is_current(connection)
         migrate.downgrade(url, "base")
         with database.engine.connect() as connection:

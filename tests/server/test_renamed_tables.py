@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from sqlmodel import select
 
 from server.db.models.outbox import OutboxRow
-from server.subscriptions import lookup
+from server.lookup.subscriptions import require_subscription
 from server.subscriptions.assignment import build_table
 from server.tables import renaming
 from tests.server.conftest import PlayedEngine
@@ -30,7 +30,7 @@ def declare(client: TestClient, *names: str) -> dict[str, str]:
 
 def rename(app: FastAPI, names: dict[str, tuple[str, str]]) -> None:
     with app.state.database.write() as session:
-        renaming.rename(session, lookup.get(session, "s"), names)
+        renaming.rename_tables(session, require_subscription(session, "s"), names)
 
 
 def shown(client: TestClient) -> dict[str, tuple[str, str]]:

@@ -13,9 +13,9 @@ from sqlmodel import select
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from server.db.models.outbox import OutboxRow
-from server.engines.gateway import EngineTimeout, EngineUnavailable
+from server.gateway.interface import EngineTimeout, EngineUnavailable
+from server.lookup.subscriptions import require_subscription
 from server.security.principal import Role
-from server.subscriptions import lookup
 from server.subscriptions import reports as subscriptions
 from server.tables import reports
 from tests.server.conftest import PlayedEngine
@@ -149,7 +149,7 @@ def test_what_is_not_there_or_does_not_run(client: TestClient, app: FastAPI, eng
     assert client.post(f"/api/v1/subscriptions/nope/tables/{table}/retries").status_code == 404
     report(app, table, TableState.PARKED, **UNFIT)
     with app.state.database.write() as session:
-        subscriptions.set_state(session, lookup.get(session, "s"), SubscriptionState.PAUSED)
+        subscriptions.set_subscription_state(session, require_subscription(session, "s"), SubscriptionState.PAUSED)
     paused = retry(client, table)
     assert (paused.status_code, paused.json()["code"]) == (409, "subscription_not_running")
     assert client.delete(f"{SUBSCRIPTION}/tables/{table}").status_code == 204

@@ -14,8 +14,9 @@ from engine.model.position import Lsn
 from engine.model.subscription import OriginFilter, QueueMode
 from engine.model.subscription_state import SubscriptionState
 from server.db.models.outbox import OutboxRow
-from server.engines.gateway import EngineUnavailable
-from server.subscriptions import lookup, reports
+from server.gateway.interface import EngineUnavailable
+from server.lookup.subscriptions import require_subscription
+from server.subscriptions import reports
 from server.subscriptions.assignment import build_assignment
 from server.subscriptions.desire import slot_name
 from tests.server.conftest import PlayedEngine
@@ -36,12 +37,12 @@ def outbox(app: FastAPI) -> list[tuple[str | None, str, dict]]:
 
 def assigned(app: FastAPI, name: str = "s", epoch: int = 1) -> None:
     with app.state.database.write() as session:
-        lookup.get(session, name).epoch = epoch
+        require_subscription(session, name).epoch = epoch
 
 
 def put_state(app: FastAPI, state: SubscriptionState, **why: str) -> None:
     with app.state.database.write() as session:
-        reports.set_state(session, lookup.get(session, "s"), state, **why)
+        reports.set_subscription_state(session, require_subscription(session, "s"), state, **why)
 
 
 def test_created_with_defaults(client: TestClient, app: FastAPI) -> None:
@@ -319,7 +320,7 @@ def test_etag_follows_the_declaration_only(client: TestClient, app: FastAPI) -> 
     tag = client.put(f"{URL}/s", json=BODY).headers["ETag"]
     now = app.state.clock.now()
     with app.state.database.write() as session:
-        row = lookup.get(session, "s")
+        row = require_subscription(session, "s")
         reports.set_progress(
             session, row, applied=Lsn(100), captured=Lsn(200), source=Lsn(300), at=now, lag_seconds=0.5
         )

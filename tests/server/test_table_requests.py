@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
-from server.subscriptions import lookup
+from server.lookup.subscriptions import require_subscription
 from server.subscriptions import reports as subscriptions
 from server.tables import reports
 from tests.server.conftest import PlayedEngine
@@ -30,7 +30,7 @@ def table(client: TestClient, engine: PlayedEngine, connections: None) -> str:
 @pytest.fixture
 def live(app: FastAPI, table: str) -> str:
     with app.state.database.write() as session:
-        subscriptions.set_state(session, lookup.get(session, "s"), SubscriptionState.RUNNING)
+        subscriptions.set_subscription_state(session, require_subscription(session, "s"), SubscriptionState.RUNNING)
     report(app, table, TableState.LIVE)
     return table
 

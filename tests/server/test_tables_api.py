@@ -14,7 +14,7 @@ from engine.model.position import Lsn
 from engine.model.table_state import TableState
 from server.db.models.outbox import OutboxRow
 from server.db.models.schema_version import SchemaVersionRow
-from server.engines.greeting import outbox_commands
+from server.engines.commands import outbox_commands
 from server.schema_versions.service import record_structure
 from server.subscriptions.assignment import build_assignment, build_table
 from server.tables import reports

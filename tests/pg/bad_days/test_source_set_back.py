@@ -15,8 +15,9 @@ import pytest
 from engine.connectors import open_target
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
-from server.cli.ports import free_port
+from engine.runtime.catalog import open_target
 from server.demo.embedded import EmbeddedPostgres
+from server.processes.ports import free_port
 from tests.fixtures.postgres import Database
 from tests.pg.bad_days.conftest import SHOP, BadDay, BadDays
 from tests.pg.engine.killed_engines import OrderLoad, engine, wait_for

@@ -95,4 +95,4 @@ def test_who_commits_later_gets_the_higher_event_number(control: ControlDatabase
     second_done.set()
     thread.join(10)
     with control.read() as session:
-        assert [row.kind for row in repository.after(session, 0, 10, None)] == ["second", "first"]
+        assert [row.kind for row in repository.list_after(session, 0, 10, None)] == ["second", "first"]

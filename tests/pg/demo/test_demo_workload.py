@@ -52,14 +52,14 @@ def test_every_kind_commits_or_leaves_no_trace(shop_database: Database, kind: Ki
     digest = f"SELECT md5(string_agg(t, '' ORDER BY t)) FROM ({rows})".encode()
     with shop_database.connect() as connection:
         before = connection.execute(digest).fetchone()
-        kind(connection, random.Random(7), Shop.of(connection))
+        kind(connection, random.Random(7), Shop.read_from(connection))
         after = connection.execute(digest).fetchone()
     assert (before == after) == (kind in ROLLED_BACK)
 
 
 def test_savepoint_rolled_back_leaves_only_the_other_order(shop_database: Database) -> None:
     with shop_database.connect() as connection:
-        shop = Shop.of(connection)
+        shop = Shop.read_from(connection)
         place_with_second_thoughts(connection, random.Random(1), shop)
         abandon_order(connection, random.Random(1), shop)
         rows = connection.execute("SELECT id - 50, total, note FROM orders WHERE id > 50").fetchall()
@@ -68,7 +68,7 @@ def test_savepoint_rolled_back_leaves_only_the_other_order(shop_database: Databa
 
 def test_replaced_card_has_another_key(shop_database: Database) -> None:
     with shop_database.connect() as connection:
-        replace_card(connection, random.Random(1), Shop.of(connection))
+        replace_card(connection, random.Random(1), Shop.read_from(connection))
         assert connection.execute("SELECT count(*) FROM loyalty_cards WHERE card_no NOT LIKE '%-0'").fetchone() == (1,)
 
 

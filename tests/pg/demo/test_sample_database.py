@@ -25,7 +25,7 @@ def test_runs_comes_back_and_is_removed(tmp_path: Path) -> None:
     assert sample.standing().state is SampleState.ABSENT
     try:
         sample.start()
-        assert sample.settled(60).state is SampleState.RUNNING, sample.standing()
+        assert sample.wait_settled(60).state is SampleState.RUNNING, sample.standing()
         with _connect(sample) as connection:
             found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
             connection.execute("CREATE TABLE mine (id int PRIMARY KEY)")
@@ -33,14 +33,14 @@ def test_runs_comes_back_and_is_removed(tmp_path: Path) -> None:
         sample.close()
         again = Sample(tmp_path)  # as the next process of the server finds it
         sample = again
-        assert again.kept
+        assert again.is_kept
         again.start()
-        assert again.settled(60).state is SampleState.RUNNING, again.standing()
+        assert again.wait_settled(60).state is SampleState.RUNNING, again.standing()
         with _connect(again) as connection:
             assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
     finally:
         sample.remove()
-    assert (sample.kept, list(tmp_path.iterdir())) == (False, [])
+    assert (sample.is_kept, list(tmp_path.iterdir())) == (False, [])
 
 
 def test_a_start_under_way_can_be_taken_back(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from time import perf_counter
 
 import pytest
 
-from bench.delay import DelayLine, DelayProxy
-from server.cli.ports import free_port
+from server.bench.delay import DelayLine, DelayProxy
+from server.processes.ports import free_port
 
 SHORT_S = 0.002
 PATIENCE_S = 20.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.demo.measure import Samples, percentile
+from server.cli.demo.measure import Samples, percentile
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from server.connections.kinds import KINDS
+from server.declarations.connection_kinds import KINDS
+from server.declarations.table_body import TableBody, preflight_parts, table_part
+from server.declarations.table_declaration import OccupiedPlaces, check_targets, declare_table, resolve_tables
 from server.error_handlers import json_pointer
 from server.errors import InvalidRequest
 from server.paging import PageRequest, PageTokenInvalid, _parse
-from server.tables.body import TableBody, part, preflight_parts
-from server.tables.declaration import Taken, check_targets, declare, resolve
 
 DUCK = KINDS["duckdb"]
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
@@ -34,10 +34,10 @@ def test_every_declared_table_is_meant_once_or_all_are_refused(tables: list[tupl
     folded = {(DUCK.fold(schema), DUCK.fold(name)) for schema, name in tables}
     reserved = any(DUCK.fold(schema) in DUCK.own_schemas for schema, _ in tables)
     if len(folded) == len(tables) and not reserved:
-        assert [table.source for table in resolve(bodies, [], DUCK, "s")] == tables
+        assert [table.source for table in resolve_tables(bodies, [], DUCK, "s")] == tables
     else:
         with pytest.raises(InvalidRequest):
-            resolve(bodies, [], DUCK, "s")
+            resolve_tables(bodies, [], DUCK, "s")
 
 
 @given(names, st.sets(names, min_size=1, max_size=10))
@@ -46,7 +46,7 @@ def test_a_pattern_means_the_tables_of_its_schema(schema: str, found: set[str]) 
         return
     discovered = [{"schema": schema, "name": name, "key": ["id"]} for name in found]
     discovered.append({"schema": schema + "x", "name": "other", "key": []})
-    tables = resolve([body(schema=schema, name="*")], discovered, DUCK, "s")
+    tables = resolve_tables([body(schema=schema, name="*")], discovered, DUCK, "s")
     assert {table.name for table in tables} == found
     assert all(table.from_pattern and table.schema == schema for table in tables)
 
@@ -57,7 +57,7 @@ def test_a_pattern_takes_what_its_name_says_but_for_what_it_leaves_out_and_for_w
 
     def meant(name: str, *, kept_out: tuple[str, ...] = (), **more: Any) -> list[str]:
         out = [("public", each) for each in kept_out]
-        return [t.name for t in resolve([body(name=name, **more)], discovered, DUCK, "s", out)]
+        return [t.name for t in resolve_tables([body(name=name, **more)], discovered, DUCK, "s", out)]
 
     assert meant("order_*") == ["order_1", "order_2", "order_2_old"]
     assert meant("*order*1") == ["order_1", "x_order_1"]
@@ -65,7 +65,9 @@ def test_a_pattern_takes_what_its_name_says_but_for_what_it_leaves_out_and_for_w
     assert meant("order_*", kept_out=("order_2",)) == ["order_1", "order_2_old"]
     assert meant("nothing_*") == []
     named = body(name="order_1", key=["id"])
-    assert [t.key for t in resolve([named, body(name="order_*")], discovered, DUCK, "s", [("public", "order_1")])] == [
+    assert [
+        t.key for t in resolve_tables([named, body(name="order_*")], discovered, DUCK, "s", [("public", "order_1")])
+    ] == [
         ("id",),
         (),
         (),
@@ -73,7 +75,7 @@ def test_a_pattern_takes_what_its_name_says_but_for_what_it_leaves_out_and_for_w
 
 
 def test_a_name_with_an_asterisk_in_it_can_be_declared_exactly() -> None:
-    (table,) = resolve([body(name="a*", exact=True)], [{"schema": "public", "name": "ab", "key": []}], DUCK, "s")
+    (table,) = resolve_tables([body(name="a*", exact=True)], [{"schema": "public", "name": "ab", "key": []}], DUCK, "s")
     assert (table.name, table.from_pattern) == ("a*", False)
     with pytest.raises(ValidationError, match="only a pattern"):
         body(name="a*", exact=True, exclude=["b"])
@@ -82,15 +84,15 @@ def test_a_name_with_an_asterisk_in_it_can_be_declared_exactly() -> None:
 def test_two_patterns_may_not_put_one_name_twice_into_one_schema() -> None:
     discovered = [{"schema": schema, "name": "t", "key": ["id"]} for schema in ("a", "b")]
     with pytest.raises(InvalidRequest, match=r"'b\.t' and 'a\.t' would be one table"):
-        resolve([body(schema=s, name="*", target={"schema": "all"}) for s in ("a", "b")], discovered, DUCK, "s")
+        resolve_tables([body(schema=s, name="*", target={"schema": "all"}) for s in ("a", "b")], discovered, DUCK, "s")
 
 
 def test_case_is_ignored_of_ascii_letters_only() -> None:
     assert DUCK.fold("ÄB") == "Äb"
     assert KINDS["postgres"].fold("AB") == "AB"
-    taken = Taken({(DUCK.fold("public"), DUCK.fold("Orders")): "public.Orders"}, [])
+    taken = OccupiedPlaces({(DUCK.fold("public"), DUCK.fold("Orders")): "public.Orders"}, [])
     with pytest.raises(InvalidRequest) as refused:
-        check_targets([declare(body(name="orders"), "", "s")], DUCK, taken)
+        check_targets([declare_table(body(name="orders"), "", "s")], DUCK, taken)
     assert refused.value.errors[0].pointer == ""
 
 
@@ -106,7 +108,7 @@ def test_case_is_ignored_of_ascii_letters_only() -> None:
 def test_consent_to_inserts_limits_what_is_followed(
     operations: tuple[str, ...], insert_only: bool, followed: list
 ) -> None:
-    made = part(
+    made = table_part(
         "t1",
         source=("s", "n"),
         target=("s", "n"),

@@ -1,0 +1,1 @@
+"""How a subscription and its tables are: health, copies under way, the newest fault."""

@@ -1,0 +1,141 @@
+"""Assesses a subscription from its rows: the inputs of its health, its copies, and the health of each table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cached_property
+
+from fastapi import Request
+
+from engine.model.subscription_state import DesiredState, SubscriptionState
+from engine.model.table_state import TableState
+from server.assessment.copy_progress import copy_progress, copy_totals, describe_copies
+from server.assessment.health import AspectName, Fault, Health, HealthInputs, HealthStatus, assess_health
+from server.assessment.schemas import Copied, CopyTotals, LastFault, TableHealth
+from server.db.models.subscription import SubscriptionRow
+from server.db.models.table import TableRow
+from server.declarations.policies import CapturePolicy, FreshnessBody
+from server.gateway.interface import gateway_of
+
+_REPORTS_EVERY_S = 15.0
+
+_SETTLED = frozenset({SubscriptionState.RUNNING, SubscriptionState.PAUSED, SubscriptionState.STOPPED})
+
+ConnectedFor = Callable[[str | None], float | None]
+"""Seconds since the engine of this id is connected; None where it is not."""
+
+
+def assess_subscription(request: Request, row: SubscriptionRow) -> Assessment:
+    """The assessment of a subscription without its tables, as far as it decides about each of them."""
+    return Assessment(row, (), request.app.state.clock.now(), gateway_of(request).connected_s(row.engine_id))
+
+
+class Assessment:
+    """A subscription as it is at `now`. `connected_s`: since when its engine is connected, None where it is not."""
+
+    def __init__(
+        self, row: SubscriptionRow, tables: Sequence[TableRow], now: datetime, connected_s: float | None
+    ) -> None:
+        self._row = row
+        self._tables = tables
+        self._now = now
+        self._connected_s = connected_s
+
+    @cached_property
+    def health(self) -> Health:
+        return assess_health(self.inputs)
+
+    @cached_property
+    def inputs(self) -> HealthInputs:
+        row, tables = self._row, self._tables
+        capture, fault = CapturePolicy.model_validate(row.capture), self.last_fault
+        states = Counter(TableState(table.state) for table in tables)
+        return HealthInputs(
+            state=SubscriptionState(row.state),
+            desired=DesiredState(row.desired_state),
+            deleting=row.deleting,
+            engine=self._connected_s is not None,
+            reason=row.reason,
+            remedy=row.remedy,
+            tables=states,
+            copying=describe_copies(self.copying) if self.copying is not None else "",
+            set_aside=sum(table.rows_set_aside for table in tables),
+            different=sum(table.differs for table in tables),
+            lag_seconds=self._lag_seconds() if states[TableState.LIVE] else None,
+            goal_seconds=FreshnessBody.model_validate(row.freshness).goal_seconds,
+            reported_s=self._silent_for_s(),
+            retained_bytes=row.retained_bytes,
+            budget_bytes=capture.slot_budget_bytes,
+            warn_share=capture.guard.warn_share,
+            fault=None if fault is None else Fault(self._age_s(fault.at), fault.detail, fault.over),
+        )
+
+    @cached_property
+    def last_fault(self) -> LastFault | None:
+        found = self._row.last_fault
+        return None if found is None else LastFault.model_validate({**found, "over": self._is_over(found.get("table"))})
+
+    def _is_over(self, table_id: str | None) -> bool:
+        if table_id is None:
+            return self._row.state in _SETTLED and self._row.reason is None
+        table = next((table for table in self._tables if table.id == table_id), None)
+        # What is copied because of it is not whole before it is live.
+        return table is None or table.state in {TableState.LIVE, TableState.PAUSED}
+
+    def _silent_for_s(self) -> float | None:
+        """Since the last report; not longer than the state is known, or the engine is connected."""
+        if self._connected_s is None:
+            return None
+        last = max(filter(None, (self._row.progress_at, self._row.state_at)))
+        return min(self._age_s(last), self._connected_s)
+
+    def _lag_seconds(self) -> float | None:
+        """The reported lag; an old report says less the older it is, and one of an engine that is gone, so its age is added."""
+        row = self._row
+        if row.lag_seconds is None or row.progress_at is None:
+            return None
+        age = self._age_s(row.progress_at)
+        fresh = self._connected_s is not None and age <= _REPORTS_EVERY_S
+        return row.lag_seconds if fresh else round(row.lag_seconds + age, 3)
+
+    def _age_s(self, then: datetime) -> float:
+        return max(0.0, (self._now - then).total_seconds())
+
+    @cached_property
+    def copying(self) -> CopyTotals | None:
+        return copy_totals(self._tables, self._now, going=self._going)
+
+    def table_copy(self, row: TableRow) -> Copied:
+        """How far the copy of one of its tables is."""
+        return copy_progress(row, self._now, going=self._going)
+
+    @property
+    def _going(self) -> bool:
+        running = self._row.state == SubscriptionState.RUNNING and self._row.reason is None
+        return running and self._connected_s is not None
+
+    def table_health(self, row: TableRow) -> TableHealth:
+        """How one of its tables is: what holds up the whole holds up each that would be followed."""
+        state = TableState(row.state)
+        if state is TableState.PARKED:
+            return TableHealth(status=HealthStatus.FAILED, reason=row.reason, remedy=row.remedy)
+        if state in {TableState.PAUSED, TableState.REMOVED}:
+            return TableHealth(status=HealthStatus.RESTING, reason=row.reason, remedy=row.remedy)
+        if not self.health.following:
+            applying = next(aspect for aspect in self.health.aspects if aspect.name is AspectName.APPLYING)
+            failed = applying.status is HealthStatus.FAILED
+            return TableHealth(
+                status=HealthStatus.ATTENTION if failed else applying.status,
+                reason=f"Nothing is applied to it: {applying.reason}",
+                remedy=self.health.remedy,
+            )
+        if state is not TableState.LIVE:
+            return TableHealth(status=HealthStatus.MOVING, reason=row.reason, remedy=row.remedy)
+        if row.differs:
+            reason = "Its last verification found it different from the source."
+            return TableHealth(
+                status=HealthStatus.ATTENTION, reason=reason, remedy="Reload it, or verify it again.", following=True
+            )
+        return TableHealth(status=HealthStatus.RUNNING, following=True)

@@ -1,0 +1,105 @@
+"""The catalog of connection kinds: the settings and secrets of each, and what it can serve as."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00]*$")]
+Size = Annotated[str, StringConstraints(max_length=32, pattern=r"^[0-9]+(\.[0-9]+)? ?([KMGT]i?B|%)$")]
+
+
+class KindSettings(BaseModel):
+    """Base of the settings of one kind; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PostgresSettings(KindSettings):
+    """A PostgreSQL database. Host and files are as seen from the engine's machine."""
+
+    host: Text = Field(description="Name or address, or the folder of a Unix socket.")
+    port: int = Field(default=5432, ge=1, le=65535)
+    database: Text
+    user: Text
+    sslmode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
+    sslrootcert: Text | None = Field(default=None, description="File with the certificates to trust.")
+    query_user: Text | None = Field(
+        default=None,
+        description="Of a target of one subscription: the role that its queries run as, with the secret `query_password`. Without it"
+        " Penstock makes a role for each subscription, which the user needs CREATEROLE for.",
+    )
+
+
+class DuckDbSettings(KindSettings):
+    """A DuckDB file on the engine's machine."""
+
+    path: Text = Field(
+        description="The file; made when missing. The engine is the one process that opens it. A relative path begins in the engine's data"
+        " folder (`PENSTOCK_HOME`); a check of the connection as a target says where the file lies."
+    )
+    memory_limit: Size | None = Field(
+        default=None,
+        description="Memory that DuckDB may take, such as `2GiB`; else the engine's `PENSTOCK_DUCKDB_MEMORY_MB`.",
+    )
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    spill_limit: Size | None = Field(default=None, description="Disk space for intermediate results, such as `10GiB`.")
+    checkpoint_threshold: Size | None = Field(
+        default=None, description="Size of the write-ahead file that starts a checkpoint."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of connection."""
+
+    name: str
+    settings: type[KindSettings]
+    secrets: frozenset[str]
+    source: bool
+    target: bool
+    keeps_transactions: bool = False
+    """As a target it can be given single source transactions, not only the net changes of a batch."""
+    has_sequences: bool = False
+    """As a target its columns can take values from sequences."""
+    takes_existing: bool = False
+    """As a target it lets rows go into tables that their owners made there."""
+    ignores_case: bool = False
+    """Table names that differ only in the case of ASCII letters are the same name there."""
+    own_schemas: frozenset[str] = frozenset()
+    """Schemas in which no replicated table may stand."""
+
+    def fold(self, name: str) -> str:
+        """Two names with the same folded form are one name there."""
+        return name.translate(_LOWER) if self.ignores_case else name
+
+
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "postgres",
+            PostgresSettings,
+            frozenset({"password", "query_password"}),
+            source=True,
+            target=True,
+            keeps_transactions=True,
+            takes_existing=True,
+            has_sequences=True,
+            own_schemas=frozenset({"penstock", "information_schema", "pg_catalog", "pg_toast"}),
+        ),
+        Kind(
+            "duckdb",
+            DuckDbSettings,
+            frozenset(),
+            source=False,
+            target=True,
+            ignores_case=True,
+            own_schemas=frozenset({"penstock", "information_schema", "pg_catalog"}),
+        ),
+    )
+}

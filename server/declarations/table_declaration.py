@@ -1,0 +1,251 @@
+"""From what the user wrote to the tables that are meant: patterns expanded, names checked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.model.identity import TableName
+from engine.model.quarantine import RefusedPolicy
+from engine.model.shared import SharedInto
+from server.declarations.connection_kinds import Kind
+from server.declarations.table_body import TableBody, require_all_supported
+from server.errors import FieldError, InvalidRequest
+
+
+class PatternMatchesNothing(InvalidRequest):
+    code = "pattern_matches_nothing"
+    title = "A pattern matches no table"
+    default_remedy = "Check the schema's name; GET /connections/{name}/tables lists what the source has."
+
+
+class IntoExistingUnsupported(InvalidRequest):
+    code = "into_existing_unsupported"
+    title = "The target takes no rows into tables that stand there"
+    default_remedy = "Leave into_existing out, or use a PostgreSQL target."
+
+
+class SharedTableConflict(InvalidRequest):
+    code = "shared_table_conflict"
+    title = "The tables do not go together in a shared table"
+    default_remedy = "Give each table a source value of its own, all of them one source column, and the shared table a name of its own."
+
+
+_LONGEST_NAME = 63
+"""Bytes that PostgreSQL keeps of a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OccupiedPlaces:
+    """What other tables have of the target."""
+
+    places: Mapping[tuple[str, str], str]
+    """Folded target names, with the source names of who has them."""
+    shown: Sequence[tuple[str, SharedInto]]
+    """Source names of those that shared tables show, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One table as it is meant. `pointer` leads to its place in the request."""
+
+    schema: str
+    name: str
+    target_schema: str
+    target_name: str
+    key: tuple[str, ...]
+    operations: tuple[str, ...]
+    where: str | None
+    insert_only: bool
+    map_as: Mapping[str, str]
+    from_pattern: bool
+    pointer: str
+    shared: SharedInto | None = None
+    into_existing: bool = False
+    priority: int = 0
+    refused_rows: str = RefusedPolicy.PARK.value
+
+    @property
+    def source(self) -> tuple[str, str]:
+        return self.schema, self.name
+
+
+def declare_table(body: TableBody, pointer: str, subscription: str) -> Declaration:
+    """The table that `body` names, in the subscription of this name.
+
+    Raises:
+        InvalidRequest: the name that follows for its place on the target is too long.
+    """
+    schema, name = body.place(subscription)
+    if body.shared_into is not None and len(name.encode()) > _LONGEST_NAME:
+        detail = f"'{name}', where the rows of '{body.schema_name}.{body.name}' would lie, is longer than {_LONGEST_NAME} bytes."
+        raise InvalidRequest.at(f"{pointer}/shared_into", detail, 'Give it another place with "target".')
+    return Declaration(
+        schema=body.schema_name,
+        name=body.name,
+        target_schema=schema,
+        target_name=name,
+        key=tuple(body.key or ()),
+        operations=tuple(sorted(body.operations or ())),
+        where=body.where,
+        insert_only=body.insert_only,
+        map_as=body.map_as,
+        from_pattern=False,
+        pointer=pointer,
+        shared=body.shared(subscription),
+        into_existing=body.into_existing,
+        priority=body.priority,
+        refused_rows=body.refused_rows.value,
+    )
+
+
+def refuse_existing(tables: Sequence[tuple[str, bool]], target: Kind) -> None:
+    """`tables`: the pointer of each, and whether it is to go into a table that stands there.
+
+    Raises:
+        IntoExistingUnsupported: one is, and the target takes none so.
+    """
+    wrong = [pointer for pointer, into_existing in tables if into_existing]
+    if wrong and not target.takes_existing:
+        detail = f"A target of the kind {target.name} takes no rows into tables that stand there already."
+        errors = [FieldError(pointer=f"{pointer}/into_existing", detail=detail) for pointer in wrong]
+        raise IntoExistingUnsupported(detail, errors=errors)
+
+
+def refuse_existing_bodies(bodies: Sequence[TableBody], target: Kind) -> None:
+    """As `refuse_existing`, for the member `tables` of the request's body."""
+    refuse_existing([(f"/tables/{number}", body.into_existing) for number, body in enumerate(bodies)], target)
+
+
+def resolve_tables(
+    bodies: Sequence[TableBody],
+    discovered: Sequence[Mapping[str, Any]],
+    target: Kind,
+    subscription: str,
+    kept_out: Collection[tuple[str, str]] = (),
+) -> list[Declaration]:
+    """The tables that `bodies` mean in the subscription of this name; those declared by name take precedence over patterns.
+
+    `discovered`: the source's tables, as its discovery answers; looked at only where there are patterns. `kept_out`: schemas and names
+    of tables that no pattern brings in.
+
+    Raises:
+        InvalidRequest: a table is named twice, or two would be one on the target; `errors` point at the places.
+        PatternMatchesNothing: there is no table in a pattern's schema.
+        NotSupportedYet: see `require_all_supported`.
+        IntoExistingUnsupported: see `refuse_existing`.
+    """
+    require_all_supported(bodies)
+    refuse_existing_bodies(bodies, target)
+    named: dict[tuple[str, str], Declaration] = {}
+    errors = []
+    for number, body in enumerate(bodies):
+        if body.is_pattern:
+            continue
+        table = declare_table(body, f"/tables/{number}", subscription)
+        if table.source in named:
+            detail = f"The table '{body.schema_name}.{body.name}' is declared twice."
+            errors.append(FieldError(pointer=table.pointer, detail=detail))
+        named.setdefault(table.source, table)
+    if errors:
+        raise InvalidRequest("A table is declared more than once.", errors=errors)
+    for number, body in enumerate(bodies):
+        if body.is_pattern:
+            for table in _expand_pattern(body, f"/tables/{number}", discovered, subscription):
+                if table.source not in kept_out:
+                    named.setdefault(table.source, table)
+    tables = list(named.values())
+    check_targets(tables, target, OccupiedPlaces({}, []))
+    return tables
+
+
+def check_targets(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
+    """Refuse tables that cannot stand beside each other, or beside those that are there, on the target.
+
+    Raises:
+        InvalidRequest: what is said above.
+        SharedTableConflict: so it is with what they say of shared tables.
+    """
+    seen = dict(taken.places)
+    errors = []
+    for table in tables:
+        if target.fold(table.target_schema) in target.own_schemas:
+            detail = f"The target's schema '{table.target_schema}' is reserved."
+            errors.append(FieldError(pointer=table.pointer, detail=detail))
+        folded = (target.fold(table.target_schema), target.fold(table.target_name))
+        other = seen.setdefault(folded, f"{table.schema}.{table.name}")
+        if other != f"{table.schema}.{table.name}":
+            detail = (
+                f"'{table.schema}.{table.name}' and '{other}' would be one table on the target: "
+                f"'{table.target_schema}.{table.target_name}'."
+            )
+            errors.append(FieldError(pointer=table.pointer, detail=detail))
+    if errors:
+        raise InvalidRequest(errors[0].detail, "Give one of them another target name or schema.", errors=errors)
+    _check_shared(tables, target, OccupiedPlaces(seen, taken.shown))
+
+
+def _check_shared(tables: Sequence[Declaration], target: Kind, taken: OccupiedPlaces) -> None:
+    """`taken.places`: those of `tables` as well."""
+    relations = {_fold(target, shared.relation): (shared, who) for who, shared in taken.shown}
+    values = {(_fold(target, shared.relation), shared.source_value): who for who, shared in taken.shown}
+    errors = []
+    for table in tables:
+        if table.shared is None:
+            continue
+        who, relation, into = f"{table.schema}.{table.name}", _fold(target, table.shared.relation), table.shared
+        if relation[0] in target.own_schemas:
+            detail = f"The target's schema '{into.relation.schema}' is reserved."
+            errors.append(FieldError(pointer=f"{table.pointer}/shared_into/schema", detail=detail))
+        known, first = relations.setdefault(relation, (into, who))
+        if known.source_column != into.source_column:
+            detail = f"The source column of '{into.relation}' is '{known.source_column}' for '{first}', not '{into.source_column}'."
+            errors.append(FieldError(pointer=f"{table.pointer}/shared_into/source_column", detail=detail))
+        other = values.setdefault((relation, into.source_value), who)
+        if other != who:
+            detail = f"'{other}' has the source value '{into.source_value}' in the shared table '{into.relation}'."
+            errors.append(FieldError(pointer=f"{table.pointer}/shared_into/source_value", detail=detail))
+    pointers = {f"{table.schema}.{table.name}": table.pointer for table in tables}
+    for place in relations.keys() & taken.places.keys():
+        (into, who), there = relations[place], taken.places[place]
+        detail = f"'{into.relation}' is a shared table for '{who}', and the place of '{there}'."
+        errors.append(FieldError(pointer=pointers.get(there, pointers.get(who, "")), detail=detail))
+    if errors:
+        raise SharedTableConflict(errors[0].detail, errors=errors)
+
+
+def _fold(target: Kind, name: TableName) -> tuple[str, str]:
+    return target.fold(name.schema), target.fold(name.name)
+
+
+def _expand_pattern(
+    body: TableBody, pointer: str, discovered: Sequence[Mapping[str, Any]], subscription: str
+) -> list[Declaration]:
+    found = [table for table in discovered if table["schema"] == body.schema_name]
+    if not found:
+        detail = f"The source has no table in the schema '{body.schema_name}'."
+        raise PatternMatchesNothing(detail, errors=[FieldError(pointer=pointer, detail=detail)])
+    return [
+        declare_by_pattern(
+            body, str(table["name"]), has_identity=_has_identity(table), subscription=subscription, pointer=pointer
+        )
+        for table in sorted(found, key=lambda table: str(table["name"]))
+        if body.takes(body.schema_name, str(table["name"]))
+    ]
+
+
+def declare_by_pattern(
+    body: TableBody, name: str, *, has_identity: bool, subscription: str, pointer: str = ""
+) -> Declaration:
+    """A table as the pattern `body`, which takes it, declares it. Consent to follow inserts only counts where it has no identity.
+
+    Raises:
+        InvalidRequest: see `declare`.
+    """
+    table = declare_table(body.model_copy(update={"name": name}), pointer, subscription)
+    return replace(table, insert_only=table.insert_only and not has_identity, from_pattern=True)
+
+
+def _has_identity(table: Mapping[str, Any]) -> bool:
+    return bool(table.get("key")) or table.get("identity") == "full"

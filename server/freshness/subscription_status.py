@@ -1,0 +1,254 @@
+"""The status of a subscription in this process: its state, its tables, its positions.
+
+Changed by reports of engines and by reads of the control database; freshness waits are decided by it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from engine.model.position import Lsn
+from engine.model.subscription_state import DesiredState, SubscriptionState
+from engine.model.table_state import TableState
+from server.clock import SystemClock
+from server.wording import format_seconds
+
+HALTED_STATES = frozenset(
+    {
+        SubscriptionState.PAUSING,
+        SubscriptionState.PAUSED,
+        SubscriptionState.STOPPING,
+        SubscriptionState.STOPPED,
+        SubscriptionState.FAILED,
+    }
+)
+"""States of a subscription in which nothing is applied until a user or an operator acts."""
+
+_HELD = frozenset({SubscriptionState.PAUSING, SubscriptionState.PAUSED})
+"""States in which the engine holds the target as its last run left it."""
+
+_RATE_SAMPLES = 50
+
+GONE_AFTER_S = 30.0
+"""For so long an engine may be away, or a fault be tried again, before waits count on neither any more. Longer than an engine's lease."""
+
+NO_ENGINE = "no_engine"
+_START_ENGINE = "Start an engine with 'penstock engine', or look whether it runs and reaches the server."
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """What a subscription that is to run lacks at present, in words that go on from its name. `cause`: `no_engine`, or the code of the
+    fault that is tried again."""
+
+    cause: str
+    detail: str
+    remedy: str | None
+    seconds: float
+
+
+@dataclass(slots=True)
+class TableView:
+    """A table as waits see it."""
+
+    id: str
+    schema: str
+    name: str
+    state: TableState
+    reason: str | None = None
+    remedy: str | None = None
+    paused: bool = False
+    """Its desired state is to be paused."""
+    reload: str | None = None
+    """The reload of the whole table that was asked for and has not ended."""
+    insert_only: bool = False
+    set_aside: int = 0
+    """Rows of it that stand aside."""
+
+    @property
+    def left_out(self) -> bool:
+        """It does not follow the source, or not much longer, and a wait that names no tables passes over it.
+
+        What was declared and asked for decides, not the state that lags it: a table that was resumed, or a parked one that is to be
+        reloaded, is waited for.
+        """
+        parked = self.state is TableState.PARKED and self.reload is None
+        return self.paused or parked or self.state is TableState.REMOVED
+
+
+@dataclass(slots=True)
+class SubscriptionStatus:
+    """One subscription. Changed on the event loop only. Lags are in bytes of the source's log and in seconds; times are in UTC."""
+
+    name: str
+    epoch: int = 0
+    state: SubscriptionState = SubscriptionState.CREATED
+    desired: DesiredState = DesiredState.RUNNING
+    deleting: bool = False
+    reload: str | None = None
+    """The reload of all tables that was asked for and has not ended."""
+    code: str | None = None
+    reason: str | None = None
+    remedy: str | None = None
+    faulty_since: datetime | None = None
+    """Since when it is tried again and again because of a fault; None where it is not."""
+    tables: dict[str, TableView] = field(default_factory=dict)
+    source: Lsn | None = None
+    captured: Lsn | None = None
+    applied: Lsn | None = None
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    retained_bytes: int | None = None
+    sealed_at: datetime | None = None
+    committed_at: datetime | None = None
+    structure: Lsn | None = None
+    structure_at: datetime | None = None
+    """Where and when the source's catalog was last looked at with everything that it showed in force."""
+    at: datetime | None = None
+    run: int = 0
+    """The engine's newest run that is known; positions of earlier ones count no more."""
+    stream: Callable[[], str | None] = field(default=lambda: None, repr=False)
+    """The stream that is open to the engine which runs the subscription; None where there is none."""
+    away_s: Callable[[], float | None] = field(default=lambda: None, repr=False)
+    """Seconds for which no engine that runs the subscription has been connected; None where one is."""
+    now: Callable[[], datetime] = field(default=SystemClock().now, repr=False)
+    _confirmed_on: str | None = None
+    """The stream on which the living run has reported `applied`."""
+    _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_RATE_SAMPLES))
+
+    @property
+    def confirmed_position(self) -> Lsn | None:
+        """The applied position that waits may rely on: confirmed by the current run. None where no run has confirmed one.
+
+        `applied` is the last that was known. Between two runs, or while no engine is there, the target may be replaced by an older
+        one; so a position counts on the stream on which its run reported it, until that run ends or the stream does. In a pause the
+        engine holds the target, and what the last run reported counts on. Of a failed subscription nothing counts: a source that was
+        restored from a backup issues positions again.
+        """
+        if self.state is SubscriptionState.FAILED:
+            return None
+        return self.applied if self._confirmed_on is not None and self._confirmed_on == self.stream() else None
+
+    @property
+    def is_halted(self) -> bool:
+        """Nothing is applied until a user or an operator acts. What was declared and asked for decides, not the state that lags it."""
+        if self.desired is not DesiredState.RUNNING:
+            return True
+        return self.state is SubscriptionState.FAILED and self.reload is None
+
+    def set_state(self, state: SubscriptionState, run: int) -> None:
+        """Set the state that the engine reports of a run. One in which that run may end revokes the confirmed position."""
+        held = state in _HELD or (state is SubscriptionState.RUNNING and run == self.run)
+        if not held:
+            self._confirmed_on = None
+        self._advance_run(run)
+        self.state = state
+
+    def set_reason(self, code: str | None, reason: str | None, remedy: str | None) -> None:
+        """Set why the subscription is in its state; called after `set_state`."""
+        self.code, self.reason, self.remedy = code, reason, remedy
+        if self.state is not SubscriptionState.STARTING or reason is None:
+            self.faulty_since = None
+        elif self.faulty_since is None:
+            self.faulty_since = self.now()
+
+    def absence(self) -> Absence | None:
+        """What keeps the subscription from applying anything now, and for how long already; None where nothing is known to."""
+        away_s = self.away_s()
+        if away_s is not None:
+            detail = f"no engine that runs it has been connected for {format_seconds(away_s)}"
+            return Absence(NO_ENGINE, detail, _START_ENGINE, away_s)
+        if self.faulty_since is None:
+            return None
+        faulty_s = max(0.0, (self.now() - self.faulty_since).total_seconds())
+        detail = f"it has been tried again for {format_seconds(faulty_s)} because of a fault, {self.reason}"
+        return Absence(self.code or "unknown", detail, self.remedy, faulty_s)
+
+    def lasting_absence(self) -> Absence | None:
+        """As `absence`, but only once it has lasted for more than `GONE_AFTER_S`."""
+        absence = self.absence()
+        return absence if absence is not None and absence.seconds > GONE_AFTER_S else None
+
+    def end_reload(self, reload: str) -> set[str]:
+        """A reload has ended, successfully or not. Returns the ids of the tables that it was to copy."""
+        self.reload = None if self.reload == reload else self.reload
+        ended = {table.id for table in self.tables.values() if table.reload == reload}
+        for table in ended:
+            self.tables[table].reload = None
+        return ended
+
+    def confirm_run(self, run: int, stream: str) -> bool:
+        """This run reports `applied` on this stream, which confirms it. False, and nothing changes, where a later run is known."""
+        if run < self.run:
+            return False
+        self._advance_run(run)
+        self._confirmed_on = stream
+        return True
+
+    def _advance_run(self, run: int) -> None:
+        if run > self.run:
+            self.run = run
+            self.structure = self.structure_at = None
+
+    @property
+    def current_run(self) -> tuple[int, int]:
+        """Epoch and number of the newest run that is known. A later one may begin on an older target."""
+        return self.epoch, self.run
+
+    @property
+    def highest_position(self) -> Lsn | None:
+        """The highest position that is known to exist."""
+        known = [position for position in (self.source, self.captured, self.applied) if position is not None]
+        return max(known) if known else None
+
+    def is_beyond_log(self, position: Lsn) -> bool:
+        """Whether `position` lies beyond the last known end of the source's log: it may never be reached."""
+        return self.source is not None and self.highest_position is not None and position > self.highest_position
+
+    def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
+        """How far the live tables are behind, in bytes and seconds; nothing where none is live. While no engine is connected, the time
+        since it last reported is added."""
+        if not any(table.state is TableState.LIVE for table in self.tables.values()):
+            return None, None
+        if self.lag_seconds is None or self.at is None or engine:
+            return self.lag_bytes, self.lag_seconds
+        return self.lag_bytes, round(self.lag_seconds + max(0.0, (now - self.at).total_seconds()), 3)
+
+    def set_applied(self, applied: Lsn, monotonic_s: float) -> bool:
+        """Set the applied position; `monotonic_s`: when, for `estimate_ms`.
+
+        False where it went back, because the source was replaced by one with a shorter log.
+        """
+        forward = self.applied is None or applied >= self.applied
+        if not forward:
+            self._steps.clear()
+        self.applied = applied
+        self._steps.append((monotonic_s, applied.value))
+        return forward
+
+    def replace_declared(self, fresh: SubscriptionStatus) -> None:
+        """Replace everything but the positions by what `fresh` says: reports bring positions earlier than the control database."""
+        if fresh.epoch != self.epoch:
+            self.run, self._confirmed_on = 0, None
+            self.structure = self.structure_at = None
+        self.epoch = fresh.epoch
+        self.state = fresh.state
+        self.desired = fresh.desired
+        self.deleting = fresh.deleting
+        self.reload = fresh.reload
+        self.code, self.reason, self.remedy = fresh.code, fresh.reason, fresh.remedy
+        self.faulty_since = fresh.faulty_since and (self.faulty_since or fresh.faulty_since)
+        self.tables = fresh.tables
+
+    def estimate_ms(self, position: Lsn, monotonic_s: float) -> int | None:
+        """Milliseconds until `position` is applied at the recent rate; None where nothing moves or too little is known."""
+        if self.applied is None or len(self._steps) < 2:
+            return None
+        began, low = self._steps[0]
+        _, high = self._steps[-1]
+        if high <= low or monotonic_s <= began:
+            return None
+        return max(0, round((position.value - high) * (monotonic_s - began) / (high - low) * 1000))

@@ -1,0 +1,340 @@
+"""One freshness wait, from its request to its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from engine.model.position import Lsn, MalformedPosition
+from engine.model.table_state import TableState
+from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
+from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
+from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, WaitRequest
+from server.freshness.subscription_status import SubscriptionStatus
+from server.freshness.tracker import FreshnessTracker
+from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry, WaitStatus, why_left_out
+from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError
+
+_STARTING_PAUSE_S = 0.2
+_SERVICE_UNAVAILABLE = 503
+_MOST_NAMED = 3
+_BEYOND = (
+    "Look whether it is a position of this source: there, SELECT pg_current_wal_insert_lsn() shows the end of the log. One of another"
+    " server, or from before a restore, may never come."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSpec:
+    """A wait as it was requested. `position` None is "now"; `tables` are ids, `named` where the request listed them.
+
+    `named` without any: for the position alone. `patient`: it waits on where engine or source are gone.
+    """
+
+    subscription: str
+    position: Lsn | None
+    tables: frozenset[str]
+    named: bool
+    timeout_s: float
+    patient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitOutcome:
+    """How a wait ended. `SATISFIED` has a receipt and no problem; every other status has a problem and no receipt.
+
+    `waited_ms` is in milliseconds. `position` is None where "now" was not read; `applied`: the last applied position that was known then.
+    """
+
+    status: WaitStatus
+    waited_ms: float
+    position: Lsn | None
+    applied: Lsn | None
+    receipt: Receipt | None = None
+    problem: Problem | None = None
+
+
+async def parse_request(
+    tracker: FreshnessTracker, subscription: str, request: WaitRequest, pointer: str = "/position"
+) -> WaitSpec:
+    """The wait that a request describes, checked against the subscription as it is declared. `pointer`: the JSON pointer of the position.
+
+    Raises:
+        NotFound: unknown subscription.
+        InvalidRequest: malformed position or unknown table.
+        NotSupportedYet: a value of `on_timeout` that does not work yet.
+        FreshnessUnreachable: no table is named and none follows the source.
+    """
+    if request.on_timeout != "error":
+        detail = f"on_timeout '{request.on_timeout}' does not work yet."
+        wrong = [FieldError(pointer="/on_timeout", detail=detail)]
+        raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
+    position = parse_position(request.position, pointer)
+    registry = await tracker.current_registry(subscription)
+    timeout_s, patient = request.timeout_ms / 1000, request.on_unreachable == "wait"
+    if not request.tables:
+        following = frozenset(view.id for view in registry.status.tables.values() if not view.left_out)
+        return WaitSpec(subscription, position, following, named=False, timeout_s=timeout_s, patient=patient)
+    named = [(ref.schema_name, ref.name) for ref in request.tables]
+    if not set(named) <= set(_names(registry.status)):
+        # One that was added a moment ago may not have been heard of.
+        await tracker.refresh([subscription])
+        registry = await tracker.current_registry(subscription)
+    tables = _ids(registry.status, named)
+    return WaitSpec(subscription, position, tables, named=True, timeout_s=timeout_s, patient=patient)
+
+
+def parse_position(text: str | None, pointer: str) -> Lsn | None:
+    """A position of a request.
+
+    Raises:
+        InvalidRequest: it is malformed.
+    """
+    try:
+        return None if text is None else Lsn.parse(text)
+    except MalformedPosition as error:
+        remedy = "Send a position as the source prints it after the commit: SELECT pg_current_wal_insert_lsn()."
+        raise InvalidRequest.at(pointer, f"{error}.", remedy) from None
+
+
+def _names(status: SubscriptionStatus) -> dict[tuple[str, str], str]:
+    return {(view.schema, view.name): view.id for view in status.tables.values() if view.state != "removed"}
+
+
+def _ids(status: SubscriptionStatus, named: list[tuple[str, str]]) -> frozenset[str]:
+    known = _names(status)
+    wrong = [
+        FieldError(pointer=f"/tables/{i}", detail=f"Subscription '{status.name}' has no table {schema}.{name}.")
+        for i, (schema, name) in enumerate(named)
+        if (schema, name) not in known
+    ]
+    if wrong:
+        remedy = f"GET /api/v1/subscriptions/{status.name}/tables lists its tables."
+        raise InvalidRequest(wrong[0].detail, remedy, errors=wrong)
+    return frozenset(known[name] for name in named)
+
+
+async def run_wait(tracker: FreshnessTracker, spec: WaitSpec) -> WaitOutcome:
+    """Run a wait until it is satisfied, is unreachable, or its deadline passes. Not to be satisfied is an outcome, not an error.
+
+    On the event loop. If cancelled, the wait is removed from its registry.
+
+    Raises:
+        NotFound: there is no such subscription.
+    """
+    return await _Run(tracker, spec, await tracker.current_registry(spec.subscription)).run()
+
+
+class _Run:
+    """One wait under way."""
+
+    def __init__(self, tracker: FreshnessTracker, spec: WaitSpec, registry: WaitRegistry) -> None:
+        self._tracker = tracker
+        self._spec = spec
+        self._registry = registry
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._deadline = self._began + spec.timeout_s
+        self._position = spec.position
+        self._now_ms: float | None = None
+        self._on_arrival = False
+
+    async def run(self) -> WaitOutcome:
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                while True:
+                    all_live, run = self._all_live(), self._registry.status.current_run
+                    position = self._spec.position or await self._resolve_now()
+                    if isinstance(position, WaitOutcome):
+                        return position
+                    self._position = position
+                    verdict, reached_by = await self._wait_until_visible(position)
+                    # Of a table that is live only later, and by a run that began since, maybe on an older target, it is not known up to
+                    # where its structure is the catalog's.
+                    if verdict is not None or self._spec.position is not None or (all_live and reached_by == run):
+                        break
+        except TimeoutError:
+            return self._timed_out()
+        return self._unreachable(verdict) if verdict is not None else self._satisfied(position)
+
+    def _all_live(self) -> bool:
+        tables = self._registry.status.tables
+        return all(tables[table].state is TableState.LIVE for table in self._spec.tables if table in tables)
+
+    async def _resolve_now(self) -> Lsn | WaitOutcome:
+        """Read "now" on the source, however often the engine goes away meanwhile; an ending where that is no use."""
+        while True:
+            trouble = self._registry.unreachable_reason(self._wait_for(Lsn(0), lambda _: None))
+            if trouble is not None:
+                return self._unreachable(trouble)
+            try:
+                position = await self._tracker.read_now(self._spec.subscription)
+            except EngineAwayError:
+                await self._tracker.wait_for_change()
+            except EngineSilentError:
+                continue
+            except AnswerError as error:
+                if error.problem.status != _SERVICE_UNAVAILABLE and not self._spec.patient:
+                    return self._failed(error)
+                await asyncio.sleep(_STARTING_PAUSE_S)
+            else:
+                self._now_ms = self._elapsed_ms()
+                return position
+
+    async def _wait_until_visible(self, position: Lsn) -> tuple[Verdict, tuple[int, int]]:
+        """How it ended, and under which run."""
+        future: asyncio.Future[tuple[Verdict, tuple[int, int]]] = self._loop.create_future()
+        status = self._registry.status
+        wait = self._wait_for(position, lambda verdict: future.set_result((verdict, status.current_run)))
+        self._on_arrival = not self._registry.add(wait)
+        if not self._on_arrival:
+            self._tracker.schedule_demand(self._spec.subscription)
+        try:
+            return await future
+        finally:
+            self._registry.remove(wait)
+
+    def _wait_for(self, position: Lsn, ended: Any) -> Wait:
+        spec = self._spec
+        return Wait(position=position, tables=set(spec.tables), named=spec.named, ended=ended, patient=spec.patient)
+
+    def _satisfied(self, position: Lsn) -> WaitOutcome:
+        status = self._registry.status
+        receipt = _receipt(status, self._spec, position, self._now_ms, on_arrival=self._on_arrival)
+        return WaitOutcome(WaitStatus.SATISFIED, self._elapsed_ms(), position, status.applied, receipt=receipt)
+
+    def _unreachable(self, why: Unreachable) -> WaitOutcome:
+        if why.cause is None:
+            return self._outcome_with(
+                WaitStatus.UNREACHABLE, FreshnessUnreachable(why.detail, why.remedy, extra=self._progress_fields())
+            )
+        known = {**self._progress_fields(), "cause": why.cause}
+        return self._outcome_with(WaitStatus.UNREACHABLE, FreshnessUnavailable(why.detail, why.remedy, extra=known))
+
+    def _timed_out(self) -> WaitOutcome:
+        status, position = self._registry.status, self._position
+        beyond = position is not None and status.is_beyond_log(position)
+        absence = status.absence()
+        estimate = None
+        if position is not None and not beyond and absence is None and not self._is_applied(position):
+            estimate = status.estimate_ms(position, self._loop.time())
+        known = {**self._progress_fields(), "estimate_ms": estimate, "beyond_source": beyond}
+        if absence is not None:
+            known["cause"] = absence.cause
+        remedy = absence.remedy if absence is not None else _BEYOND if beyond else None
+        if position is not None and self._is_applied(position):
+            name = self._spec.subscription
+            remedy = (
+                f"Wait again, with a longer timeout_ms; 'copying' of GET /subscriptions/{name} tells how far it is."
+            )
+        return self._outcome_with(WaitStatus.TIMED_OUT, FreshnessTimeout(self._why_late(), remedy, extra=known))
+
+    def _why_late(self) -> str:
+        """How far it was at the deadline, and what held it up."""
+        status, position, name = self._registry.status, self._position, self._spec.subscription
+        waited = f"after {self._spec.timeout_s * 1000:.0f} ms"
+        absence = status.absence()
+        because = None if absence is None else absence.detail
+        if position is None:
+            silent = "the engine has not answered, or takes in what was changed in the source's catalog"
+            return f"'Now' could not be read on the source of '{name}' {waited}: {because or silent}."
+        if status.confirmed_position is None:
+            known = f"; the last that is known is {status.applied}" if status.applied is not None else ""
+            return f"Where the target of '{name}' is was not known {waited}: {because or 'its run is about to begin'}{known}."
+        if self._is_applied(position):
+            return f"'{name}' had applied {position}, but not all tables were live {waited}: {self._not_live()}."
+        ends = f", which lies beyond {status.source}, the last known end of the source's log"
+        where = f"{position}{ends if status.is_beyond_log(position) else ''}"
+        return f"'{name}' had applied {status.confirmed_position} {waited}, not yet {where}."
+
+    def _is_applied(self, position: Lsn) -> bool:
+        """Whether only tables hold the wait up."""
+        reached = self._registry.status.confirmed_position
+        return reached is not None and reached >= position
+
+    def _not_live(self) -> str:
+        tables = self._registry.status.tables
+        views = [tables[table] for table in self._spec.tables if table in tables]
+        found = sorted(f"{v.schema}.{v.name} is {v.state.value}" for v in views if v.state is not TableState.LIVE)
+        more = len(found) - _MOST_NAMED
+        return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+    def _failed(self, error: AnswerError) -> WaitOutcome:
+        said = error.problem
+        return self._outcome_with(WaitStatus.FAILED, ReportedProblem(said.status, said.code, said.detail, said.remedy))
+
+    def _outcome_with(self, status: WaitStatus, problem: Problem) -> WaitOutcome:
+        return WaitOutcome(status, self._elapsed_ms(), self._position, self._registry.status.applied, problem=problem)
+
+    def _progress_fields(self) -> dict[str, Any]:
+        applied = self._registry.status.applied
+        return {
+            "position": None if self._position is None else str(self._position),
+            "applied": None if applied is None else str(applied),
+            "waited_ms": self._elapsed_ms(),
+        }
+
+    def _elapsed_ms(self) -> float:
+        return round((self._loop.time() - self._began) * 1000, 3)
+
+
+def _receipt(
+    status: SubscriptionStatus, spec: WaitSpec, position: Lsn, now_ms: float | None, *, on_arrival: bool
+) -> Receipt:
+    covered = [status.tables[table] for table in spec.tables if table in status.tables]
+    covered = sorted((view for view in covered if not view.left_out), key=lambda view: (view.schema, view.name))
+    passed_over = [] if spec.named else [v for v in status.tables.values() if v.left_out and v.state != "removed"]
+    return Receipt(
+        tables=[_receipt_table(v.schema, v.name, v.state.value) for v in covered],
+        left_out=[
+            LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=why_left_out(v)) for v in passed_over
+        ],
+        exceptions=[
+            ReceiptException(schema=v.schema, name=v.name, kind="insert_only") for v in covered if v.insert_only
+        ]
+        + [
+            ReceiptException(schema=v.schema, name=v.name, kind="rows_set_aside", rows=v.set_aside)
+            for v in covered
+            if v.set_aside
+        ],
+        position=str(position),
+        applied=str(status.applied),
+        now_ms=now_ms,
+        on_arrival=on_arrival,
+        sealed_at=status.sealed_at,
+        committed_at=status.committed_at,
+        structure=None if status.structure is None else str(status.structure),
+        structure_at=status.structure_at,
+    )
+
+
+def receipt_for_tables(
+    status: SubscriptionStatus, receipt: Receipt, tables: Collection[str], left: Collection[str]
+) -> Receipt:
+    """The receipt of a wait for the position alone, as it is for these tables; `left`: those of them that do not follow."""
+    spec = WaitSpec(status.name, None, frozenset(tables) - frozenset(left), named=True, timeout_s=0)
+    made = _receipt(status, spec, Lsn.parse(receipt.position), receipt.now_ms, on_arrival=receipt.on_arrival)
+    standing = [status.tables[table] for table in left if table in status.tables]
+    left_out = [LeftOutTable(schema=v.schema, name=v.name, state=v.state.value, reason=v.reason) for v in standing]
+    update = {"tables": made.tables, "exceptions": made.exceptions, "left_out": left_out}
+    return receipt.model_copy(update=update)
+
+
+@lru_cache(maxsize=100_000)
+def _receipt_table(schema: str, name: str, state: str) -> ReceiptTable:
+    """A table of a receipt; thousands of receipts that are kept name the same ones."""
+    return ReceiptTable(schema=schema, name=name, state=state)
+
+
+def problem_fields(problem: Problem) -> dict[str, Any]:
+    """A problem as it is kept with a wait whose answer is fetched later."""
+    return {
+        **problem.extra,
+        "status": problem.problem_status,
+        "code": problem.problem_code,
+        "detail": problem.detail,
+        "remedy": problem.remedy,
+    }

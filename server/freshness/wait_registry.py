@@ -1,0 +1,295 @@
+"""The outstanding freshness waits of one subscription, and the rules by which they end. Without I/O and without a clock."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import count
+
+from engine.model.position import Lsn
+from engine.model.subscription_state import SubscriptionState
+from engine.model.table_state import TableState
+from server.freshness.subscription_status import HALTED_STATES, SubscriptionStatus, TableView
+
+HORIZON_BYTES = 64 * 1024 * 1024
+"""A position further than this beyond everything known is not yet demanded.
+
+It may never come, and must not hold up others.
+"""
+
+
+class WaitStatus(StrEnum):
+    """State of a wait; all but `waiting` are final."""
+
+    WAITING = "waiting"
+    SATISFIED = "satisfied"
+    TIMED_OUT = "timed_out"
+    UNREACHABLE = "unreachable"
+    FAILED = "failed"
+    """"Now" could not be read on the source."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Why a wait cannot end well, and what to do about it."""
+
+    detail: str
+    remedy: str | None
+    cause: str | None = None
+    """Where nothing was declared that prevents it: what is away (`Absence.cause`)."""
+
+
+Verdict = Unreachable | None
+"""None: satisfied."""
+
+
+@dataclass(eq=False, slots=True)
+class Wait:
+    """One outstanding wait. `tables`: ids of those it covers; none that are `named`: the position alone.
+
+    `ended` is called once, with the verdict. `patient`: it waits on where engine or source are gone.
+    """
+
+    position: Lsn
+    tables: set[str]
+    named: bool
+    ended: Callable[[Verdict], None]
+    patient: bool = False
+    open: bool = True
+    due: bool = field(default=False)
+    """Its position is applied; only tables still hold it up."""
+
+
+class WaitRegistry:
+    """Outstanding waits of one subscription, ended in the order of their positions.
+
+    `status` is shared with the tracker, which changes it and then calls `end_reached_waits` or `end_decided_waits`. Not thread-safe: used
+    on the event loop only. `Wait.ended` is called from within these methods and must not call back into the registry.
+    """
+
+    def __init__(self, status: SubscriptionStatus) -> None:
+        self.status = status
+        self._order = count()
+        self._by_position: list[tuple[int, int, Wait]] = []
+        self._far: list[tuple[int, int, Wait]] = []
+        self._waits: dict[int, Wait] = {}
+        self._numbers: dict[Wait, int] = {}
+        self._wanted: set[Lsn] = set()
+        self._demanded: list[Lsn] = []
+        """What was demanded and is not applied yet, in order."""
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def add(self, wait: Wait) -> bool:
+        """Register a wait. False where it is not registered, since it is satisfied or unreachable: `ended` has been called already."""
+        verdict = self._verdict_on(wait)
+        if verdict is not _PENDING:
+            wait.open = False
+            wait.ended(verdict)
+            return False
+        number = next(self._order)
+        self._waits[number] = wait
+        self._numbers[wait] = number
+        entry = (wait.position.value, number, wait)
+        heapq.heappush(self._by_position, entry)
+        if self._is_near(wait.position):
+            self._wanted.add(wait.position)
+        else:
+            heapq.heappush(self._far, entry)
+        return True
+
+    def unreachable_reason(self, wait: Wait) -> Unreachable | None:
+        """Why this wait cannot be satisfied whatever its position is; None where it may be. It need not be registered."""
+        if self.status.is_halted:
+            return why_halted(self.status)
+        return self._trouble_with_tables(wait) or self._absence_verdict(wait)
+
+    def remove(self, wait: Wait) -> None:
+        """Forget a wait whose deadline passed or that was cancelled; its `ended` is not called."""
+        number = self._numbers.pop(wait, None)
+        if number is not None:
+            wait.open = False
+            del self._waits[number]
+            if len(self._by_position) > 64 and len(self._by_position) > 2 * len(self._waits):
+                self._compact()
+
+    def end_reached_waits(self) -> int:
+        """The applied position moved: end the waits that it satisfies, lowest position first. Returns how many."""
+        reached = self.status.confirmed_position
+        ended = 0
+        while reached is not None and self._by_position and self._by_position[0][0] <= reached.value:
+            wait = heapq.heappop(self._by_position)[2]
+            if wait.open:
+                wait.due = True
+                ended += self._end_if_decided(wait)
+        self._bring_near()
+        return ended
+
+    def reopen_reached_waits(self) -> None:
+        """The applied position went back: waits whose position it had reached are no longer reached."""
+        self._demanded.clear()
+        for number, wait in self._waits.items():
+            if wait.due:
+                wait.due = False
+                heapq.heappush(self._by_position, (wait.position.value, number, wait))
+
+    def end_decided_waits(self, tables: Collection[str] | None = None) -> int:
+        """End the waits that are satisfied or unreachable now that states have changed; lowest position first. Returns how many.
+
+        `tables`: ids of those whose state changed, so that only waits for one of them are examined. None: the subscription's own state
+        changed, or any table's.
+        """
+        affected = [w for w in self._waits.values() if tables is None or not w.tables.isdisjoint(tables)]
+        return sum(self._end_if_decided(wait) for wait in sorted(affected, key=lambda w: w.position.value))
+
+    def take_demand(self) -> list[Lsn]:
+        """The positions to demand of the engine now, in ascending order; the next call does not return them again.
+
+        A position that is known to exist covers those before it; one beyond may never come, so it covers nothing but itself.
+        """
+        if self.status.applied is not None:
+            del self._demanded[: bisect_left(self._demanded, self.status.applied)]
+        fresh: list[Lsn] = []
+        for position in sorted(self._wanted, reverse=True):
+            if not self._is_covered(position):
+                insort(self._demanded, position)
+                fresh.append(position)
+        self._wanted.clear()
+        return fresh[::-1]
+
+    def reset_demand(self) -> None:
+        """The engine, or its stream, is a new one: the next `take_demand` returns the positions of all outstanding waits."""
+        self._wanted = {wait.position for wait in self._waits.values() if not wait.due and self._is_near(wait.position)}
+        self._demanded.clear()
+
+    def end_all(self, verdict: Verdict) -> None:
+        """End every wait, because the subscription is gone."""
+        for wait in list(self._waits.values()):
+            self.remove(wait)
+            wait.ended(verdict)
+
+    def _end_if_decided(self, wait: Wait) -> int:
+        verdict = self._verdict_on(wait)
+        if verdict is _PENDING:
+            return 0
+        self.remove(wait)
+        wait.ended(verdict)
+        return 1
+
+    def _verdict_on(self, wait: Wait) -> Verdict | _Pending:
+        status = self.status
+        if status.state is SubscriptionState.FAILED and status.is_halted:
+            return why_halted(status)
+        trouble = self._trouble_with_tables(wait)
+        if trouble is not None:
+            return trouble
+        reached = status.confirmed_position is not None and status.confirmed_position >= wait.position
+        if reached and all(status.tables[table].state is TableState.LIVE for table in wait.tables):
+            return None
+        if status.is_halted:
+            return why_halted(status)
+        return self._absence_verdict(wait) or _PENDING
+
+    def _absence_verdict(self, wait: Wait) -> Unreachable | None:
+        absence = None if wait.patient else self.status.lasting_absence()
+        if absence is None:
+            return None
+        detail = f"Nothing is applied to subscription {self.status.name!r}: {absence.detail}."
+        return Unreachable(detail, absence.remedy, absence.cause)
+
+    def _trouble_with_tables(self, wait: Wait) -> Unreachable | None:
+        tables = self.status.tables
+        for table in list(wait.tables):
+            view = tables.get(table)
+            if view is not None and not view.left_out:
+                continue
+            if not wait.named and (view is None or view.state is TableState.REMOVED):
+                wait.tables.discard(table)
+                continue
+            return table_left_out(view)
+        return None if wait.tables or wait.named else nothing_to_wait_for(self.status)
+
+    def _is_near(self, position: Lsn) -> bool:
+        furthest = self.status.highest_position
+        return furthest is None or position.value <= furthest.value + HORIZON_BYTES
+
+    def _bring_near(self) -> None:
+        while self._far and self._is_near(Lsn(self._far[0][0])):
+            wait = heapq.heappop(self._far)[2]
+            if wait.open:
+                self._wanted.add(wait.position)
+
+    def _is_covered(self, position: Lsn) -> bool:
+        at = bisect_left(self._demanded, position)
+        if at == len(self._demanded):
+            return False
+        following, furthest = self._demanded[at], self.status.highest_position
+        return following == position or (furthest is not None and following <= furthest)
+
+    def _compact(self) -> None:
+        for heap in (self._by_position, self._far):
+            heap[:] = [entry for entry in heap if entry[2].open]
+            heapq.heapify(heap)
+
+
+class _Pending(StrEnum):
+    PENDING = "pending"
+
+
+_PENDING = _Pending.PENDING
+
+
+def why_halted(status: SubscriptionStatus) -> Unreachable:
+    """Why a subscription that is halted (`SubscriptionStatus.is_halted`) applies nothing, with the remedy."""
+    if status.deleting:
+        return Unreachable(f"Subscription {status.name!r} is being deleted.", "Wait on one that stays.")
+    remedy = f"Set desired_state of subscription {status.name!r} to 'running', then wait again."
+    if status.state not in HALTED_STATES:
+        return Unreachable(f"Subscription {status.name!r} has the desired_state '{status.desired.value}'.", remedy)
+    because = f": {status.reason}" if status.reason else ""
+    return Unreachable(f"Subscription {status.name!r} is {status.state.value}{because}.", status.remedy or remedy)
+
+
+def table_left_out(view: TableView | None) -> Unreachable:
+    """A table that the wait covers does not follow the source."""
+    if view is None:
+        return Unreachable("A table of this wait was removed.", "Wait again for tables that the subscription has.")
+    remedy = view.remedy or f"{how_to_follow(view)}, or leave the table out of the wait."
+    return Unreachable(what_is_left_out(view), remedy)
+
+
+_REMEDIES = {
+    TableState.PARKED: "Reload the table",
+    TableState.REMOVED: "Add the table to the subscription again",
+}
+
+
+def what_is_left_out(view: TableView) -> str:
+    """A sentence: the table, its state, and why it does not follow."""
+    why = why_left_out(view)
+    return f"Table {view.schema}.{view.name} is {view.state.value}{f': {why}' if why else ''}."
+
+
+def how_to_follow(view: TableView) -> str:
+    """What makes the table follow its source, as a sentence without its full stop."""
+    paused = "Set the table's desired_state to 'running'"
+    return (view.remedy or _REMEDIES.get(view.state, paused)).rstrip(".")
+
+
+def why_left_out(view: TableView) -> str | None:
+    """Why a table does not follow the source."""
+    lags = view.paused and view.state not in {TableState.PAUSED, TableState.PARKED, TableState.REMOVED}
+    return "its desired_state is 'paused'" if lags else view.reason
+
+
+def nothing_to_wait_for(status: SubscriptionStatus) -> Unreachable:
+    """No table follows the source."""
+    return Unreachable(
+        f"Subscription {status.name!r} has no table that follows its source: each is paused or parked, or there is none.",
+        "Resume or reload a table, then wait again.",
+    )

@@ -1,0 +1,1 @@
+"""How the server reaches the engines: their command streams, requests on them, and the answers."""

@@ -1,0 +1,47 @@
+"""Finds subscriptions by name, for reading and for changing."""
+
+from __future__ import annotations
+
+from sqlmodel import select
+
+from server.db.models.subscription import SubscriptionRow
+from server.db.session import ReadSession, WriteSession
+from server.errors import Conflict, NotFound
+
+
+class SubscriptionDeleting(Conflict):
+    code = "subscription_deleting"
+    title = "The subscription is being deleted"
+    default_remedy = "Wait until a GET answers 404, or DELETE it with force=true."
+
+
+def require_subscription(session: ReadSession, name: str) -> SubscriptionRow:
+    """The subscription of this name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    row = session.exec(select(SubscriptionRow).where(SubscriptionRow.name == name)).first()
+    if row is None:
+        raise NotFound(f"There is no subscription named '{name}'.", "GET /api/v1/subscriptions lists them.")
+    return row
+
+
+def lock_subscription(session: WriteSession, name: str) -> SubscriptionRow | None:
+    """The subscription, kept from others until the end of the transaction."""
+    return session.exec(select(SubscriptionRow).where(SubscriptionRow.name == name).with_for_update()).first()
+
+
+def lock_changeable_subscription(session: WriteSession, name: str) -> SubscriptionRow:
+    """The same, where it may be changed.
+
+    Raises:
+        NotFound: there is none.
+        SubscriptionDeleting: it is on its way out.
+    """
+    row = lock_subscription(session, name)
+    if row is None:
+        return require_subscription(session, name)
+    if row.deleting:
+        raise SubscriptionDeleting(f"The subscription '{name}' is being deleted.")
+    return row

@@ -1,0 +1,1 @@
+"""Child processes of this machine: started, supervised, ended with their parent."""

@@ -1,0 +1,274 @@
+"""The registry of waits against a plain model: who ends, when, and what is demanded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.model.position import Lsn
+from engine.model.subscription_state import DesiredState, SubscriptionState
+from engine.model.table_state import TableState
+from server.freshness.subscription_status import GONE_AFTER_S, SubscriptionStatus, TableView
+from server.freshness.wait_registry import HORIZON_BYTES, Unreachable, Verdict, Wait, WaitRegistry
+
+_TABLES = ("t1", "t2", "t3")
+
+
+def _registry(applied: int | None = 10, state: SubscriptionState = SubscriptionState.RUNNING) -> WaitRegistry:
+    desired = DesiredState.PAUSED if state is SubscriptionState.PAUSED else DesiredState.RUNNING
+    status = SubscriptionStatus(
+        name="s", state=state, desired=desired, applied=None if applied is None else Lsn(applied)
+    )
+    status.stream = lambda: "s"
+    status.confirm_run(0, "s")
+    for table in _TABLES:
+        status.tables[table] = TableView(id=table, schema="public", name=table, state=TableState.LIVE)
+    return WaitRegistry(status)
+
+
+@dataclass
+class _Watched:
+    """A wait and the verdicts it got."""
+
+    wait: Wait
+    verdicts: list[Verdict]
+
+    @property
+    def satisfied(self) -> bool:
+        return self.verdicts == [None]
+
+    @property
+    def refused(self) -> bool:
+        return len(self.verdicts) == 1 and isinstance(self.verdicts[0], Unreachable)
+
+
+def _watch(position: int, tables: tuple[str, ...] = _TABLES, *, named: bool = True, patient: bool = False) -> _Watched:
+    verdicts: list[Verdict] = []
+    return _Watched(Wait(Lsn(position), set(tables), named, verdicts.append, patient), verdicts)
+
+
+def test_waits_end_in_the_order_of_their_positions() -> None:
+    registry = _registry()
+    order: list[int] = []
+    for position in (30, 20, 25, 40):
+        registry.add(Wait(Lsn(position), {"t1"}, True, lambda _, p=position: order.append(p)))
+    registry.status.applied = Lsn(30)
+    assert registry.end_reached_waits() == 3
+    assert order == [20, 25, 30]
+    assert len(registry) == 1
+
+
+def test_a_position_already_applied_ends_at_once_also_while_paused() -> None:
+    registry = _registry(state=SubscriptionState.PAUSED)
+    seen, ahead = _watch(10), _watch(11)
+    assert not registry.add(seen.wait)
+    assert seen.satisfied
+    assert not registry.add(ahead.wait)
+    assert ahead.refused
+    assert registry.take_demand() == []
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_failed_subscription_refuses_also_what_was_applied(named: bool) -> None:
+    registry = _registry(state=SubscriptionState.FAILED)
+    seen = _watch(10, named=named)
+    assert not registry.add(seen.wait)
+    assert seen.refused
+
+
+def test_of_positions_that_exist_only_the_highest_is_demanded_and_once() -> None:
+    registry = _registry()
+    registry.status.source = Lsn(100)
+    for position in (20, 50, 30):
+        registry.add(_watch(position).wait)
+    assert registry.take_demand() == [Lsn(50)]
+    assert registry.take_demand() == []
+    registry.add(_watch(40).wait)
+    assert registry.take_demand() == []
+    registry.add(_watch(60).wait)
+    assert registry.take_demand() == [Lsn(60)]
+
+
+def test_a_position_that_may_never_come_does_not_stand_for_the_nearer_ones() -> None:
+    registry = _registry()
+    for position in (20, 90, 30):
+        registry.add(_watch(position).wait)
+    assert registry.take_demand() == [Lsn(20), Lsn(30), Lsn(90)]
+    registry.status.source = Lsn(50)
+    registry.add(_watch(40).wait)
+    assert registry.take_demand() == [Lsn(40)]
+    registry.add(_watch(35).wait)
+    registry.add(_watch(90).wait)
+    assert registry.take_demand() == []
+
+
+def test_a_new_stream_hears_the_outstanding_demand_again() -> None:
+    registry = _registry()
+    last = _watch(60)
+    registry.add(_watch(50).wait)
+    registry.add(last.wait)
+    registry.take_demand()
+    registry.remove(last.wait)
+    registry.reset_demand()
+    assert registry.take_demand() == [Lsn(50)]
+
+
+def test_a_position_far_away_is_not_demanded_before_it_comes_near() -> None:
+    registry = _registry()
+    far = 10 + HORIZON_BYTES + 5
+    registry.add(_watch(far).wait)
+    registry.add(_watch(20).wait)
+    assert registry.take_demand() == [Lsn(20)]
+    registry.status.applied = Lsn(20)
+    registry.end_reached_waits()
+    assert registry.take_demand() == [Lsn(far)]
+
+
+def test_a_dropped_wait_hears_nothing() -> None:
+    registry = _registry()
+    watched = _watch(20)
+    registry.add(watched.wait)
+    registry.remove(watched.wait)
+    registry.status.applied = Lsn(99)
+    assert registry.end_reached_waits() == 0
+    assert watched.verdicts == []
+    assert len(registry) == 0
+
+
+def test_a_wait_on_a_table_that_copies_ends_when_it_is_live() -> None:
+    registry = _registry()
+    registry.status.tables["t2"].state = TableState.CATCHING_UP
+    watched = _watch(20)
+    registry.add(watched.wait)
+    registry.status.applied = Lsn(30)
+    assert registry.end_reached_waits() == 0
+    registry.status.tables["t2"].state = TableState.LIVE
+    assert registry.end_decided_waits({"t2"}) == 1
+    assert watched.satisfied
+
+
+def test_a_removed_table_ends_waits_that_named_it_and_leaves_the_others() -> None:
+    registry = _registry()
+    named, every = _watch(20, ("t1",)), _watch(20, _TABLES, named=False)
+    registry.add(named.wait)
+    registry.add(every.wait)
+    del registry.status.tables["t1"]
+    assert registry.end_decided_waits() == 1
+    assert named.refused
+    assert every.wait.tables == {"t2", "t3"}
+
+
+def test_when_the_applied_position_goes_back_waits_begin_again() -> None:
+    registry = _registry()
+    registry.status.tables["t2"].state = TableState.COPYING
+    watched = _watch(20)
+    registry.add(watched.wait)
+    assert registry.status.set_applied(Lsn(25), 1.0)
+    registry.end_reached_waits()
+    assert not registry.status.set_applied(Lsn(5), 2.0)
+    registry.reopen_reached_waits()
+    registry.status.tables["t2"].state = TableState.LIVE
+    assert registry.end_decided_waits() == 0
+    registry.status.set_applied(Lsn(21), 3.0)
+    assert registry.end_reached_waits() == 1
+    assert watched.satisfied
+
+
+def test_the_estimate_follows_the_pace() -> None:
+    status = _registry(applied=None).status
+    assert status.estimate_ms(Lsn(100), 0.0) is None
+    status.set_applied(Lsn(0), 0.0)
+    status.set_applied(Lsn(100), 1.0)
+    assert status.estimate_ms(Lsn(300), 1.0) == 2000
+    assert status.estimate_ms(Lsn(50), 1.0) == 0
+
+
+_steps = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("wait"),
+            st.integers(1, 60),
+            st.sets(st.sampled_from(_TABLES), min_size=1),
+            st.booleans(),
+            st.booleans(),
+        ),
+        st.tuples(st.just("applied"), st.integers(1, 8)),
+        st.tuples(st.just("table"), st.sampled_from(_TABLES), st.sampled_from(list(TableState))),
+        st.tuples(
+            st.just("state"),
+            st.sampled_from(
+                [
+                    SubscriptionState.RUNNING,
+                    SubscriptionState.STARTING,
+                    SubscriptionState.PAUSED,
+                    SubscriptionState.FAILED,
+                ]
+            ),
+        ),
+        st.tuples(st.just("desired"), st.sampled_from([DesiredState.RUNNING, *DesiredState])),
+        st.tuples(st.just("paused"), st.sampled_from(_TABLES), st.booleans()),
+        st.tuples(st.just("away"), st.sampled_from([None, 1.0, GONE_AFTER_S + 1])),
+        st.tuples(st.just("drop"), st.integers(0, 20)),
+    ),
+    max_size=40,
+)
+
+
+@given(_steps)
+def test_no_wait_ends_wrongly_twice_or_is_forgotten(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    registry = _registry(applied=1)
+    status = registry.status
+    watched: list[_Watched] = []
+    dropped: set[int] = set()
+    for step in steps:
+        match step:
+            case ("wait", position, tables, named, patient):
+                watched.append(_watch(position, tuple(tables), named=named, patient=patient))
+                registry.add(watched[-1].wait)
+            case ("applied", more):
+                assert status.applied is not None
+                status.set_applied(Lsn(status.applied.value + more), 0.0)
+                registry.end_reached_waits()
+            case ("table", table, state):
+                status.tables[table].state = state
+                registry.end_decided_waits({table})
+            case ("paused", table, paused):
+                status.tables[table].paused = paused
+                registry.end_decided_waits({table})
+            case ("state", state):
+                status.state = state
+                registry.end_decided_waits()
+            case ("desired", desired):
+                status.desired = desired
+                registry.end_decided_waits()
+            case ("away", seconds):
+                status.away_s = lambda seconds=seconds: seconds
+                status.stream = lambda seconds=seconds: "s" if seconds is None else None
+                registry.end_reached_waits()
+                registry.end_decided_waits()
+            case ("drop", index) if index < len(watched) and not watched[index].verdicts:
+                registry.remove(watched[index].wait)
+                dropped.add(index)
+        for index, one in enumerate(watched):
+            _check(status, one, dropped=index in dropped)
+    assert len(registry) == sum(not one.verdicts and i not in dropped for i, one in enumerate(watched))
+
+
+def _check(status: SubscriptionStatus, one: _Watched, *, dropped: bool) -> None:
+    """What the present status says of a wait: ended at most once, and never outstanding where it should have ended."""
+    assert len(one.verdicts) <= 1
+    if dropped:
+        assert one.verdicts == []
+    if dropped or one.verdicts:
+        return
+    states = [status.tables[table].state for table in one.wait.tables]
+    reached = status.confirmed_position is not None and status.confirmed_position >= one.wait.position
+    assert not (reached and all(state is TableState.LIVE for state in states))
+    assert status.desired is DesiredState.RUNNING
+    assert status.state is not SubscriptionState.FAILED
+    assert not {TableState.PARKED, TableState.REMOVED} & set(states)
+    assert not any(status.tables[table].paused for table in one.wait.tables)
+    assert one.wait.patient or status.away_s() in {None, 1.0}

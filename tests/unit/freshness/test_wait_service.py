@@ -1,0 +1,56 @@
+"""Waits that were answered at once are kept for a while, within bounds."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any, cast
+
+import pytest
+
+from engine.model.position import Lsn
+from engine.model.table_state import TableState
+from server.clock import SystemClock
+from server.errors import NotFound
+from server.freshness.service import WaitService
+from server.freshness.subscription_status import SubscriptionStatus, TableView
+from server.freshness.wait import WaitSpec
+from server.freshness.wait_registry import WaitRegistry
+
+_TABLES, _WAITS, _LINES = 1000, 110, 100_000
+
+
+class _Service:
+    """One subscription that has everything already."""
+
+    def __init__(self) -> None:
+        tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableState.LIVE) for n in range(_TABLES)}
+        self.status = SubscriptionStatus("orders", tables=tables, applied=Lsn(100), stream=lambda: "s")
+        self.status.confirm_run(0, "s")
+
+    async def current_registry(self, _: str) -> WaitRegistry:
+        return WaitRegistry(self.status)
+
+
+async def _answered(waits: WaitService, service: _Service) -> list[str]:
+    ask = WaitSpec("orders", Lsn(50), frozenset(service.status.tables), named=False, timeout_s=1)
+    return [(await waits.run_wait_now(ask)).id for _ in range(_WAITS)]
+
+
+async def test_receipts_that_name_very_many_tables_are_kept_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = _Service()
+    waits = WaitService(cast("Any", None), SystemClock(), cast("Any", service))
+    monkeypatch.setattr(waits, "_find", lambda *_: None)
+    monkeypatch.setattr("server.freshness.service._MOST_LINES", _LINES)
+    tracemalloc.start()
+    try:
+        ids = await _answered(waits, service)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 20 * _LINES
+    kept = await waits.get_wait("orders", ids[-1])
+    assert kept.receipt is not None
+    assert len(kept.receipt.tables) == _TABLES
+    assert (await waits.get_wait("orders", ids[-_LINES // _TABLES])).id == ids[-_LINES // _TABLES]
+    with pytest.raises(NotFound):
+        await waits.get_wait("orders", ids[0])
