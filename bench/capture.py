@@ -27,11 +27,6 @@ from bench.errors import BenchError
 from bench.processes import Member, family, our_role
 from bench.workload import DATABASE, Connection, Table
 from engine.model.position import Lsn
-from server.bench.errors import BenchError
-from server.bench.processes import Member, family, our_role
-from server.bench.sides import DRAIN_TIMEOUT_S, NATIVE, PENSTOCK, SLOT, Side, declared
-from server.bench.stage import Stage
-from server.bench.workload import DATABASE, Connection, Table
 from server.demo.embedded import EmbeddedPostgres
 from server.processes.children import end, spawn
 

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import ClassVar
 
-from server.bench.errors import BenchError
-from server.bench.workload import DATABASE, Made, Mode, Workload
+from bench.errors import BenchError
+from bench.workload import DATABASE, Made, Mode, Workload
 from server.demo.embedded import EmbeddedPostgres
 from server.processes.children import end, spawn
 

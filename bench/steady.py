@@ -19,12 +19,12 @@ from typing import Any
 
 import psycopg
 
-from server.bench.errors import BenchError
-from server.bench.facts import load_average
-from server.bench.histogram import Times
-from server.bench.sides import Side
-from server.bench.stage import Stage
-from server.bench.workload import Connection
+from bench.contenders import Side
+from bench.environment import Stage
+from bench.errors import BenchError
+from bench.facts import load_average
+from bench.histogram import Times
+from bench.workload import Connection
 from server.cli.client import NoServerError, ProblemError
 from server.processes.children import end, spawn
 

@@ -18,7 +18,7 @@ from engine.link.messages import (
     SequencesBody,
 )
 from engine.link.partition_parts import PartitionsBody
-from engine.link.refused_parts import RefusedRowsBody
+from engine.link.quarantine_parts import RefusedRowsBody
 from server.errors import ReportedProblem
 from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError, Hub, QueryResult, Reply
 from server.gateway.interface import EngineTimeout, EngineUnavailable

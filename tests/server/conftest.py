@@ -53,7 +53,7 @@ class PlayedSample:
         self.state = SampleState.ABSENT
 
     @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         return self.state not in {SampleState.ABSENT, SampleState.UNAVAILABLE}
 
     def standing(self) -> Standing:

@@ -15,7 +15,6 @@ import pytest
 from engine.connectors import open_target
 from engine.model.position import Lsn
 from engine.model.subscription import QueueMode
-from engine.runtime.catalog import open_target
 from server.demo.embedded import EmbeddedPostgres
 from server.processes.ports import free_port
 from tests.fixtures.postgres import Database

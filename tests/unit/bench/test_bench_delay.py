@@ -11,7 +11,7 @@ from time import perf_counter
 
 import pytest
 
-from server.bench.delay import DelayLine, DelayProxy
+from bench.delay import DelayLine, DelayProxy
 from server.processes.ports import free_port
 
 SHORT_S = 0.002

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.bench.tpcc import Kind, Scale, TpccWorkload
-from server.bench.tpcc.inputs import LOAD_NAME_C, MIX, RUN_NAME_C, Inputs, Skew, last_name, nurand
-from server.bench.tpcc.load import Loader
+from bench.tpcc import Kind, Scale, TpccWorkload
+from bench.tpcc.inputs import LOAD_NAME_C, MIX, RUN_NAME_C, Inputs, Skew, last_name, nurand
+from bench.tpcc.load import Loader
 from server.declarations.table_body import TableBody
 
 SMALL = Scale(warehouses=3, items=500, customers=60)
