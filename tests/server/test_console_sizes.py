@@ -13,7 +13,7 @@ from server import wording
 from tests.fixtures.console import run_module
 from tests.tidy.source_tree import ROOT
 
-MODULE = "src/words/numbers.ts"
+MODULE = "src/labels/numbers.ts"
 _DECIMAL = re.compile(r"\d\s?[kMGT]B\b")
 
 

@@ -1,9 +1,9 @@
 import { FLEET } from "./addresses";
 import { answer, client, type Subscription, type Table } from "./api/client";
 import { keys } from "./api/queries";
-import type { Role } from "./caller";
-import { queryClient } from "./live/queryClient";
-import { qualified, tableName } from "./words/tables";
+import type { Role } from "./usePermission";
+import { queryClient } from "./stream/queryClient";
+import { qualified, tableName } from "./labels/tables";
 
 /** Something that a person can have done, and what is said before it is. */
 export interface Action {

@@ -2,8 +2,8 @@ import { useMutation } from "@tanstack/react-query";
 import { useEffect, useId, useState, type FormEvent } from "react";
 import { useLocation } from "wouter";
 import type { Action } from "../actions";
-import { useMay } from "../caller";
-import { queryClient } from "../live/queryClient";
+import { usePermission } from "../usePermission";
+import { queryClient } from "../stream/queryClient";
 import { Store, useStore } from "../store";
 import { announce } from "./announcements";
 import { Dialog } from "./dialog";
@@ -14,7 +14,7 @@ const asked = new Store<Action | null>(null);
 
 /** A button for each action that one may do; each asks first, and says what will happen. */
 export function ActionButtons({ actions, first = false }: { actions: Action[]; first?: boolean }) {
-  const may = useMay();
+  const may = usePermission();
   const offered = actions.filter(({ role }) => may(role ?? "operator"));
   return offered.map((action, number) => (
     <button

@@ -1,5 +1,5 @@
 import { useEffect } from "react";
-import { queryClient } from "../live/queryClient";
+import { queryClient } from "../stream/queryClient";
 import { Store, useStore } from "../store";
 import { Moment } from "./time";
 

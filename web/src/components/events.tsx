@@ -1,7 +1,7 @@
 import type { Event } from "../api/client";
-import type { Place } from "../words/remedies";
-import type { Tone } from "../words/tone";
-import { Mark } from "./mark";
+import type { Place } from "../labels/remedies";
+import type { Tone } from "../labels/tone";
+import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
 import { Moment } from "./time";
 
@@ -17,7 +17,7 @@ export function EventList({ events, here }: { events: Event[]; here: Place }) {
           <span className="when">
             <Moment at={event.at} />
           </span>
-          <Mark tone={SEVERITY_TONES[event.severity] ?? "unknown"}>{event.severity}</Mark>
+          <StatusBadge tone={SEVERITY_TONES[event.severity] ?? "unknown"}>{event.severity}</StatusBadge>
           <div>
             <p>
               {event.subject != null && !event.detail.includes(event.subject) && `${event.subject}: `}

@@ -1,6 +1,6 @@
 import type { Finding } from "../api/client";
-import type { Tone } from "../words/tone";
-import { Mark } from "./mark";
+import type { Tone } from "../labels/tone";
+import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
 import { Statements } from "./statements";
 
@@ -14,7 +14,7 @@ export function Findings({ findings }: { findings: Finding[] }) {
     <ul className="findings">
       {sorted.map((finding, number) => (
         <li key={number}>
-          <Mark tone={TONES[finding.severity] ?? "unknown"}>{finding.severity}</Mark>
+          <StatusBadge tone={TONES[finding.severity] ?? "unknown"}>{finding.severity}</StatusBadge>
           <div>
             <p>
               {finding.what} <code className="soft">{finding.code}</code>

@@ -1,8 +1,8 @@
 import type { Subscription } from "../api/client";
-import { bytes, seconds } from "../words/numbers";
+import { bytes, seconds } from "../labels/numbers";
 
 /** How far the live tables of a target are behind their source. */
-export const Behind = ({ lag }: { lag: Omit<Subscription["lag"], "tables"> & { tables?: number } }) => (
+export const LagCell = ({ lag }: { lag: Omit<Subscription["lag"], "tables"> & { tables?: number } }) => (
   <>
     {seconds(lag.seconds)}
     {lag.bytes != null && <small>{bytes(lag.bytes)}</small>}

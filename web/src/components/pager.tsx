@@ -1,4 +1,4 @@
-import { count } from "../words/numbers";
+import { count } from "../labels/numbers";
 
 interface PagerProps {
   /** From 0. */

@@ -1,6 +1,6 @@
 import { Problem } from "../api/problem";
 import { Findings } from "./findings";
-import { Mark } from "./mark";
+import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
 
 /** Why something was not done, and what can be done about it. */
@@ -9,7 +9,7 @@ export function ProblemNote({ error }: { error: unknown }) {
   return (
     <div className="note tone-bad" role="alert">
       <p className="note-title">
-        <Mark tone="bad">{problem.title}</Mark>
+        <StatusBadge tone="bad">{problem.title}</StatusBadge>
       </p>
       <p>{problem.detail}</p>
       {problem.remedy !== "" && <Remedy text={problem.remedy} />}

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import { ProblemNote } from "./problemNote";
 
 /** What a query brought. What it brought before stays in sight when a later reading fails; the header's mark tells of that. */
-export function Loaded<Data>({ query, children }: { query: UseQueryResult<Data>; children: (data: Data) => ReactNode }) {
+export function QueryBoundary<Data>({ query, children }: { query: UseQueryResult<Data>; children: (data: Data) => ReactNode }) {
   if (query.data !== undefined) {
     const gone = query.error !== null && "status" in query.error && query.error.status === 404;
     return (

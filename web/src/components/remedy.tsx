@@ -1,4 +1,4 @@
-import { plainRemedy, type Place } from "../words/remedies";
+import { plainRemedy, type Place } from "../labels/remedies";
 
 interface RemedyProps {
   text: string;

@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import type { Tone } from "../words/tone";
+import type { Tone } from "../labels/tone";
 
 /** Each tone has a shape of its own, so that it is told without colours too. */
 const SHAPES: Record<Tone, ReactNode> = {
@@ -18,7 +18,7 @@ const SHAPES: Record<Tone, ReactNode> = {
 };
 
 /** A word with the mark of its tone. */
-export function Mark({ tone, children }: { tone: Tone; children: ReactNode }) {
+export function StatusBadge({ tone, children }: { tone: Tone; children: ReactNode }) {
   return (
     <span className={`mark tone-${tone}`}>
       <svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" focusable="false">

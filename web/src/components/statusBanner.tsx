@@ -1,10 +1,10 @@
 import type { ReactNode } from "react";
-import type { Place } from "../words/remedies";
-import type { Tone } from "../words/tone";
-import { Mark } from "./mark";
+import type { Place } from "../labels/remedies";
+import type { Tone } from "../labels/tone";
+import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
 
-interface LeadProps {
+interface StatusBannerProps {
   tone: Tone;
   word: string;
   since?: ReactNode;
@@ -16,11 +16,11 @@ interface LeadProps {
 }
 
 /** How the thing of a page is, in one word, with its reason and what can be done about it. */
-export function Lead({ tone, word, since, why, remedy, here, children }: LeadProps) {
+export function StatusBanner({ tone, word, since, why, remedy, here, children }: StatusBannerProps) {
   return (
     <div className={`lead tone-${tone}`}>
       <p className="lead-word">
-        <Mark tone={tone}>{word}</Mark>
+        <StatusBadge tone={tone}>{word}</StatusBadge>
         {since !== undefined && <span className="soft">{since}</span>}
       </p>
       <p className="prose">{why}</p>

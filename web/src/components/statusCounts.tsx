@@ -1,10 +1,10 @@
 import { Link } from "wouter";
 import type { Filters } from "../filters";
-import { count } from "../words/numbers";
-import type { Tone } from "../words/tone";
-import { Mark } from "./mark";
+import { count } from "../labels/numbers";
+import type { Tone } from "../labels/tone";
+import { StatusBadge } from "./statusBadge";
 
-interface TallyItem {
+interface StatusCount {
   /** Its value in the address. */
   value: string;
   tone: Tone;
@@ -12,18 +12,18 @@ interface TallyItem {
   number: number;
 }
 
-interface TallyProps {
+interface StatusCountsProps {
   /** What is counted, in the plural. */
   noun: string;
   /** Name of the filter in the address. */
   filter: string;
   filters: Filters;
-  items: TallyItem[];
+  items: StatusCount[];
   total: number;
 }
 
 /** How many there are of each kind; each number is a link that shows those alone, the first one shows all. Empty kinds are left out. */
-export function Tally({ noun, filter, filters, items, total }: TallyProps) {
+export function StatusCounts({ noun, filter, filters, items, total }: StatusCountsProps) {
   const chosen = filters.get(filter);
   const shown = items.filter((item) => item.number > 0 || item.value === chosen);
   const link = (value: string | null): string => filters.address({ [filter]: value, page: null });
@@ -34,7 +34,7 @@ export function Tally({ noun, filter, filters, items, total }: TallyProps) {
       </Link>
       {shown.map((item) => (
         <Link key={item.value} href={link(item.value)} aria-current={chosen === item.value ? "true" : undefined} replace>
-          <b>{count(item.number)}</b> <Mark tone={item.tone}>{item.word}</Mark>
+          <b>{count(item.number)}</b> <StatusBadge tone={item.tone}>{item.word}</StatusBadge>
         </Link>
       ))}
     </nav>

@@ -1,9 +1,9 @@
-import { link, type Link } from "../live/connection";
-import { readAt } from "../live/queryClient";
-import { useMay } from "../caller";
+import { link, type Link } from "../stream/connection";
+import { readAt } from "../stream/queryClient";
+import { usePermission } from "../usePermission";
 import { useStore } from "../store";
-import type { Tone } from "../words/tone";
-import { Mark } from "./mark";
+import type { Tone } from "../labels/tone";
+import { StatusBadge } from "./statusBadge";
 import { Moment } from "./time";
 
 const LINKS: Record<Link, { tone: Tone; word: string }> = {
@@ -13,15 +13,15 @@ const LINKS: Record<Link, { tone: Tone; word: string }> = {
 };
 
 /** Whether news arrive by themselves, and when something was read last. Only a change of the first is announced. */
-export function LiveMark() {
+export function StreamStatus() {
   const now = useStore(link);
   const { tone, word } = LINKS[now];
   const last = useStore(readAt);
-  const may = useMay();
+  const may = usePermission();
   return (
     <div className="live" data-link={now}>
       <span role="status">
-        <Mark tone={tone}>{word}</Mark>
+        <StatusBadge tone={tone}>{word}</StatusBadge>
       </span>
       {last !== null && (
         <span className="soft">

@@ -5,15 +5,15 @@ import { FLEET, subscriptionAddress } from "../addresses";
 import type { Subscription } from "../api/client";
 import { subscriptionsQuery } from "../api/queries";
 import { useFilters } from "../filters";
-import { healthOf } from "../words/health";
-import { Loaded } from "./loaded";
-import { Mark } from "./mark";
+import { healthOf } from "../labels/health";
+import { QueryBoundary } from "./queryBoundary";
+import { StatusBadge } from "./statusBadge";
 
 /** Which subscription a page is about: the one that the address names, or else the first. */
 export function SubscriptionChoice({ children }: { children: (subscription: Subscription) => ReactNode }) {
   const subscriptions = useQuery(subscriptionsQuery());
   return (
-    <Loaded query={subscriptions}>{(items) => <Choice items={items} children={children} />}</Loaded>
+    <QueryBoundary query={subscriptions}>{(items) => <Choice items={items} children={children} />}</QueryBoundary>
   );
 }
 
@@ -61,7 +61,7 @@ function Health({ subscription }: { subscription: Subscription }) {
   return (
     <p>
       <Link href={subscriptionAddress(subscription.name)}>
-        <Mark tone={tone}>{word}</Mark>
+        <StatusBadge tone={tone}>{word}</StatusBadge>
       </Link>{" "}
       <span className="soft">{why}</span>
     </p>

@@ -1,7 +1,7 @@
 import { useNow } from "../clock";
 import { zone, type Zone } from "../display";
 import { useStore } from "../store";
-import { seconds } from "../words/numbers";
+import { seconds } from "../labels/numbers";
 
 type Parts = "time" | "both";
 

@@ -1,7 +1,7 @@
 /** A page with buttons that do what a remedy of the API names as a call. */
 export type Place = "table" | "subscription" | "connection";
 
-interface Way {
+interface Replacement {
   /** As the API words it. */
   said: string;
   /** As it is called here; `{at}` stands for the page, where it is another. */
@@ -12,10 +12,10 @@ interface Way {
 
 const DDL_CAPTURE = "/connections/{name}/ddl-capture";
 
-const button = (call: string, verb: string, place: Place): Way => ({ said: call, plain: `“${verb}”{at}`, place, calls: [call] });
+const button = (call: string, verb: string, place: Place): Replacement => ({ said: call, plain: `“${verb}”{at}`, place, calls: [call] });
 
 /** What begins with the same words as another stands before it. */
-const WAYS: readonly Way[] = [
+const REPLACEMENTS: readonly Replacement[] = [
   button("POST /subscriptions/{name}/tables/{table_id}/retries", "Try again", "table"),
   button("POST /subscriptions/{name}/tables/{table_id}/reloads", "Reload", "table"),
   button("POST /subscriptions/{name}/tables/{table_id}/approvals", "Approve", "table"),
@@ -41,10 +41,10 @@ const WAYS: readonly Way[] = [
 export function plainRemedy(remedy: string, here?: Place): { words: string; calls: string[] } {
   let words = remedy;
   const calls: string[] = [];
-  for (const way of WAYS) {
-    if (!words.includes(way.said)) continue;
-    words = words.replaceAll(way.said, way.plain.replace("{at}", way.place === here ? "" : ` on the ${way.place}'s page`));
-    calls.push(...way.calls);
+  for (const replacement of REPLACEMENTS) {
+    if (!words.includes(replacement.said)) continue;
+    words = words.replaceAll(replacement.said, replacement.plain.replace("{at}", replacement.place === here ? "" : ` on the ${replacement.place}'s page`));
+    calls.push(...replacement.calls);
   }
   return { words, calls };
 }

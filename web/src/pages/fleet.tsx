@@ -4,19 +4,19 @@ import { NEW_SUBSCRIPTION, subscriptionAddress } from "../addresses";
 import type { Subscription } from "../api/client";
 import { readinessQuery, subscriptionsQuery } from "../api/queries";
 import { matches, useFilters, type Filters } from "../filters";
-import { Behind } from "../parts/behind";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Page } from "../parts/page";
-import { SearchField } from "../parts/searchField";
-import { Share } from "../parts/share";
-import { Tally } from "../parts/tally";
-import { Ago } from "../parts/time";
-import { GROUP_WORDS, HEALTH_GROUPS, healthOf, heldUp, slotShare, warnShare, worstFirst, type Health } from "../words/health";
-import { bytes, count, ofBytes } from "../words/numbers";
-import { plainRemedy } from "../words/remedies";
-import { statesByNeed, tableStateWords } from "../words/tables";
-import { useMay } from "../caller";
+import { LagCell } from "../components/lagCell";
+import { QueryBoundary } from "../components/queryBoundary";
+import { StatusBadge } from "../components/statusBadge";
+import { Page } from "../components/page";
+import { SearchField } from "../components/searchField";
+import { UsageBar } from "../components/usageBar";
+import { StatusCounts } from "../components/statusCounts";
+import { Ago } from "../components/time";
+import { GROUP_WORDS, HEALTH_GROUPS, healthOf, heldUp, slotShare, warnShare, worstFirst, type Health } from "../labels/health";
+import { bytes, count, ofBytes } from "../labels/numbers";
+import { plainRemedy } from "../labels/remedies";
+import { statesByNeed, tableStateWords } from "../labels/tables";
+import { usePermission } from "../usePermission";
 import { FirstStart } from "./wizard/firstStart";
 
 interface Judged {
@@ -27,7 +27,7 @@ interface Judged {
 /** All subscriptions, the worst first. */
 export function FleetPage() {
   const subscriptions = useQuery(subscriptionsQuery());
-  const may = useMay();
+  const may = usePermission();
   return (
     <Page
       title="Fleet"
@@ -42,7 +42,7 @@ export function FleetPage() {
       }
     >
       <Readiness />
-      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} />)}</Loaded>
+      <QueryBoundary query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} />)}</QueryBoundary>
     </Page>
   );
 }
@@ -56,7 +56,7 @@ function Readiness() {
       <ul>
         {readiness.data.map(({ detail }) => (
           <li key={detail}>
-            <Mark tone="warn">{detail}</Mark>
+            <StatusBadge tone="warn">{detail}</StatusBadge>
           </li>
         ))}
       </ul>
@@ -114,7 +114,7 @@ function FleetTally({ judged, filters }: { judged: Judged[]; filters: Filters })
     ...GROUP_WORDS[group],
     number: judged.filter(({ health }) => health.group === group).length,
   }));
-  return <Tally noun="subscriptions" filter="health" filters={filters} items={items} total={judged.length} />;
+  return <StatusCounts noun="subscriptions" filter="health" filters={filters} items={items} total={judged.length} />;
 }
 
 function Row({ item, health }: Judged) {
@@ -128,18 +128,18 @@ function Row({ item, health }: Judged) {
         </small>
       </th>
       <td data-column="Health" className="telling">
-        <Mark tone={health.tone}>{health.word}</Mark>
+        <StatusBadge tone={health.tone}>{health.word}</StatusBadge>
         <small>{health.why}</small>
         {health.remedy !== null && <small>{plainRemedy(health.remedy).words}</small>}
       </td>
       <td data-column="Behind the source" className="number">
-        <Behind lag={item.lag} />
+        <LagCell lag={item.lag} />
       </td>
       <td data-column="Log held back there" className="number">
         {bytes(item.retained_bytes)}
         {share !== null && (
           <small>
-            <Share share={share} warnAt={warnShare(item)} /> {ofBytes(item.capture.slot_budget_bytes)}
+            <UsageBar share={share} warnAt={warnShare(item)} /> {ofBytes(item.capture.slot_budget_bytes)}
           </small>
         )}
       </td>
@@ -164,9 +164,9 @@ function TableStates({ subscription: { table_states: states, health } }: { subsc
         const { tone, word } = tableStateWords(state, held);
         return (
           <li key={state}>
-            <Mark tone={tone}>
+            <StatusBadge tone={tone}>
               {count(states[state])} {word}
-            </Mark>
+            </StatusBadge>
           </li>
         );
       })}

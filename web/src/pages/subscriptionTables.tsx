@@ -5,16 +5,16 @@ import { tableAddress } from "../addresses";
 import type { Subscription, Table } from "../api/client";
 import { tablesQuery } from "../api/queries";
 import { matches, useFilters, type Filters } from "../filters";
-import { ActionButtons } from "../parts/actions";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Pager } from "../parts/pager";
-import { SearchField } from "../parts/searchField";
-import { Tally } from "../parts/tally";
-import { Ago } from "../parts/time";
-import { heldUp } from "../words/health";
-import { count, some } from "../words/numbers";
-import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords, tableWords } from "../words/tables";
+import { ActionButtons } from "../components/actions";
+import { QueryBoundary } from "../components/queryBoundary";
+import { StatusBadge } from "../components/statusBadge";
+import { Pager } from "../components/pager";
+import { SearchField } from "../components/searchField";
+import { StatusCounts } from "../components/statusCounts";
+import { Ago } from "../components/time";
+import { heldUp } from "../labels/health";
+import { count, some } from "../labels/numbers";
+import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords, tableWords } from "../labels/tables";
 
 const AT_ONCE = 50;
 /** The API lists removed tables only when they are asked for. */
@@ -33,7 +33,7 @@ export function Tables({ subscription }: { subscription: Subscription }) {
   return (
     <>
       <TablesTally subscription={subscription} filters={filters} />
-      <Loaded query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</Loaded>
+      <QueryBoundary query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</QueryBoundary>
       <p className="below">
         {removed ? (
           <Link href={filters.address({ state: null, page: null })} replace>
@@ -55,7 +55,7 @@ function TablesTally({ subscription, filters }: { subscription: Subscription; fi
     .map(([value, number]) => ({ value, number, ...tableStateWords(value, held) }))
     .sort((a, b) => statesByNeed(a.value, b.value));
   const total = items.reduce((sum, { number }) => sum + number, 0);
-  return <Tally noun="tables" filter="state" filters={filters} items={items} total={total} />;
+  return <StatusCounts noun="tables" filter="state" filters={filters} items={items} total={total} />;
 }
 
 interface FoundProps extends Kept {
@@ -124,7 +124,7 @@ function Row({ table, subscription }: Kept & { table: Table }) {
         {elsewhere && <small>→ {qualified(table.target)}</small>}
       </th>
       <td data-column="State" className="telling">
-        <Mark tone={tone}>{word}</Mark>
+        <StatusBadge tone={tone}>{word}</StatusBadge>
         {copied !== null && <small>{copied}</small>}
         {copied !== null && table.copied.rows_per_second != null && <small>{count(Math.round(table.copied.rows_per_second))} rows/s</small>}
         {hint !== null && <small>{hint}</small>}

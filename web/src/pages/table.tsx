@@ -4,17 +4,17 @@ import { FLEET, subscriptionAddress } from "../addresses";
 import { tableActions, type Action } from "../actions";
 import type { Reload, Table } from "../api/client";
 import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
-import { ActionButtons } from "../parts/actions";
-import { Facts } from "../parts/facts";
-import { Lead } from "../parts/lead";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Page, Section } from "../parts/page";
-import { Remedy } from "../parts/remedy";
-import { Ago, Moment } from "../parts/time";
-import { bytes, count } from "../words/numbers";
-import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../words/tables";
-import type { Tone } from "../words/tone";
+import { ActionButtons } from "../components/actions";
+import { Facts } from "../components/facts";
+import { StatusBanner } from "../components/statusBanner";
+import { QueryBoundary } from "../components/queryBoundary";
+import { StatusBadge } from "../components/statusBadge";
+import { Page, Section } from "../components/page";
+import { Remedy } from "../components/remedy";
+import { Ago, Moment } from "../components/time";
+import { bytes, count } from "../labels/numbers";
+import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../labels/tables";
+import type { Tone } from "../labels/tone";
 import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
 import { Versions } from "./tableVersions";
@@ -37,7 +37,7 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
       }
       actions={<ActionButtons actions={parked ? actions.slice(1) : actions} />}
     >
-      <Loaded query={table}>
+      <QueryBoundary query={table}>
         {(present) => (
           <>
             <StateLead table={present} remedy={parked ? actions.slice(0, 1) : []} />
@@ -50,12 +50,12 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
             </Section>
           </>
         )}
-      </Loaded>
+      </QueryBoundary>
       <Section title="History" aside="Structure and state, newest first">
-        <Loaded query={versions}>{(items) => <Versions versions={items} />}</Loaded>
+        <QueryBoundary query={versions}>{(items) => <Versions versions={items} />}</QueryBoundary>
       </Section>
       <Section title="Reloads" aside="The newest 10">
-        <Loaded query={reloads}>{(items) => <Reloads reloads={items} />}</Loaded>
+        <QueryBoundary query={reloads}>{(items) => <Reloads reloads={items} />}</QueryBoundary>
       </Section>
     </Page>
   );
@@ -66,7 +66,7 @@ function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
   const { tone, word, means } = tableWords(table);
   const hint = asked(table);
   return (
-    <Lead
+    <StatusBanner
       tone={tone}
       word={word}
       why={table.reason ?? means}
@@ -86,7 +86,7 @@ function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
         </div>
       )}
       {isCopied(table) && <CopyProgress table={table} />}
-    </Lead>
+    </StatusBanner>
   );
 }
 
@@ -139,7 +139,7 @@ function Reloads({ reloads }: { reloads: Reload[] }) {
           <span className="when">
             <Moment at={reload.created_at} />
           </span>
-          <Mark tone={WORK[reload.state] ?? "unknown"}>{reload.state}</Mark>
+          <StatusBadge tone={WORK[reload.state] ?? "unknown"}>{reload.state}</StatusBadge>
           <div>
             {reload.ended_at === null ? (
               <p>

@@ -3,15 +3,15 @@ import type { Action } from "../actions";
 import { answer, client, type RefusedRow, type RefusedRowsOutcome, type Table } from "../api/client";
 import { Problem } from "../api/problem";
 import { refusedRowsQuery, REFUSED_AT_ONCE } from "../api/queries";
-import { ActionButtons } from "../parts/actions";
-import { Facts } from "../parts/facts";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Section } from "../parts/page";
-import { Moment } from "../parts/time";
-import { count } from "../words/numbers";
-import { tableName } from "../words/tables";
-import type { Tone } from "../words/tone";
+import { ActionButtons } from "../components/actions";
+import { Facts } from "../components/facts";
+import { QueryBoundary } from "../components/queryBoundary";
+import { StatusBadge } from "../components/statusBadge";
+import { Section } from "../components/page";
+import { Moment } from "../components/time";
+import { count } from "../labels/numbers";
+import { tableName } from "../labels/tables";
+import type { Tone } from "../labels/tone";
 
 const STATES: Record<string, { tone: Tone; word: string }> = {
   parked: { tone: "bad", word: "parked over" },
@@ -26,7 +26,7 @@ export function RefusedRows({ subscription, table }: { subscription: string; tab
   if (aside === 0 && (table.state !== "parked" || (rows.data?.items.length ?? 0) === 0)) return null;
   return (
     <Section title="Refused rows" aside="They are kept on the target, as the source sent them">
-      <Loaded query={rows}>
+      <QueryBoundary query={rows}>
         {({ items, next_page_token }) => (
           <>
             <ActionsForAll subscription={subscription} table={table} rows={items} />
@@ -40,7 +40,7 @@ export function RefusedRows({ subscription, table }: { subscription: string; tab
             {next_page_token != null && <p className="soft">The first {count(REFUSED_AT_ONCE)}; the API lists all of them.</p>}
           </>
         )}
-      </Loaded>
+      </QueryBoundary>
     </Section>
   );
 }
@@ -70,7 +70,7 @@ function Row({ subscription, table, row }: Of & { row: RefusedRow }) {
       <span className="when">
         <Moment at={row.refused_at} />
       </span>
-      <Mark tone={tone}>{word}</Mark>
+      <StatusBadge tone={tone}>{word}</StatusBadge>
       <div>
         <p>
           <strong>{keyOf(row)}</strong>: {row.cause.detail}

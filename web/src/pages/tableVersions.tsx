@@ -1,10 +1,10 @@
 import { useState } from "react";
 import type { Version, VersionColumn } from "../api/client";
-import { Mark } from "../parts/mark";
-import { Moment } from "../parts/time";
-import { count, seconds, some } from "../words/numbers";
-import { differences } from "../words/structures";
-import { tableStateWords } from "../words/tables";
+import { StatusBadge } from "../components/statusBadge";
+import { Moment } from "../components/time";
+import { count, seconds, some } from "../labels/numbers";
+import { differences } from "../labels/structures";
+import { tableStateWords } from "../labels/tables";
 
 /** A table that is reloaded every night has thousands. */
 const AT_FIRST = 50;
@@ -65,7 +65,7 @@ function State({ version, until }: { version: Version; until: string | null }) {
   const { tone, word } = tableStateWords(version.state ?? "?");
   return (
     <>
-      <Mark tone={tone}>{word}</Mark>
+      <StatusBadge tone={tone}>{word}</StatusBadge>
       <div>
         {version.reason != null && (
           <p>
@@ -84,7 +84,7 @@ function Structure({ version, before }: { version: Version; before: Version | un
   const changes = differences(version, before);
   return (
     <>
-      <Mark tone="note">structure</Mark>
+      <StatusBadge tone="note">structure</StatusBadge>
       <div>
         {changes === null && <p className="soft">What changed was not recorded.</p>}
         {changes?.length === 0 && <p>{before === undefined ? "The first known structure." : "As it was before."}</p>}

@@ -43,7 +43,7 @@ class Renewals {
 const renewals = new Renewals();
 
 /** What a message of the stream makes out of date. A kind that is not known here makes nothing out of date. */
-export function outdatedBy(message: StreamMessage): QueryKey[] {
+export function queriesInvalidatedBy(message: StreamMessage): QueryKey[] {
   let body: Partial<Event>;
   try {
     body = JSON.parse(message.data) as Partial<Event>;
@@ -63,13 +63,13 @@ export function outdatedBy(message: StreamMessage): QueryKey[] {
 }
 
 /** Follows the server's news while the session lasts. */
-export function useNews(): void {
+export function useEventStream(): void {
   const { token, refused } = useStore(session);
   useEffect(() => {
     if (refused) return undefined;
     return keepConnected(token, {
       onOpen: () => void queryClient.invalidateQueries(),
-      onMessage: (message) => renewals.add(...outdatedBy(message)),
+      onMessage: (message) => renewals.add(...queriesInvalidatedBy(message)),
     });
   }, [token, refused]);
 }

@@ -2,11 +2,11 @@ import { useState } from "react";
 import { writeExactly } from "../../api/exactNumbers";
 import type { Subscription } from "../../api/client";
 import type { QueryAnswer } from "../../api/freshness";
-import { Facts } from "../../parts/facts";
-import { Pager } from "../../parts/pager";
-import { Moment } from "../../parts/time";
-import { milliseconds } from "../../words/durations";
-import { some } from "../../words/numbers";
+import { Facts } from "../../components/facts";
+import { Pager } from "../../components/pager";
+import { Moment } from "../../components/time";
+import { milliseconds } from "../../labels/durations";
+import { some } from "../../labels/numbers";
 
 const AT_ONCE = 100;
 

@@ -2,13 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import type { Subscription } from "../../api/client";
 import { freshnessQuery } from "../../api/freshness";
-import { Behind } from "../../parts/behind";
-import { Facts } from "../../parts/facts";
-import { Loaded } from "../../parts/loaded";
-import { Page, Section } from "../../parts/page";
-import { SubscriptionChoice } from "../../parts/subscriptionChoice";
-import { Ago } from "../../parts/time";
-import { count } from "../../words/numbers";
+import { LagCell } from "../../components/lagCell";
+import { Facts } from "../../components/facts";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { Page, Section } from "../../components/page";
+import { SubscriptionChoice } from "../../components/subscriptionChoice";
+import { Ago } from "../../components/time";
+import { count } from "../../labels/numbers";
 import { QuerySection, type FreshnessWish } from "./query";
 import { WaitSection } from "./wait";
 
@@ -46,11 +46,11 @@ function Fresh({ subscription }: { subscription: Subscription }) {
 function Standing({ name }: { name: string }) {
   const freshness = useQuery(freshnessQuery(name));
   return (
-    <Loaded query={freshness}>
+    <QueryBoundary query={freshness}>
       {({ positions, lag, waits, at }) => (
         <Facts
           facts={[
-            ["Behind the source", <Behind lag={lag} />],
+            ["Behind the source", <LagCell lag={lag} />],
             ["End of the source's log", <Position at={positions.source} />],
             ["Read up to", <Position at={positions.captured} />],
             [positions.confirmed ? "Visible on the target up to" : "Last known on the target", <Position at={positions.applied} />],
@@ -59,7 +59,7 @@ function Standing({ name }: { name: string }) {
           ]}
         />
       )}
-    </Loaded>
+    </QueryBoundary>
   );
 }
 

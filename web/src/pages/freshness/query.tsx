@@ -1,9 +1,9 @@
 import { useState, type FormEvent, type KeyboardEvent, type ReactNode, type RefObject } from "react";
 import type { Subscription } from "../../api/client";
 import { runQuery, type QueryRequest } from "../../api/freshness";
-import { UnderWay } from "../../parts/underWay";
+import { UnderWay } from "../../components/underWay";
 import { useStoppable } from "../../stoppable";
-import { typedMs } from "../../words/durations";
+import { typedMs } from "../../labels/durations";
 import { AnswerLead, AnswerView } from "./answer";
 import { Field, PositionField, SecondsField } from "./fields";
 import { Refusal } from "./refusal";

@@ -1,9 +1,9 @@
 import { Link } from "wouter";
 import { subscriptionAddress } from "../../addresses";
-import { Facts } from "../../parts/facts";
-import { ProblemNote } from "../../parts/problemNote";
-import { milliseconds } from "../../words/durations";
-import { inPlainWords } from "../../words/refusals";
+import { Facts } from "../../components/facts";
+import { ProblemNote } from "../../components/problemNote";
+import { milliseconds } from "../../labels/durations";
+import { inPlainWords } from "../../labels/refusals";
 
 /** Why a wait or a query was not answered, what can be done about it, and how far it was. */
 export function Refusal({ error, subscription }: { error: unknown; subscription: string }) {

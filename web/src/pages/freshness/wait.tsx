@@ -1,8 +1,8 @@
 import { useState, type FormEvent, type ReactNode } from "react";
 import { waitFor, type WaitRequest } from "../../api/freshness";
-import { UnderWay } from "../../parts/underWay";
+import { UnderWay } from "../../components/underWay";
 import { useStoppable } from "../../stoppable";
-import { typedMs } from "../../words/durations";
+import { typedMs } from "../../labels/durations";
 import { Field, PositionField, SecondsField } from "./fields";
 import { ReceiptLead, ReceiptView } from "./receipt";
 import { Refusal } from "./refusal";

@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { batchesQuery, type Batch } from "../../api/history";
 import { useFilters } from "../../filters";
-import { Loaded } from "../../parts/loaded";
-import { OlderNewer } from "../../parts/olderNewer";
-import { Moment } from "../../parts/time";
-import { bytes, count } from "../../words/numbers";
-import { short } from "../../words/stages";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { OlderNewer } from "../../components/olderNewer";
+import { Moment } from "../../components/time";
+import { bytes, count } from "../../labels/numbers";
+import { short } from "../../labels/stages";
 import { SubscriptionFrame } from "./frame";
 
 const PATHS: Record<string, string> = { driver: "in the engine", spark: "by Spark" };
@@ -23,14 +23,14 @@ export function BatchesPage({ name }: { name: string }) {
             Source transactions that were taken in together. A batch gathers until it is full, old enough or asked for; then its net
             changes are worked out, and it is committed on the target.
           </p>
-          <Loaded query={batches}>
+          <QueryBoundary query={batches}>
             {({ items, next_page_token }) => (
               <>
                 {items.length === 0 ? <p>No batch was committed yet.</p> : <Ledger batches={items} />}
                 <OlderNewer filters={filters} next={next_page_token} noun="batches" />
               </>
             )}
-          </Loaded>
+          </QueryBoundary>
         </>
       )}
     </SubscriptionFrame>

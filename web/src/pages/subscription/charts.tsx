@@ -5,13 +5,13 @@ import type { Subscription } from "../../api/client";
 import { historyQuery, type History, type HistoryPoint } from "../../api/history";
 import { atServer } from "../../clock";
 import { useFilters } from "../../filters";
-import { Chart, type Line } from "../../parts/chart";
-import { Loaded } from "../../parts/loaded";
-import { Moment } from "../../parts/time";
-import { forecast } from "../../words/forecast";
-import { goalOf, warnShare } from "../../words/health";
-import { bytes, percent, seconds } from "../../words/numbers";
-import { rounded, short } from "../../words/stages";
+import { Chart, type Line } from "../../components/chart";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { Moment } from "../../components/time";
+import { forecast } from "../../labels/forecast";
+import { goalOf, warnShare } from "../../labels/health";
+import { bytes, percent, seconds } from "../../labels/numbers";
+import { rounded, short } from "../../labels/stages";
 
 const SPANS = [
   { hours: 1, label: "1 hour" },
@@ -44,7 +44,7 @@ export default function Charts({ subscription }: { subscription: Subscription })
           </Link>
         ))}
       </nav>
-      <Loaded query={history}>{(found) => <All subscription={subscription} history={found} toMs={atServer(history.dataUpdatedAt)} hours={hours} />}</Loaded>
+      <QueryBoundary query={history}>{(found) => <All subscription={subscription} history={found} toMs={atServer(history.dataUpdatedAt)} hours={hours} />}</QueryBoundary>
     </>
   );
 }

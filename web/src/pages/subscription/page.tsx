@@ -4,18 +4,18 @@ import { Link } from "wouter";
 import { CONNECTIONS, subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { eventsQuery } from "../../api/queries";
-import { EventList } from "../../parts/events";
-import { Behind } from "../../parts/behind";
-import { Facts } from "../../parts/facts";
-import { Lead } from "../../parts/lead";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Section } from "../../parts/page";
-import { Share } from "../../parts/share";
-import { Ago } from "../../parts/time";
-import { aspectsOf, healthOf, slotShare, warnShare } from "../../words/health";
-import { bytes, count, ofBytes, some } from "../../words/numbers";
-import { copiedWords, copyWords } from "../../words/tables";
+import { EventList } from "../../components/events";
+import { LagCell } from "../../components/lagCell";
+import { Facts } from "../../components/facts";
+import { StatusBanner } from "../../components/statusBanner";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
+import { Section } from "../../components/page";
+import { UsageBar } from "../../components/usageBar";
+import { Ago } from "../../components/time";
+import { aspectsOf, healthOf, slotShare, warnShare } from "../../labels/health";
+import { bytes, count, ofBytes, some } from "../../labels/numbers";
+import { copiedWords, copyWords } from "../../labels/tables";
 import { NothingHerePage } from "../nothingHere";
 import { Tables } from "../subscriptionTables";
 import { BatchesPage } from "./batches";
@@ -70,7 +70,7 @@ function Overview({ name }: { name: string }) {
             <Tables subscription={found} />
           </Section>
           <Section title="Events" aside={<Link href={subscriptionPart(name, "events")}>All of them</Link>}>
-            <Loaded query={events}>{(items) => <EventList events={items} here="subscription" />}</Loaded>
+            <QueryBoundary query={events}>{(items) => <EventList events={items} here="subscription" />}</QueryBoundary>
           </Section>
         </>
       )}
@@ -83,7 +83,7 @@ function Judged({ subscription }: { subscription: Subscription }) {
   const health = healthOf(subscription);
   const aspects = aspectsOf(subscription);
   return (
-    <Lead
+    <StatusBanner
       tone={health.tone}
       word={health.word}
       why={health.why}
@@ -100,12 +100,12 @@ function Judged({ subscription }: { subscription: Subscription }) {
       <ul className="aspects" aria-label="What this was judged by">
         {aspects.map((aspect) => (
           <li key={aspect.name}>
-            <Mark tone={aspect.tone}>{aspect.name}</Mark>
+            <StatusBadge tone={aspect.tone}>{aspect.name}</StatusBadge>
             <p className="soft">{aspect.says === health.why ? health.word : aspect.says}</p>
           </li>
         ))}
       </ul>
-    </Lead>
+    </StatusBanner>
   );
 }
 
@@ -126,13 +126,13 @@ function Progress({ subscription }: { subscription: Subscription }) {
               `${count(copying.tables_copied)} of ${some(copying.tables, "table")} done`,
             ],
         ["Way", <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>],
-        ["Behind the source", <Behind lag={lag} />],
+        ["Behind the source", <LagCell lag={lag} />],
         [
           "Log held back there",
           bytes(subscription.retained_bytes),
           share === null ? undefined : (
             <>
-              <Share share={share} warnAt={warnShare(subscription)} /> {ofBytes(subscription.capture.slot_budget_bytes)}
+              <UsageBar share={share} warnAt={warnShare(subscription)} /> {ofBytes(subscription.capture.slot_budget_bytes)}
             </>
           ),
         ],

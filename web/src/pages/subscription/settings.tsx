@@ -6,14 +6,14 @@ import { answer, client, type Subscription } from "../../api/client";
 import type { components } from "../../api/schema";
 import { Problem } from "../../api/problem";
 import { keys } from "../../api/queries";
-import { useMay } from "../../caller";
-import { queryClient } from "../../live/queryClient";
-import { ActionButtons } from "../../parts/actions";
-import { Facts } from "../../parts/facts";
-import { Section } from "../../parts/page";
-import { Moment } from "../../parts/time";
-import { count } from "../../words/numbers";
-import { patchOf, SETTINGS, shown, valueOf, valueWords, type ChoiceSetting, type Effect, type NumberSetting, type Setting, type SettingGroup, type Value } from "../../words/settings";
+import { usePermission } from "../../usePermission";
+import { queryClient } from "../../stream/queryClient";
+import { ActionButtons } from "../../components/actions";
+import { Facts } from "../../components/facts";
+import { Section } from "../../components/page";
+import { Moment } from "../../components/time";
+import { count } from "../../labels/numbers";
+import { patchOf, SETTINGS, shown, valueOf, valueWords, type ChoiceSetting, type Effect, type NumberSetting, type Setting, type SettingGroup, type Value } from "../../labels/settings";
 import { SubscriptionFrame } from "./frame";
 
 const EFFECTS: Record<Effect, string> = { "at once": "at once", "next start": "at the next start" };
@@ -62,7 +62,7 @@ const keyOf = (setting: Setting): string => setting.path.join(".");
 function Group({ group, subscription }: { group: SettingGroup; subscription: Subscription }) {
   const [draft, setDraft] = useState<Draft>({});
   const place = useRef<HTMLParagraphElement>(null);
-  const mayChange = useMay()("operator");
+  const mayChange = usePermission()("operator");
   const changes = changesOf(group, subscription, draft);
   const wrong = group.settings.some((setting) => setting.kind === "number" && Number.isNaN(parsed(setting, draft[keyOf(setting)])));
   const leave = (): void => {

@@ -1,8 +1,8 @@
 import type { Ticket } from "../../api/tickets";
-import { Moment } from "../../parts/time";
-import { median, milliseconds } from "../../words/durations";
-import { some } from "../../words/numbers";
-import { stageMs, STAGES, STAGE_WORDS } from "../../words/tickets";
+import { Moment } from "../../components/time";
+import { median, milliseconds } from "../../labels/durations";
+import { some } from "../../labels/numbers";
+import { stageMs, STAGES, STAGE_WORDS } from "../../labels/tickets";
 
 interface Point {
   /** In ms. */

@@ -1,5 +1,5 @@
 import type { Ticket } from "../../api/tickets";
-import { shownMs, stageMs, STAGES, STAGE_WORDS, type Stage } from "../../words/tickets";
+import { shownMs, stageMs, STAGES, STAGE_WORDS, type Stage } from "../../labels/tickets";
 
 const HEIGHT = 14;
 

@@ -2,11 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import { useId } from "react";
 import { throughputQuery, type Ticket, type Throughput as Figures } from "../../api/tickets";
 import { useFilters } from "../../filters";
-import { Facts } from "../../parts/facts";
-import { Loaded } from "../../parts/loaded";
-import { milliseconds } from "../../words/durations";
-import { bytes, count } from "../../words/numbers";
-import { ticketName } from "../../words/tickets";
+import { Facts } from "../../components/facts";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { milliseconds } from "../../labels/durations";
+import { bytes, count } from "../../labels/numbers";
+import { ticketName } from "../../labels/tickets";
 
 interface ThroughputProps {
   subscription: string;
@@ -65,9 +65,9 @@ function Between({ subscription, since, until }: { subscription: string; since: 
   const found = useQuery(throughputQuery(subscription, until, since));
   return (
     <div className="outcome" aria-live="polite">
-      <Loaded query={found}>
+      <QueryBoundary query={found}>
         {({ throughput }) => (throughput === null ? <p className="soft">It is known once both are applied.</p> : <Told figures={throughput} />)}
-      </Loaded>
+      </QueryBoundary>
     </div>
   );
 }

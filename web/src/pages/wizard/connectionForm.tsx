@@ -2,12 +2,12 @@ import { useMutation } from "@tanstack/react-query";
 import { useState, type FormEvent } from "react";
 import { answer, client, type Checks, type Connection, type ConnectionPut } from "../../api/client";
 import { keys } from "../../api/queries";
-import { queryClient } from "../../live/queryClient";
-import { Field, Radios, TextField } from "../../parts/field";
-import { Findings } from "../../parts/findings";
-import { Mark } from "../../parts/mark";
-import { ProblemNote } from "../../parts/problemNote";
-import { KINDS, kindsFor, NAME_HINT, NAME_PATTERN, type Field as Setting, type KindName, type Role } from "../../words/kinds";
+import { queryClient } from "../../stream/queryClient";
+import { Field, Radios, TextField } from "../../components/field";
+import { Findings } from "../../components/findings";
+import { StatusBadge } from "../../components/statusBadge";
+import { ProblemNote } from "../../components/problemNote";
+import { KINDS, kindsFor, NAME_HINT, NAME_PATTERN, type Field as Setting, type KindName, type Role } from "../../labels/kinds";
 import { collided } from "./queries";
 
 /** What is typed, by the names of the settings. */
@@ -131,7 +131,7 @@ function Outcome({ checks }: { checks: Checks | undefined }) {
     <div role="status">
       {checks !== undefined && (
         <>
-          {checks.ok && <Mark tone="good">{checks.findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}</Mark>}
+          {checks.ok && <StatusBadge tone="good">{checks.findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}</StatusBadge>}
           <Findings findings={checks.findings} />
         </>
       )}

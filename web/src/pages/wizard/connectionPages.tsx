@@ -4,14 +4,14 @@ import { CONNECTIONS } from "../../addresses";
 import type { Action } from "../../actions";
 import { answer, client, type Connection } from "../../api/client";
 import { connectionsQuery } from "../../api/queries";
-import { ActionButtons } from "../../parts/actions";
-import { announce } from "../../parts/announcements";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Page, Section } from "../../parts/page";
-import { ProblemNote } from "../../parts/problemNote";
-import { Statements } from "../../parts/statements";
-import { kindLabel, rolesOf } from "../../words/kinds";
+import { ActionButtons } from "../../components/actions";
+import { announce } from "../../components/announcements";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
+import { Page, Section } from "../../components/page";
+import { ProblemNote } from "../../components/problemNote";
+import { Statements } from "../../components/statements";
+import { kindLabel, rolesOf } from "../../labels/kinds";
 import { ConnectionForm } from "./connectionForm";
 import { connectionQuery, ddlCaptureQuery } from "./queries";
 
@@ -31,9 +31,9 @@ export function NewConnectionPage() {
   const saved = useSaved((name) => `${name}: the connection was created.`);
   return (
     <Page title="New connection" above={above}>
-      <Loaded query={connections}>
+      <QueryBoundary query={connections}>
         {(items) => <ConnectionForm present={null} role={null} taken={items.map(({ name }) => name)} onSaved={saved} />}
-      </Loaded>
+      </QueryBoundary>
     </Page>
   );
 }
@@ -44,7 +44,7 @@ export function ConnectionPage({ name }: { name: string }) {
   const saved = useSaved(() => `${name}: the connection was changed; running subscriptions take it over.`);
   return (
     <Page title={name} above={above}>
-      <Loaded query={found}>
+      <QueryBoundary query={found}>
         {(present) => (
           <>
             <Section title="Settings" aside={kindLabel(present.connection.kind)}>
@@ -57,7 +57,7 @@ export function ConnectionPage({ name }: { name: string }) {
             )}
           </>
         )}
-      </Loaded>
+      </QueryBoundary>
     </Page>
   );
 }
@@ -95,9 +95,9 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
   return (
     <>
       <p className="prose">
-        <Mark tone={current ? "good" : installed ? "warn" : "idle"}>
+        <StatusBadge tone={current ? "good" : installed ? "warn" : "idle"}>
           {current ? "Triggers tell them in the log." : installed ? "There are triggers, but not whole, or of another version." : "They are learnt from the log and the catalog; nothing has to be done."}
-        </Mark>{" "}
+        </StatusBadge>{" "}
         <span className="soft">Triggers tell them inside the transactions that make them; they need a superuser once.</span>
       </p>
       <div className="actions">

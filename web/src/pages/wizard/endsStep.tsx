@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState, type ReactNode } from "react";
 import type { Connection, SampleSource, Subscription } from "../../api/client";
-import { Radios, TextField } from "../../parts/field";
-import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, rolesOf, type Role } from "../../words/kinds";
+import { Radios, TextField } from "../../components/field";
+import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, rolesOf, type Role } from "../../labels/kinds";
 import { ConnectionForm, type Suggestion } from "./connectionForm";
 import type { StepProps } from "./newSubscription";
 import { SampleSourcePart } from "./sampleSource";

@@ -3,8 +3,8 @@ import { useState } from "react";
 import { Link, useLocation, useSearch } from "wouter";
 import { FLEET, NEW_SUBSCRIPTION } from "../../addresses";
 import { connectionsQuery, subscriptionsQuery } from "../../api/queries";
-import { Loaded } from "../../parts/loaded";
-import { Page } from "../../parts/page";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { Page } from "../../components/page";
 import { DEFAULTS, type Draft } from "./draft";
 import { EndsStep } from "./endsStep";
 import { OptionsStep } from "./optionsStep";
@@ -65,7 +65,7 @@ export function NewSubscriptionPage() {
           ))}
         </ol>
       </nav>
-      <Loaded query={connections}>
+      <QueryBoundary query={connections}>
         {(items) => {
           const ends = { source: items.find(({ name }) => name === draft.source), target: items.find(({ name }) => name === draft.target) };
           if (at === 0 || ends.source === undefined || ends.target === undefined) {
@@ -75,7 +75,7 @@ export function NewSubscriptionPage() {
           if (at === 2) return <OptionsStep {...props} target={ends.target} />;
           return <SummaryStep {...props} source={ends.source} target={ends.target} />;
         }}
-      </Loaded>
+      </QueryBoundary>
     </Page>
   );
 }

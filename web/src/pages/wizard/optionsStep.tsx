@@ -1,5 +1,5 @@
 import type { Connection } from "../../api/client";
-import { Radios, TextField } from "../../parts/field";
+import { Radios, TextField } from "../../components/field";
 import type { Options } from "./draft";
 import type { StepProps } from "./newSubscription";
 

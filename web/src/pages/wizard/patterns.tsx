@@ -1,8 +1,8 @@
 import { useState, type FormEvent } from "react";
 import type { SourceTable } from "../../api/client";
-import { Field, TextField } from "../../parts/field";
-import { Section } from "../../parts/page";
-import { some } from "../../words/numbers";
+import { Field, TextField } from "../../components/field";
+import { Section } from "../../components/page";
+import { some } from "../../labels/numbers";
 import { keyOf, lacksIdentity, takes, type Draft, type Pattern } from "./draft";
 import type { StepProps } from "./newSubscription";
 

@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { answer, client, everyItem, LARGEST_PAGE, type TableBody } from "../../api/client";
 import { Problem } from "../../api/problem";
 import { keys } from "../../api/queries";
-import type { Role } from "../../words/kinds";
+import type { Role } from "../../labels/kinds";
 
 /** The engine asks the database for these; they are read when somebody wants them, not by the clock. */
 const ON_REQUEST = { refetchInterval: false, staleTime: Infinity, retry: false, refetchOnWindowFocus: false } as const;

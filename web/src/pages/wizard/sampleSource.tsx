@@ -3,14 +3,14 @@ import { Link } from "wouter";
 import { NEW_SUBSCRIPTION } from "../../addresses";
 import type { Action } from "../../actions";
 import { answer, client, type SampleSource } from "../../api/client";
-import { useMay } from "../../caller";
+import { usePermission } from "../../usePermission";
 import { keys } from "../../api/queries";
-import { queryClient } from "../../live/queryClient";
-import { ActionButtons } from "../../parts/actions";
-import { Mark } from "../../parts/mark";
-import { ProblemNote } from "../../parts/problemNote";
-import { count } from "../../words/numbers";
-import type { Tone } from "../../words/tone";
+import { queryClient } from "../../stream/queryClient";
+import { ActionButtons } from "../../components/actions";
+import { StatusBadge } from "../../components/statusBadge";
+import { ProblemNote } from "../../components/problemNote";
+import { count } from "../../labels/numbers";
+import type { Tone } from "../../labels/tone";
 import { sampleKey, sampleQuery } from "./queries";
 
 const STATES: Record<SampleSource["state"], { tone: Tone; word: string }> = {
@@ -25,7 +25,7 @@ const UNKNOWN = { tone: "unknown", word: "This console does not know how it is; 
 /** The sample source: how it is, and what can be done about it. `removable`: also how it is got rid of. */
 export function SampleSourcePart({ removable = false }: { removable?: boolean }) {
   const sample = useQuery(sampleQuery());
-  const may = useMay();
+  const may = usePermission();
   const start = useMutation({
     mutationFn: () => answer(client.PUT("/api/v1/sample-source")),
     onSuccess: async (found) => {
@@ -41,7 +41,7 @@ export function SampleSourcePart({ removable = false }: { removable?: boolean })
     <div className="sample">
       {state !== "absent" && (
         <p role="status">
-          <Mark tone={tone}>{word}</Mark>{" "}
+          <StatusBadge tone={tone}>{word}</StatusBadge>{" "}
           {state === "running" && (
             <span className="soft">
               {transactions_per_second} transactions a second, {count(transactions)} so far.

@@ -4,15 +4,15 @@ import { useLocation } from "wouter";
 import { subscriptionAddress } from "../../addresses";
 import { answer, client, type Checks, type Connection, type SourceTable, type SubscriptionPut } from "../../api/client";
 import { keys } from "../../api/queries";
-import { queryClient } from "../../live/queryClient";
-import { announce } from "../../parts/announcements";
-import { Findings } from "../../parts/findings";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Section } from "../../parts/page";
-import { ProblemNote } from "../../parts/problemNote";
-import { kindLabel, placeOf } from "../../words/kinds";
-import { bytes, some } from "../../words/numbers";
+import { queryClient } from "../../stream/queryClient";
+import { announce } from "../../components/announcements";
+import { Findings } from "../../components/findings";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
+import { Section } from "../../components/page";
+import { ProblemNote } from "../../components/problemNote";
+import { kindLabel, placeOf } from "../../labels/kinds";
+import { bytes, some } from "../../labels/numbers";
 import { bodyOf, chosenOf, nameOf, tablesToCheck, type Draft } from "./draft";
 import type { StepProps } from "./newSubscription";
 import { checksQuery, collided, sourceTablesQuery } from "./queries";
@@ -25,7 +25,7 @@ interface SummaryStepProps extends StepProps {
 /** What will be made where, what stands in the way of it, and the button that makes it. */
 export function SummaryStep(props: SummaryStepProps) {
   const tables = useQuery(sourceTablesQuery(props.draft.source));
-  return <Loaded query={tables}>{(found) => <Summary {...props} found={found} />}</Loaded>;
+  return <QueryBoundary query={tables}>{(found) => <Summary {...props} found={found} />}</QueryBoundary>;
 }
 
 function Summary({ draft, source, target, found }: SummaryStepProps & { found: SourceTable[] }) {
@@ -138,7 +138,7 @@ function CheckResult({ query }: { query: UseQueryResult<Checks> }) {
   if (query.isFetching || query.isPending) {
     return (
       <p role="status">
-        <Mark tone="busy">Checking …</Mark>
+        <StatusBadge tone="busy">Checking …</StatusBadge>
       </p>
     );
   }
@@ -148,9 +148,9 @@ function CheckResult({ query }: { query: UseQueryResult<Checks> }) {
     <div role="status">
       <p>
         {ok ? (
-          <Mark tone="good">{findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}</Mark>
+          <StatusBadge tone="good">{findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}</StatusBadge>
         ) : (
-          <Mark tone="bad">This stands in the way:</Mark>
+          <StatusBadge tone="bad">This stands in the way:</StatusBadge>
         )}
       </p>
       <Findings findings={findings} />

@@ -2,11 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import type { SourceTable } from "../../api/client";
 import { matches } from "../../filters";
-import { Findings } from "../../parts/findings";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Pager } from "../../parts/pager";
-import { bytes, count, some } from "../../words/numbers";
+import { Findings } from "../../components/findings";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
+import { Pager } from "../../components/pager";
+import { bytes, count, some } from "../../labels/numbers";
 import { chosenOf, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type Draft } from "./draft";
 import type { StepProps } from "./newSubscription";
 import { Patterns } from "./patterns";
@@ -20,7 +20,7 @@ export function TablesStep(props: StepProps & { all: boolean }) {
   return (
     <>
       {tables.data === undefined && tables.error === null && <p className="soft">The engine asks the source what it has.</p>}
-      <Loaded query={tables}>{(found) => <Choice {...props} found={found} />}</Loaded>
+      <QueryBoundary query={tables}>{(found) => <Choice {...props} found={found} />}</QueryBoundary>
       {(tables.data !== undefined || tables.error !== null) && (
         <div className="form-foot">
           <Next {...props} found={tables.data ?? []} />
@@ -150,7 +150,7 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
       </td>
       <td data-column="To be known" className="telling">
         {problems.length > 0 ? <Findings findings={problems} /> : !lacksIdentity(table) && <span className="soft">nothing</span>}
-        {consented && lacksIdentity(table) && <Mark tone="warn">Its updates and deletes are not followed.</Mark>}
+        {consented && lacksIdentity(table) && <StatusBadge tone="warn">Its updates and deletes are not followed.</StatusBadge>}
         {lacksIdentity(table) && pattern === undefined && (
           <label className="check">
             <input
@@ -197,9 +197,9 @@ function Keyless({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChang
   return (
     <div className="note tone-warn">
       <p>
-        <Mark tone="warn">
+        <StatusBadge tone="warn">
           {some(left.length, "table")} {left.length === 1 ? "has" : "have"} no key, and {left.length === 1 ? "is" : "are"} not chosen with the others.
-        </Mark>
+        </StatusBadge>
       </p>
       <p>
         Only inserts of such a table can be followed: what is updated or deleted on the source stays here as it was. With a primary key or a REPLICA IDENTITY on the source it is followed wholly.
