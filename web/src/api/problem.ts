@@ -1,4 +1,6 @@
-import type { Finding } from "./client";
+import type { components } from "./schema";
+
+type Finding = components["schemas"]["FindingView"];
 
 interface Parts {
   status: number;

@@ -3,7 +3,7 @@ import type { Connection, SampleSource, Subscription } from "../../api/client";
 import { Radios, TextField } from "../../components/field";
 import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, rolesOf, type Role } from "../../labels/kinds";
 import { ConnectionForm, type Suggestion } from "./connectionForm";
-import type { StepProps } from "./newSubscription";
+import type { StepProps } from "./draft";
 import { SampleSourcePart } from "./sampleSource";
 
 interface EndsStepProps extends StepProps {

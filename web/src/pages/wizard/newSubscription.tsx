@@ -5,7 +5,7 @@ import { FLEET, NEW_SUBSCRIPTION } from "../../addresses";
 import { connectionsQuery, subscriptionsQuery } from "../../api/queries";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { Page } from "../../components/page";
-import { DEFAULTS, type Draft } from "./draft";
+import { DEFAULTS, type Draft, type StepProps } from "./draft";
 import { EndsStep } from "./endsStep";
 import { OptionsStep } from "./optionsStep";
 import { sampleQuery } from "./queries";
@@ -19,13 +19,6 @@ const STEPS = [
   { name: "summary", title: "Check and create" },
 ] as const;
 type Step = (typeof STEPS)[number]["name"];
-
-export interface StepProps {
-  draft: Draft;
-  onChange: (changes: Partial<Draft>) => void;
-  /** Leads to the next step. */
-  onNext: () => void;
-}
 
 /** Puts a subscription together, step by step; nothing is made before the last one. */
 export function NewSubscriptionPage() {

@@ -1,7 +1,6 @@
 import type { Connection } from "../../api/client";
 import { Radios, TextField } from "../../components/field";
-import type { Options } from "./draft";
-import type { StepProps } from "./newSubscription";
+import type { Options, StepProps } from "./draft";
 
 /** What people decide; everything else has a default that fits, and can be changed later. */
 export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { target: Connection }) {

@@ -3,8 +3,7 @@ import type { SourceTable } from "../../api/client";
 import { Field, TextField } from "../../components/field";
 import { Section } from "../../components/page";
 import { some } from "../../labels/numbers";
-import { keyOf, lacksIdentity, takes, type Draft, type Pattern } from "./draft";
-import type { StepProps } from "./newSubscription";
+import { keyOf, lacksIdentity, takes, type Draft, type Pattern, type StepProps } from "./draft";
 
 /** Patterns of names: they stand for the tables that are there and for those that appear later. */
 export function Patterns({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {

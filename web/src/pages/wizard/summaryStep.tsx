@@ -13,8 +13,7 @@ import { Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
 import { kindLabel, placeOf } from "../../labels/kinds";
 import { bytes, some } from "../../labels/numbers";
-import { bodyOf, chosenOf, nameOf, tablesToCheck, type Draft } from "./draft";
-import type { StepProps } from "./newSubscription";
+import { bodyOf, chosenOf, nameOf, tablesToCheck, type Draft, type StepProps } from "./draft";
 import { checksQuery, collided, sourceTablesQuery } from "./queries";
 
 interface SummaryStepProps extends StepProps {

@@ -7,8 +7,7 @@ import { QueryBoundary } from "../../components/queryBoundary";
 import { StatusBadge } from "../../components/statusBadge";
 import { Pager } from "../../components/pager";
 import { bytes, count, some } from "../../labels/numbers";
-import { chosenOf, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type Draft } from "./draft";
-import type { StepProps } from "./newSubscription";
+import { chosenOf, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type Draft, type StepProps } from "./draft";
 import { Patterns } from "./patterns";
 import { sourceTablesQuery } from "./queries";
 
