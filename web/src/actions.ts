@@ -1,9 +1,9 @@
 import { FLEET } from "./addresses";
 import { answer, client, type Subscription, type Table } from "./api/client";
 import { keys } from "./api/queries";
-import type { Role } from "./usePermission";
-import { queryClient } from "./stream/queryClient";
 import { qualified, tableName } from "./labels/tables";
+import { queryClient } from "./stream/queryClient";
+import type { Role } from "./usePermission";
 
 /** Something that a person can have done, and what is said before it is. */
 export interface Action {
@@ -75,7 +75,13 @@ function possible(subscription: string, table: Table): Action[] {
 }
 
 /** Codes whose remedy is a reload as such: nothing has to be mended first. */
-const RELOADED = new Set(["table_structure_changed", "table_partitions_changed", "net_change_anomaly", "copy_failed", "deferred_over_budget"]);
+const RELOADED = new Set([
+  "table_structure_changed",
+  "table_partitions_changed",
+  "net_change_anomaly",
+  "copy_failed",
+  "deferred_over_budget",
+]);
 
 function remedyOf(table: Table, path: TablePath): Action {
   if (table.code === "schema_change_waiting") return approve(table, path);
@@ -153,9 +159,7 @@ function approve(table: Table, path: TablePath): Action {
     does: [table.reason ?? "The change that the table waits with.", "It is made on the target, then what was kept since is applied."],
     name,
     run: () =>
-      answer(
-        client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/approvals", { ...path, body: { reason: table.reason ?? null } }),
-      ),
+      answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/approvals", { ...path, body: { reason: table.reason ?? null } })),
     done: `${name}: the change was approved.`,
   };
 }
@@ -224,7 +228,8 @@ function deletion({ name, source, target, slot }: Subscription): Action {
       `The tables on ${target} stay with the rows that they have then, and nothing keeps them fresh any more.`,
       "The connections stay.",
     ],
-    loses: "Its place in the source's log is lost, and what is known of its tables, batches and tickets. A new subscription copies everything anew.",
+    loses:
+      "Its place in the source's log is lost, and what is known of its tables, batches and tickets. A new subscription copies everything anew.",
     name,
     serious: true,
     run: () => answer(client.DELETE("/api/v1/subscriptions/{name}", { params: { path: { name } } })),
@@ -237,7 +242,10 @@ function deleteAtOnce({ name, source, slot }: Subscription): Action {
   return {
     verb: "Delete at once",
     title: `Delete ${name} without waiting for the engine?`,
-    does: ["It is being deleted already, but the engine has not said that slot and publications are gone.", "An event names what may be left on the source."],
+    does: [
+      "It is being deleted already, but the engine has not said that slot and publications are gone.",
+      "An event names what may be left on the source.",
+    ],
     loses: `The slot ${slot} may stay on ${source}. There it holds the source's log, until its disk is full or somebody drops it by hand.`,
     name,
     serious: true,

@@ -1,8 +1,11 @@
 import { useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
 import { CONNECTIONS, FLEET, FRESHNESS, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS } from "./addresses";
-import { queryClient } from "./stream/queryClient";
-import { useEventStream } from "./stream/invalidation";
+import { AskedAction } from "./components/actions";
+import { Announcements } from "./components/announcements";
+import { CrashGuard } from "./components/crash";
+import { Preferences } from "./components/preferences";
+import { StreamStatus } from "./components/streamStatus";
 import { ConnectionsPage } from "./pages/connections";
 import { FleetPage } from "./pages/fleet";
 import { FreshnessPage } from "./pages/freshness/page";
@@ -13,13 +16,10 @@ import { TablePage } from "./pages/table";
 import { TicketsPage } from "./pages/tickets/page";
 import { ConnectionPage, NewConnectionPage } from "./pages/wizard/connectionPages";
 import { NewSubscriptionPage } from "./pages/wizard/newSubscription";
-import { AskedAction } from "./components/actions";
-import { Announcements } from "./components/announcements";
-import { CrashGuard } from "./components/crash";
-import { StreamStatus } from "./components/streamStatus";
-import { Preferences } from "./components/preferences";
 import { session } from "./session";
 import { useStore } from "./store";
+import { useEventStream } from "./stream/invalidation";
+import { queryClient } from "./stream/queryClient";
 
 /** The ways through the console; pages about one thing are reached from there. `within`: what such pages' addresses begin with. */
 const NAV_ITEMS = [
@@ -65,7 +65,11 @@ function Header({ path, signedIn }: { path: string; signedIn: boolean }) {
         <>
           <nav className="ways" aria-label="Console">
             {NAV_ITEMS.map(({ address, label, within }) => (
-              <Link key={address} href={address} aria-current={path === address ? "page" : within !== null && path.startsWith(within) ? "true" : undefined}>
+              <Link
+                key={address}
+                href={address}
+                aria-current={path === address ? "page" : within !== null && path.startsWith(within) ? "true" : undefined}
+              >
                 {label}
               </Link>
             ))}

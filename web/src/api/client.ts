@@ -40,9 +40,7 @@ client.use({
 });
 
 /** The body of a good answer; whatever else comes is thrown as a Problem. */
-export async function answer<Body>(
-  call: Promise<{ data?: Body; error?: unknown; response: Response }>,
-): Promise<Body> {
+export async function answer<Body>(call: Promise<{ data?: Body; error?: unknown; response: Response }>): Promise<Body> {
   let result;
   try {
     result = await call;

@@ -31,9 +31,7 @@ export interface Waited {
 
 /** Ends with the wait; raises its Problem where it ends badly. */
 export async function waitFor(name: string, body: WaitRequest, signal: AbortSignal): Promise<Waited> {
-  const ended = await answer(
-    client.POST("/api/v1/subscriptions/{name}/freshness-waits", { params: { path: { name } }, body, signal }),
-  );
+  const ended = await answer(client.POST("/api/v1/subscriptions/{name}/freshness-waits", { params: { path: { name } }, body, signal }));
   if (ended.receipt == null || ended.waited_ms === null) throw new Error("The server ended the wait without a receipt.");
   return { id: ended.id, waitedMs: ended.waited_ms, askedAt: await askedAt(name, ended.id, signal), receipt: ended.receipt };
 }

@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, client, everyItem, LARGEST_PAGE } from "./client";
 import type { Event, Table } from "./client";
+import { answer, client, everyItem, LARGEST_PAGE } from "./client";
 
 /** What is kept lies under these keys. All of one subscription begins with `ofSubscription`, so that news of it renew it as a whole. */
 export const keys = {

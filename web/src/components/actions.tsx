@@ -1,10 +1,10 @@
 import { useMutation } from "@tanstack/react-query";
-import { useEffect, useId, useState, type FormEvent } from "react";
+import { type FormEvent, useEffect, useId, useState } from "react";
 import { useLocation } from "wouter";
 import type { Action } from "../actions";
-import { usePermission } from "../usePermission";
-import { queryClient } from "../stream/queryClient";
 import { Store, useStore } from "../store";
+import { queryClient } from "../stream/queryClient";
+import { usePermission } from "../usePermission";
 import { announce } from "./announcements";
 import { Dialog } from "./dialog";
 import { ProblemNote } from "./problemNote";

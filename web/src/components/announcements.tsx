@@ -1,6 +1,6 @@
 import { useEffect } from "react";
-import { queryClient } from "../stream/queryClient";
 import { Store, useStore } from "../store";
+import { queryClient } from "../stream/queryClient";
 import { Moment } from "./time";
 
 /** So long it stays at least, whatever happens: somebody has to read it. */

@@ -1,4 +1,4 @@
-import { useCallback, useId, useState, type ReactNode } from "react";
+import { type ReactNode, useCallback, useId, useState } from "react";
 import { zone } from "../display";
 import { useStore } from "../store";
 import Plot, { DASHES, type Line } from "./plot";

@@ -1,8 +1,8 @@
 import type { Event } from "../api/client";
 import type { Place } from "../labels/remedies";
 import type { Tone } from "../labels/tone";
-import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
+import { StatusBadge } from "./statusBadge";
 import { Moment } from "./time";
 
 export const SEVERITY_TONES: Record<string, Tone> = { error: "bad", warning: "warn", info: "note" };

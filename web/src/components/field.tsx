@@ -1,4 +1,4 @@
-import { useId, type InputHTMLAttributes, type ReactNode } from "react";
+import { type InputHTMLAttributes, type ReactNode, useId } from "react";
 
 interface FieldProps {
   label: string;
@@ -33,7 +33,9 @@ type TextProps = Omit<FieldProps, "children"> &
 export function TextField({ label, hint, wrong, onChange, ...input }: TextProps) {
   return (
     <Field label={label} hint={hint} wrong={wrong ?? null}>
-      {(described) => <input autoComplete="off" spellCheck={false} {...input} {...described} onChange={(event) => onChange(event.target.value)} />}
+      {(described) => (
+        <input autoComplete="off" spellCheck={false} {...input} {...described} onChange={(event) => onChange(event.target.value)} />
+      )}
     </Field>
   );
 }

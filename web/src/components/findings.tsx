@@ -1,8 +1,8 @@
 import type { Finding } from "../api/client";
 import type { Tone } from "../labels/tone";
-import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
 import { Statements } from "./statements";
+import { StatusBadge } from "./statusBadge";
 
 const TONES: Record<string, Tone> = { error: "bad", warning: "warn", info: "note" };
 const ORDER = ["error", "warning", "info"];

@@ -115,11 +115,15 @@ function options(width: number, kinds: LineKind[], colours: Colours, zone: Zone,
       y: { range: (_, __, most) => [0, Math.max(most * 1.1, current.current.least)] },
     },
     axes: [
-      { ...axis, space: 72, values: [
-        [86_400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1],
-        [60, "{HH}:{mm}", null, null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
-        [1, "{HH}:{mm}:{ss}", null, null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
-      ] },
+      {
+        ...axis,
+        space: 72,
+        values: [
+          [86_400, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1],
+          [60, "{HH}:{mm}", null, null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
+          [1, "{HH}:{mm}:{ss}", null, null, "\n{YYYY}-{MM}-{DD}", null, null, null, 1],
+        ],
+      },
       { ...axis, size: AXIS_WIDTH, values: (_, splits) => splits.map((value) => current.current.format(value)) },
     ],
     series: [{}, ...kinds.map((kind) => seriesOf(kind, colours))],

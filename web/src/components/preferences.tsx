@@ -1,7 +1,7 @@
 import { useEffect, useId, useRef } from "react";
-import { theme, THEMES, zone, ZONES } from "../display";
+import { THEMES, theme, ZONES, zone } from "../display";
 import { session, signOut } from "../session";
-import { useStore, type Store } from "../store";
+import { type Store, useStore } from "../store";
 
 const THEME_WORDS = { system: "as the system", light: "light", dark: "dark" };
 const ZONE_WORDS = { local: "local", UTC: "UTC" };

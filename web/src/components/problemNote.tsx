@@ -1,7 +1,7 @@
 import { Problem } from "../api/problem";
 import { Findings } from "./findings";
-import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
+import { StatusBadge } from "./statusBadge";
 
 /** Why something was not done, and what can be done about it. */
 export function ProblemNote({ error }: { error: unknown }) {

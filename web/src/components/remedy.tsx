@@ -1,4 +1,4 @@
-import { plainRemedy, type Place } from "../labels/remedies";
+import { type Place, plainRemedy } from "../labels/remedies";
 
 interface RemedyProps {
   text: string;

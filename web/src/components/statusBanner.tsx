@@ -1,8 +1,8 @@
 import type { ReactNode } from "react";
 import type { Place } from "../labels/remedies";
 import type { Tone } from "../labels/tone";
-import { StatusBadge } from "./statusBadge";
 import { Remedy } from "./remedy";
+import { StatusBadge } from "./statusBadge";
 
 interface StatusBannerProps {
   tone: Tone;

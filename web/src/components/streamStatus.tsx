@@ -1,8 +1,8 @@
-import { link, type Link } from "../stream/connection";
+import type { Tone } from "../labels/tone";
+import { useStore } from "../store";
+import { type Link, link } from "../stream/connection";
 import { readAt } from "../stream/queryClient";
 import { usePermission } from "../usePermission";
-import { useStore } from "../store";
-import type { Tone } from "../labels/tone";
 import { StatusBadge } from "./statusBadge";
 import { Moment } from "./time";
 

@@ -1,7 +1,7 @@
 import { useNow } from "../clock";
-import { zone, type Zone } from "../display";
-import { useStore } from "../store";
+import { type Zone, zone } from "../display";
 import { seconds } from "../labels/numbers";
+import { useStore } from "../store";
 
 type Parts = "time" | "both";
 

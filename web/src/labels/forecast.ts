@@ -18,7 +18,10 @@ export function forecast(points: HistoryPoint[], budget: number | null | undefin
   const recent = known.filter((point) => end - Date.parse(point.at) <= WINDOW_MS);
   const xs = recent.map((point) => (Date.parse(point.at) - end) / 1000);
   if (recent.length < LEAST_POINTS || -(xs[0] ?? 0) < LEAST_SPAN_S) return null;
-  const slope = slopeOf(xs, recent.map((point) => point.retained_bytes ?? 0));
+  const slope = slopeOf(
+    xs,
+    recent.map((point) => point.retained_bytes ?? 0),
+  );
   if (slope <= 0) return "not growing";
   const reachedInS = (budget - last.retained_bytes) / slope;
   return reachedInS > FAR_OFF_S ? "not growing" : { reachedInS };

@@ -25,7 +25,12 @@ export const GROUP_WORDS: Record<HealthGroup, { tone: Tone; word: string }> = {
   resting: { tone: "idle", word: "at rest" },
 };
 
-const ASPECT_NAMES: Record<string, string> = { applying: "Applying", freshness: "Freshness", source_log: "Source's log", last_fault: "Last fault" };
+const ASPECT_NAMES: Record<string, string> = {
+  applying: "Applying",
+  freshness: "Freshness",
+  source_log: "Source's log",
+  last_fault: "Last fault",
+};
 
 /** A status of a newer server counts as unknown. */
 const groupOf = (status: string): HealthGroup => HEALTH_GROUPS.find((group) => group === status) ?? "unknown";

@@ -36,7 +36,8 @@ export const ofBytes = (value: Maybe): string => `of${SPACE}${bytes(value)}`;
 export const count = (value: Maybe): string => (value == null ? NOT_KNOWN : value.toLocaleString("en-US"));
 
 /** Of a share from 0 to 1. */
-export const percent = (share: number): string => (share > 0 && share < 0.01 ? `<${SPACE}1${SPACE}%` : `${Math.round(share * 100)}${SPACE}%`);
+export const percent = (share: number): string =>
+  share > 0 && share < 0.01 ? `<${SPACE}1${SPACE}%` : `${Math.round(share * 100)}${SPACE}%`;
 
 /** "1 table", "20 tables". */
 export const some = (number: number, noun: string): string => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;

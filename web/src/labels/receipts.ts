@@ -43,6 +43,7 @@ type Exception = Receipt["exceptions"][number];
 /** What a table that is declared not to follow wholly lacks. */
 export function exceptionWords({ kind, rows }: Exception): string {
   if (kind === "insert_only") return "updates and deletes are not followed";
-  if (kind === "rows_set_aside") return `${some(rows ?? 0, "row")} ${rows === 1 ? "stands" : "stand"} aside, because the target refused them`;
+  if (kind === "rows_set_aside")
+    return `${some(rows ?? 0, "row")} ${rows === 1 ? "stands" : "stand"} aside, because the target refused them`;
   return `unknown exception (${kind})`;
 }

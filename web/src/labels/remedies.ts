@@ -26,7 +26,12 @@ const REPLACEMENTS: readonly Replacement[] = [
     place: "subscription",
     calls: ['PATCH /subscriptions/{name} {"desired_state": "running"}'],
   },
-  { said: "with PATCH /connections/{name},", plain: "on the connection's page,", place: "connection", calls: ["PATCH /connections/{name}"] },
+  {
+    said: "with PATCH /connections/{name},",
+    plain: "on the connection's page,",
+    place: "connection",
+    calls: ["PATCH /connections/{name}"],
+  },
   {
     said: `PUT ${DDL_CAPTURE}, as a superuser of the source, or DELETE it.`,
     plain: "Use “Install”{at}, as a superuser of the source, or “Remove”.",
@@ -43,7 +48,10 @@ export function plainRemedy(remedy: string, here?: Place): { words: string; call
   const calls: string[] = [];
   for (const replacement of REPLACEMENTS) {
     if (!words.includes(replacement.said)) continue;
-    words = words.replaceAll(replacement.said, replacement.plain.replace("{at}", replacement.place === here ? "" : ` on the ${replacement.place}'s page`));
+    words = words.replaceAll(
+      replacement.said,
+      replacement.plain.replace("{at}", replacement.place === here ? "" : ` on the ${replacement.place}'s page`),
+    );
     calls.push(...replacement.calls);
   }
   return { words, calls };

@@ -40,7 +40,15 @@ const MIB = 1024 * 1024;
 const DEFAULT = "the default";
 const MEASURED = "chosen by measured cost";
 
-const number = (path: string, label: string, unit: string, per: number, effect: Effect, means: string, empty: string = DEFAULT): NumberSetting => ({
+const number = (
+  path: string,
+  label: string,
+  unit: string,
+  per: number,
+  effect: Effect,
+  means: string,
+  empty: string = DEFAULT,
+): NumberSetting => ({
   kind: "number",
   path: path.split("."),
   label,
@@ -63,18 +71,52 @@ const choice = (path: string, label: string, effect: Effect, means: string, choi
 export const SETTINGS: SettingGroup[] = [
   {
     title: "Freshness",
-    settings: [number("freshness.goal_seconds", "Goal", "s", 1, "at once", "Further behind the source than this, it is called late in this console. Nothing else follows from it.")],
+    settings: [
+      number(
+        "freshness.goal_seconds",
+        "Goal",
+        "s",
+        1,
+        "at once",
+        "Further behind the source than this, it is called late in this console. Nothing else follows from it.",
+      ),
+    ],
   },
   {
     title: "Source's log",
     settings: [
-      number("capture.slot_budget_bytes", "Budget", "MiB", MIB, "at once", "Log that the source may hold back for this subscription. The shares below are of this, or of what the source itself leaves where that is less."),
+      number(
+        "capture.slot_budget_bytes",
+        "Budget",
+        "MiB",
+        MIB,
+        "at once",
+        "Log that the source may hold back for this subscription. The shares below are of this, or of what the source itself leaves where that is less.",
+      ),
       share("capture.guard.warn_share", "Warn from", "An event warns, and this console calls the subscription at risk."),
-      share("capture.guard.persist_share", "Make the queue durable from", "Where the queue's mode is auto: the source can then let log go sooner."),
+      share(
+        "capture.guard.persist_share",
+        "Make the queue durable from",
+        "Where the queue's mode is auto: the source can then let log go sooner.",
+      ),
       share("capture.guard.stop_copies_share", "Stop copies from", "Copies and reloads end until there is room again; they hold log too."),
-      share("capture.guard.name_transaction_share", "Name the holder from", "An event names the open transaction on the source that holds the log."),
-      share("capture.guard.drop_slot_share", "Drop the slot from", "The last resort to keep the source's disk from filling: all tables have to be copied anew after it."),
-      { kind: "switch", path: ["capture", "guard", "drop_slot"], label: "The slot may be dropped", effect: "at once", means: "If not, only the source's own max_slot_wal_keep_size keeps its disk from filling." },
+      share(
+        "capture.guard.name_transaction_share",
+        "Name the holder from",
+        "An event names the open transaction on the source that holds the log.",
+      ),
+      share(
+        "capture.guard.drop_slot_share",
+        "Drop the slot from",
+        "The last resort to keep the source's disk from filling: all tables have to be copied anew after it.",
+      ),
+      {
+        kind: "switch",
+        path: ["capture", "guard", "drop_slot"],
+        label: "The slot may be dropped",
+        effect: "at once",
+        means: "If not, only the source's own max_slot_wal_keep_size keeps its disk from filling.",
+      },
       choice("capture.origin", "Changes followed", "next start", "Rows that were replicated stay as they are.", [
         ["any", "all changes"],
         ["none", "only the source's own, none that came to it by replication, so that nothing goes round in a circle; needs PostgreSQL 16"],
@@ -84,31 +126,66 @@ export const SETTINGS: SettingGroup[] = [
   {
     title: "Batches",
     settings: [
-      number("batch.max_age_ms", "Oldest", "ms", 1, "next start", "A batch is closed at the first of these three limits. A larger one costs less for each row; a smaller one is fresher."),
+      number(
+        "batch.max_age_ms",
+        "Oldest",
+        "ms",
+        1,
+        "next start",
+        "A batch is closed at the first of these three limits. A larger one costs less for each row; a smaller one is fresher.",
+      ),
       number("batch.max_transactions", "Most transactions", "", 1, "next start", "Source transactions in one batch."),
       number("batch.max_bytes", "Largest", "MiB", MIB, "next start", "Log in one batch."),
-      number("batch.small_rows", "Small up to", "rows", 1, "next start", "Smaller batches are prepared in the engine's process, larger ones by Spark. 0: all by Spark.", MEASURED),
+      number(
+        "batch.small_rows",
+        "Small up to",
+        "rows",
+        1,
+        "next start",
+        "Smaller batches are prepared in the engine's process, larger ones by Spark. 0: all by Spark.",
+        MEASURED,
+      ),
       number("batch.tasks", "Parallel tasks", "", 1, "next start", "Of a batch that Spark prepares.", MEASURED),
     ],
   },
   {
     title: "Apply",
     settings: [
-      choice("apply.mode", "Transactions on the target", "next start", "How the source's transactions become transactions of the target. The last two need a PostgreSQL target.", [
-        ["auto", "net changes or groups, whichever costs less"],
-        ["batch", "the net changes of a whole batch in one"],
-        ["grouped", "some consecutive ones in one, change by change"],
-        ["transactional", "each in one of its own, in commit order"],
-      ]),
-      choice("apply.policy", "Rows changed by several", "next start", "What a connection does about rows that transactions of other connections change as well.", [
-        ["pessimistic", "it waits until all earlier transactions are committed"],
-        ["optimistic", "it goes ahead; those that come to wait for each other are rolled back and done again in order"],
-      ]),
+      choice(
+        "apply.mode",
+        "Transactions on the target",
+        "next start",
+        "How the source's transactions become transactions of the target. The last two need a PostgreSQL target.",
+        [
+          ["auto", "net changes or groups, whichever costs less"],
+          ["batch", "the net changes of a whole batch in one"],
+          ["grouped", "some consecutive ones in one, change by change"],
+          ["transactional", "each in one of its own, in commit order"],
+        ],
+      ),
+      choice(
+        "apply.policy",
+        "Rows changed by several",
+        "next start",
+        "What a connection does about rows that transactions of other connections change as well.",
+        [
+          ["pessimistic", "it waits until all earlier transactions are committed"],
+          ["optimistic", "it goes ahead; those that come to wait for each other are rolled back and done again in order"],
+        ],
+      ),
       choice("apply.visibility", "A batch becomes visible", "next start", "", [
         ["atomic", "all at once"],
         ["relaxed", "in parts, one shortly after the other; needs a PostgreSQL target with prepared transactions"],
       ]),
-      number("apply.lanes", "Connections", "", 1, "next start", "That write to the target beside each other, where transactions are not merged or parts are shown.", MEASURED),
+      number(
+        "apply.lanes",
+        "Connections",
+        "",
+        1,
+        "next start",
+        "That write to the target beside each other, where transactions are not merged or parts are shown.",
+        MEASURED,
+      ),
       number("apply.group_size", "Transactions in a group", "", 1, "next start", "With groups only.", MEASURED),
     ],
   },
@@ -120,7 +197,14 @@ export const SETTINGS: SettingGroup[] = [
         ["persist", "what is safe in the engine's files, which are a part of your data then"],
         ["auto", "what the target has, or what is safe in files while the source's log needs it"],
       ]),
-      number("queue.budget_bytes", "Disk space", "MiB", MIB, "next start", "Of the queue's files. Only transactions that are open on the source outgrow it."),
+      number(
+        "queue.budget_bytes",
+        "Disk space",
+        "MiB",
+        MIB,
+        "next start",
+        "Of the queue's files. Only transactions that are open on the source outgrow it.",
+      ),
     ],
   },
   {
@@ -138,7 +222,14 @@ export const SETTINGS: SettingGroup[] = [
     settings: [
       number("copies.max_rows_per_second", "Rows a second, at most", "", 1, "at once", "Of all copies and reloads together.", "no limit"),
       number("copies.max_time_share", "Time of reading", "%", 0.01, "at once", "For the rest of the time the source is left alone."),
-      { kind: "switch", path: ["copies", "give_way"], label: "Give way", effect: "at once", means: "Read for less of the time, down to a tenth, while commits to other tables take longer to become readable than without copies." },
+      {
+        kind: "switch",
+        path: ["copies", "give_way"],
+        label: "Give way",
+        effect: "at once",
+        means:
+          "Read for less of the time, down to a tenth, while commits to other tables take longer to become readable than without copies.",
+      },
     ],
   },
 ];

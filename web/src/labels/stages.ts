@@ -33,7 +33,8 @@ export function courseOf(subscription: Subscription, points: HistoryPoint[], now
   const sums = sumsOf(recent);
   const last = recent.at(-1);
   const rate = (read: (point: HistoryPoint) => number | null): string | null => perSecond(meanOf(recent.map(read)), bytes);
-  const many = (number: number, noun: string): string | null => (last === undefined ? null : perSecond(number / sums.seconds, (value) => amount(value, noun)));
+  const many = (number: number, noun: string): string | null =>
+    last === undefined ? null : perSecond(number / sums.seconds, (value) => amount(value, noun));
   const inEngine = last?.unapplied_bytes;
   const stages: Stage[] = [
     {
@@ -118,18 +119,26 @@ function sumsOf(points: HistoryPoint[]): Sums {
 }
 
 function bottleneckOf(subscription: Subscription, sums: Sums, last: HistoryPoint | undefined): Pick<Course, "bottleneck" | "why"> {
-  if (subscription.state !== "running") return { bottleneck: null, why: "It does not run; the figures are those of before, as far as they are known." };
+  if (subscription.state !== "running")
+    return { bottleneck: null, why: "It does not run; the figures are those of before, as far as they are known." };
   if (last === undefined) return { bottleneck: null, why: "Nothing was heard of it in the last minute." };
   const unread = last.unread_bytes ?? 0;
   if (unread > MUCH_UNREAD_BYTES && unread > (last.unapplied_bytes ?? 0)) {
-    return { bottleneck: CAPTURE, why: `More log waits to be read (${bytes(unread)}) than to be applied (${bytes(last.unapplied_bytes)}).` };
+    return {
+      bottleneck: CAPTURE,
+      why: `More log waits to be read (${bytes(unread)}) than to be applied (${bytes(last.unapplied_bytes)}).`,
+    };
   }
   if (sums.batches === 0) return { bottleneck: null, why: "Nothing was applied in the last minute." };
   const stage = sums.busy("commit") >= sums.busy("job") ? "commit" : "job";
   const busy = sums.busy(stage);
-  if (busy < BUSY_SHARE) return { bottleneck: null, why: `No bottleneck: the busiest stage had a batch for ${percent(busy)} of the last minute.` };
+  if (busy < BUSY_SHARE)
+    return { bottleneck: null, why: `No bottleneck: the busiest stage had a batch for ${percent(busy)} of the last minute.` };
   const share = busy >= 1 ? "at any time" : `for ${percent(busy)} of the time`;
-  return { bottleneck: stage === "commit" ? APPLY : NET, why: `In the last minute a batch was in it ${share}, ${sums.mean(stage) ?? ""} each.` };
+  return {
+    bottleneck: stage === "commit" ? APPLY : NET,
+    why: `In the last minute a batch was in it ${share}, ${sums.mean(stage) ?? ""} each.`,
+  };
 }
 
 function meanOf(values: (number | null)[]): number | null {

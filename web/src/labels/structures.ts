@@ -14,7 +14,8 @@ function compared(before: VersionColumn[], after: VersionColumn[]): string[] {
     const old = before.find(({ name }) => name === column.name);
     if (old === undefined) found.push(`column ${column.name} is new`);
     else if (old.type !== column.type) found.push(`column ${column.name} is ${column.type} now, it was ${old.type}`);
-    else if (old.nullable !== column.nullable) found.push(`column ${column.name} ${column.nullable === false ? "takes no nulls now" : "takes nulls now"}`);
+    else if (old.nullable !== column.nullable)
+      found.push(`column ${column.name} ${column.nullable === false ? "takes no nulls now" : "takes nulls now"}`);
   }
   const gone = before.filter(({ name }) => !after.some((column) => column.name === name));
   return [...found, ...gone.map(({ name }) => `column ${name} is gone`)];

@@ -16,8 +16,16 @@ const STATES: Record<string, StateWords> = {
   catching_up: { tone: "busy", word: "catching up", means: "It takes in what changed on the source meanwhile." },
   live: { tone: "good", word: "live", means: "It follows the source." },
   paused: { tone: "idle", word: "paused", means: "It stands still by request; its rows stay readable as they were." },
-  reloading: { tone: "busy", word: "reloading", means: "It is copied anew; its old rows stay readable until the new ones take their place." },
-  parked: { tone: "bad", word: "parked", means: "It stands still because of a fault; its rows stay readable as they were. Other tables do not wait for it." },
+  reloading: {
+    tone: "busy",
+    word: "reloading",
+    means: "It is copied anew; its old rows stay readable until the new ones take their place.",
+  },
+  parked: {
+    tone: "bad",
+    word: "parked",
+    means: "It stands still because of a fault; its rows stay readable as they were. Other tables do not wait for it.",
+  },
   removed: { tone: "idle", word: "removed", means: "It is no longer replicated; its history stays." },
 };
 
@@ -28,7 +36,11 @@ const FOLLOWED = new Set(["registered", "copying", "catching_up", "live", "reloa
 export function tableStateWords(state: string, held: Tone | null = null): StateWords {
   const words = STATES[state];
   if (words === undefined) {
-    return { tone: "unknown", word: `unknown (${state})`, means: "This console does not know the state; load the page again after an upgrade." };
+    return {
+      tone: "unknown",
+      word: `unknown (${state})`,
+      means: "This console does not know the state; load the page again after an upgrade.",
+    };
   }
   if (held === null || !FOLLOWED.has(state)) return words;
   return { tone: held, word: state === "live" ? "live, not followed" : `${words.word}, held up`, means: words.means };
@@ -49,8 +61,7 @@ const ORDER = ["parked", "reloading", "copying", "catching_up", "registered", "p
 export const statesByNeed = (a: string, b: string): number => ORDER.indexOf(a) - ORDER.indexOf(b);
 
 /** Tables by the need of their state, then by name. */
-export const byNeed = (a: Table, b: Table): number =>
-  statesByNeed(a.state, b.state) || tableName(a).localeCompare(tableName(b));
+export const byNeed = (a: Table, b: Table): number => statesByNeed(a.state, b.state) || tableName(a).localeCompare(tableName(b));
 
 export const tableName = (table: Pick<Table, "schema" | "name">): string => `${table.schema}.${table.name}`;
 

@@ -8,7 +8,10 @@ export interface Step {
 }
 
 /** What became of a request. `parked`: a fault came first. `overtaken`: another request, `by`, came first. */
-export type Outcome = { is: "waiting" } | { is: "in effect" | "parked"; afterMs: number } | { is: "overtaken"; by: string; afterMs: number };
+export type Outcome =
+  | { is: "waiting" }
+  | { is: "in effect" | "parked"; afterMs: number }
+  | { is: "overtaken"; by: string; afterMs: number };
 
 /** Something that happened to a table, or that was asked of it. */
 export interface Entry {

@@ -2,19 +2,19 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 import type { Action } from "../actions";
 import { connectionAddress, NEW_CONNECTION, subscriptionAddress } from "../addresses";
-import { answer, client, type Checks, type Connection, type SampleSource, type Subscription } from "../api/client";
+import { answer, type Checks, type Connection, client, type SampleSource, type Subscription } from "../api/client";
 import { connectionsQuery, subscriptionsQuery } from "../api/queries";
-import { usePermission } from "../usePermission";
-import { matches, useFilters } from "../filters";
 import { ActionButtons } from "../components/actions";
 import { Findings } from "../components/findings";
-import { QueryBoundary } from "../components/queryBoundary";
-import { StatusBadge } from "../components/statusBadge";
 import { Page, Section } from "../components/page";
 import { ProblemNote } from "../components/problemNote";
+import { QueryBoundary } from "../components/queryBoundary";
 import { SearchField } from "../components/searchField";
+import { StatusBadge } from "../components/statusBadge";
+import { matches, useFilters } from "../filters";
 import { kindLabel, placeOf } from "../labels/kinds";
 import { count, some } from "../labels/numbers";
+import { usePermission } from "../usePermission";
 import { sampleQuery } from "./wizard/queries";
 import { SampleSourcePart } from "./wizard/sampleSource";
 
@@ -44,7 +44,9 @@ export function ConnectionsPage() {
         }
       </QueryBoundary>
       <Section title="Sample database" aside="On the server's machine">
-        <p className="prose soft">A small shop under a light load, as a source to try things with. It comes back with the server until it is removed.</p>
+        <p className="prose soft">
+          A small shop under a light load, as a source to try things with. It comes back with the server until it is removed.
+        </p>
         <SampleSourcePart removable />
       </Section>
     </Page>
@@ -57,7 +59,11 @@ function List({ items, subscriptions }: { items: Connection[]; subscriptions: Su
   const shown = items.filter((item) => matches(filters.get("q"), item.name, placeOf(item)));
   return (
     <>
-      <SearchField label="Find by name or place" filters={filters} result={`${count(shown.length)} of ${some(items.length, "connection")}`} />
+      <SearchField
+        label="Find by name or place"
+        filters={filters}
+        result={`${count(shown.length)} of ${some(items.length, "connection")}`}
+      />
       <ul className="connections">
         {shown.map((item) => (
           <Entry key={item.name} item={item} subscriptions={subscriptions} ofSample={isSample(item, sample.data)} />

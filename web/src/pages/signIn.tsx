@@ -1,6 +1,6 @@
-import { useId, useState, type FormEvent } from "react";
-import { StatusBadge } from "../components/statusBadge";
+import { type FormEvent, useId, useState } from "react";
 import { Page } from "../components/page";
+import { StatusBadge } from "../components/statusBadge";
 import { session, signIn } from "../session";
 import { useStore } from "../store";
 

@@ -1,16 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
+import { type Action, tableActions } from "../actions";
 import { FLEET, subscriptionAddress } from "../addresses";
-import { tableActions, type Action } from "../actions";
 import type { Reload, Table } from "../api/client";
 import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
 import { ActionButtons } from "../components/actions";
 import { Facts } from "../components/facts";
-import { StatusBanner } from "../components/statusBanner";
-import { QueryBoundary } from "../components/queryBoundary";
-import { StatusBadge } from "../components/statusBadge";
 import { Page, Section } from "../components/page";
+import { QueryBoundary } from "../components/queryBoundary";
 import { Remedy } from "../components/remedy";
+import { StatusBadge } from "../components/statusBadge";
+import { StatusBanner } from "../components/statusBanner";
 import { Ago, Moment } from "../components/time";
 import { bytes, count } from "../labels/numbers";
 import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../labels/tables";
@@ -95,9 +95,7 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
     <div className="copy">
       <progress aria-label="Copied" max={100} {...(copied.percent == null ? {} : { value: copied.percent })} />
       <span>{copyWords(copied, health.status !== "moving") ?? "how far is not known yet"}</span>
-      <span className="soft">
-        {copiedWords(copied)}
-      </span>
+      <span className="soft">{copiedWords(copied)}</span>
     </div>
   );
 }

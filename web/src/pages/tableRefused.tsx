@@ -2,12 +2,12 @@ import { useQuery } from "@tanstack/react-query";
 import type { Action } from "../actions";
 import { answer, client, type RefusedRow, type RefusedRowsOutcome, type Table } from "../api/client";
 import { Problem } from "../api/problem";
-import { refusedRowsQuery, REFUSED_AT_ONCE } from "../api/queries";
+import { REFUSED_AT_ONCE, refusedRowsQuery } from "../api/queries";
 import { ActionButtons } from "../components/actions";
 import { Facts } from "../components/facts";
+import { Section } from "../components/page";
 import { QueryBoundary } from "../components/queryBoundary";
 import { StatusBadge } from "../components/statusBadge";
-import { Section } from "../components/page";
 import { Moment } from "../components/time";
 import { count } from "../labels/numbers";
 import { tableName } from "../labels/tables";
@@ -58,7 +58,12 @@ function ActionsForAll({ subscription, table, rows }: Of & { rows: RefusedRow[] 
   const skip = (): Promise<unknown> => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/skips", path));
   return (
     <div className="actions">
-      <ActionButtons actions={[{ ...retryOf(name, again), verb: "Try all again" }, { ...skipOf(name, skip), verb: "Leave all out" }]} />
+      <ActionButtons
+        actions={[
+          { ...retryOf(name, again), verb: "Try all again" },
+          { ...skipOf(name, skip), verb: "Leave all out" },
+        ]}
+      />
     </div>
   );
 }
@@ -99,7 +104,13 @@ const keyOf = ({ key }: RefusedRow): string => (key.length === 0 ? "A row" : key
 const Values = ({ row: { values } }: { row: RefusedRow }) => (
   <details className="more">
     <summary>Its values</summary>
-    <Facts facts={values.map(({ column, type, value }) => [column, value === null ? <span className="soft">NULL</span> : <code>{value}</code>, type])} />
+    <Facts
+      facts={values.map(({ column, type, value }) => [
+        column,
+        value === null ? <span className="soft">NULL</span> : <code>{value}</code>,
+        type,
+      ])}
+    />
   </details>
 );
 
@@ -107,8 +118,10 @@ const Values = ({ row: { values } }: { row: RefusedRow }) => (
 function actionsOf(subscription: string, table: Table, row: RefusedRow): Action[] {
   const path = { params: { path: { name: subscription, table_id: table.id, row_id: row.id } } };
   const name = `row ${keyOf(row)} of ${tableName(table)}`;
-  const again = (): Promise<unknown> => put(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/retries", path));
-  const skip = (): Promise<unknown> => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/skips", path));
+  const again = (): Promise<unknown> =>
+    put(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/retries", path));
+  const skip = (): Promise<unknown> =>
+    answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/skips", path));
   if (row.state === "set_aside") return [retryOf(name, again), skipOf(name, skip)];
   return row.state === "skipped" ? [retryOf(name, again)] : [];
 }
@@ -125,7 +138,10 @@ const retryOf = (name: string, run: () => Promise<unknown>): Action => ({
 const skipOf = (name: string, run: () => Promise<unknown>): Action => ({
   verb: "Leave out",
   title: `Leave out ${name}?`,
-  does: ["It is noted that this stays out of the table, and that you said so.", "The values stay on record until a later change of the row, or a reload."],
+  does: [
+    "It is noted that this stays out of the table, and that you said so.",
+    "The values stay on record until a later change of the row, or a reload.",
+  ],
   name,
   run,
   done: `${name}: left out.`,

@@ -1,16 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import type { Table } from "../api/client";
 import { eventPageQuery } from "../api/history";
-import { useFilters } from "../filters";
 import { SEVERITY_TONES } from "../components/events";
-import { QueryBoundary } from "../components/queryBoundary";
-import { StatusBadge } from "../components/statusBadge";
 import { OlderNewer } from "../components/olderNewer";
+import { QueryBoundary } from "../components/queryBoundary";
 import { Remedy } from "../components/remedy";
+import { StatusBadge } from "../components/statusBadge";
 import { Ago, Moment } from "../components/time";
+import { useFilters } from "../filters";
 import { milliseconds } from "../labels/durations";
 import { tableName, tableStateWords } from "../labels/tables";
-import { outcomeWords, timeLine, toneOfOutcome, type Entry } from "../labels/timeLine";
+import { type Entry, outcomeWords, timeLine, toneOfOutcome } from "../labels/timeLine";
 import type { Tone } from "../labels/tone";
 
 /** What was asked of a table and when it was in effect, and what came by itself. */
@@ -52,7 +52,9 @@ function Line({ entry }: { entry: Entry }) {
       <div>
         <p>{event.detail}</p>
         <Course entry={entry} />
-        {event.remedy != null && (outcome === null || outcome.is === "waiting") && <Remedy text={event.remedy} here="table" className="soft" />}
+        {event.remedy != null && (outcome === null || outcome.is === "waiting") && (
+          <Remedy text={event.remedy} here="table" className="soft" />
+        )}
       </div>
     </>
   );

@@ -95,9 +95,7 @@ function Structure({ version, before }: { version: Version; before: Version | un
             ))}
           </ul>
         )}
-        {version.certain === false && (
-          <p className="soft">The catalog was further on already, so columns were matched by name and type.</p>
-        )}
+        {version.certain === false && <p className="soft">The catalog was further on already, so columns were matched by name and type.</p>}
         <At version={version} />
         {columns.length > 0 && (
           <details>

@@ -1,6 +1,6 @@
 import { useState } from "react";
-import { writeExactly } from "../../api/exactNumbers";
 import type { Subscription } from "../../api/client";
+import { writeExactly } from "../../api/exactNumbers";
 import type { QueryAnswer } from "../../api/freshness";
 import { Facts } from "../../components/facts";
 import { Pager } from "../../components/pager";

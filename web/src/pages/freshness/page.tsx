@@ -2,14 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import type { Subscription } from "../../api/client";
 import { freshnessQuery } from "../../api/freshness";
-import { LagCell } from "../../components/lagCell";
 import { Facts } from "../../components/facts";
-import { QueryBoundary } from "../../components/queryBoundary";
+import { LagCell } from "../../components/lagCell";
 import { Page, Section } from "../../components/page";
+import { QueryBoundary } from "../../components/queryBoundary";
 import { SubscriptionChoice } from "../../components/subscriptionChoice";
 import { Ago } from "../../components/time";
 import { count } from "../../labels/numbers";
-import { QuerySection, type FreshnessWish } from "./query";
+import { type FreshnessWish, QuerySection } from "./query";
 import { WaitSection } from "./wait";
 
 /** How fresh a target is: where it stands, waiting until it is fresh enough, and reading from it. */

@@ -1,9 +1,9 @@
-import { useState, type FormEvent, type KeyboardEvent, type ReactNode, type RefObject } from "react";
+import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useState } from "react";
 import type { Subscription } from "../../api/client";
-import { runQuery, type QueryRequest } from "../../api/freshness";
+import { type QueryRequest, runQuery } from "../../api/freshness";
 import { UnderWay } from "../../components/underWay";
-import { useStoppable } from "../../stoppable";
 import { typedMs } from "../../labels/durations";
+import { useStoppable } from "../../stoppable";
 import { AnswerLead, AnswerView } from "./answer";
 import { Field, PositionField, SecondsField } from "./fields";
 import { Refusal } from "./refusal";

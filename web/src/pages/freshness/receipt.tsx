@@ -1,10 +1,10 @@
 import type { Receipt, Waited } from "../../api/freshness";
-import { StatusBanner } from "../../components/statusBanner";
 import { StatusBadge } from "../../components/statusBadge";
+import { StatusBanner } from "../../components/statusBanner";
 import { Moment } from "../../components/time";
 import { milliseconds } from "../../labels/durations";
 import { some } from "../../labels/numbers";
-import { exceptionWords, stepsOf, stepWords, type Step } from "../../labels/receipts";
+import { exceptionWords, type Step, stepsOf, stepWords } from "../../labels/receipts";
 import { qualified, tableStateWords } from "../../labels/tables";
 
 /** How a wait ended, in a sentence. */

@@ -2,8 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import type { Table } from "../../api/client";
 import { tablesQuery } from "../../api/queries";
-import { matches } from "../../filters";
 import { QueryBoundary } from "../../components/queryBoundary";
+import { matches } from "../../filters";
 import { some } from "../../labels/numbers";
 import { tableName, tableStateWords } from "../../labels/tables";
 

@@ -1,8 +1,8 @@
-import { useState, type FormEvent, type ReactNode } from "react";
-import { waitFor, type WaitRequest } from "../../api/freshness";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { type WaitRequest, waitFor } from "../../api/freshness";
 import { UnderWay } from "../../components/underWay";
-import { useStoppable } from "../../stoppable";
 import { typedMs } from "../../labels/durations";
+import { useStoppable } from "../../stoppable";
 import { Field, PositionField, SecondsField } from "./fields";
 import { ReceiptLead, ReceiptView } from "./receipt";
 import { Refusal } from "./refusal";

@@ -6,8 +6,8 @@ import { FLEET, freshnessAddress, subscriptionAddress, subscriptionPart, tickets
 import type { Subscription } from "../../api/client";
 import { subscriptionQuery } from "../../api/queries";
 import { ActionButtons } from "../../components/actions";
-import { QueryBoundary } from "../../components/queryBoundary";
 import { Page } from "../../components/page";
+import { QueryBoundary } from "../../components/queryBoundary";
 
 /** The pages of a subscription; each has an address of its own. */
 const PARTS = [

@@ -3,17 +3,29 @@ import { Link } from "wouter";
 import type { Action } from "../../actions";
 import { subscriptionAddress } from "../../addresses";
 import { answer, client, type Subscription } from "../../api/client";
-import type { components } from "../../api/schema";
 import { Problem } from "../../api/problem";
 import { keys } from "../../api/queries";
-import { usePermission } from "../../usePermission";
-import { queryClient } from "../../stream/queryClient";
+import type { components } from "../../api/schema";
 import { ActionButtons } from "../../components/actions";
 import { Facts } from "../../components/facts";
 import { Section } from "../../components/page";
 import { Moment } from "../../components/time";
 import { count } from "../../labels/numbers";
-import { patchOf, SETTINGS, shown, valueOf, valueWords, type ChoiceSetting, type Effect, type NumberSetting, type Setting, type SettingGroup, type Value } from "../../labels/settings";
+import {
+  type ChoiceSetting,
+  type Effect,
+  type NumberSetting,
+  patchOf,
+  SETTINGS,
+  type Setting,
+  type SettingGroup,
+  shown,
+  type Value,
+  valueOf,
+  valueWords,
+} from "../../labels/settings";
+import { queryClient } from "../../stream/queryClient";
+import { usePermission } from "../../usePermission";
 import { SubscriptionFrame } from "./frame";
 
 const EFFECTS: Record<Effect, string> = { "at once": "at once", "next start": "at the next start" };
@@ -30,7 +42,11 @@ export function SettingsPage({ name }: { name: string }) {
                 ["Source", subscription.source],
                 ["Target", subscription.target],
                 ["Asked to be", subscription.desired_state],
-                ["Tables and patterns", count(subscription.tables.length), <Link href={subscriptionAddress(name)}>which state they are in</Link>],
+                [
+                  "Tables and patterns",
+                  count(subscription.tables.length),
+                  <Link href={subscriptionAddress(name)}>which state they are in</Link>,
+                ],
                 ["Slot and publications", <code>{subscription.slot}</code>],
                 ["Created", <Moment at={subscription.created_at} />],
                 ["Changed", <Moment at={subscription.updated_at} />],
@@ -85,7 +101,13 @@ function Group({ group, subscription }: { group: SettingGroup; subscription: Sub
       </fieldset>
       <div className="save">
         <p ref={place} tabIndex={-1} className="soft" role="status">
-          {!mayChange ? "To be changed with a token of an operator; yours is to look only." : wrong ? "A number is needed." : changes.length === 0 ? "Nothing is changed." : `${changes.length === 1 ? "One change" : `${changes.length} changes`}, not saved yet.`}
+          {!mayChange
+            ? "To be changed with a token of an operator; yours is to look only."
+            : wrong
+              ? "A number is needed."
+              : changes.length === 0
+                ? "Nothing is changed."
+                : `${changes.length === 1 ? "One change" : `${changes.length} changes`}, not saved yet.`}
         </p>
         {changes.length > 0 && !wrong && <ActionButtons first actions={[saving(subscription.name, group, changes, leave)]} />}
         {Object.keys(draft).length > 0 && (
@@ -124,8 +146,13 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
     verb: "Save",
     title: `Change ${group.title.toLowerCase()} of ${name}?`,
     does: [
-      ...changes.map(({ setting, before, value }) => `${setting.label}: ${valueWords(setting, before)} → ${valueWords(setting, value)}, ${EFFECTS[setting.effect]}.`),
-      ...(waiting ? ["For the next start, pause the subscription, and resume it once it is paused; until then what was set before holds."] : []),
+      ...changes.map(
+        ({ setting, before, value }) =>
+          `${setting.label}: ${valueWords(setting, before)} → ${valueWords(setting, value)}, ${EFFECTS[setting.effect]}.`,
+      ),
+      ...(waiting
+        ? ["For the next start, pause the subscription, and resume it once it is paused; until then what was set before holds."]
+        : []),
     ],
     name,
     run: async () => {
@@ -148,7 +175,8 @@ async function save(name: string, changes: Change[]): Promise<void> {
   const present = await answer(read);
   for (const { setting, before } of changes) {
     const now = valueOf(present, setting.path);
-    if ((now ?? null) !== (before ?? null)) throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by somebody else.`);
+    if ((now ?? null) !== (before ?? null))
+      throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by somebody else.`);
   }
   const etag = (await read).response.headers.get("ETag");
   const header = etag === null ? {} : { "if-match": etag };
@@ -161,7 +189,13 @@ async function save(name: string, changes: Change[]): Promise<void> {
 }
 
 const changedMeanwhile = (detail: string): Problem =>
-  new Problem({ status: 412, code: "precondition_failed", title: "It was not saved", detail, remedy: "Look at what it is now, and save again if you still want to." });
+  new Problem({
+    status: 412,
+    code: "precondition_failed",
+    title: "It was not saved",
+    detail,
+    remedy: "Look at what it is now, and save again if you still want to.",
+  });
 
 interface EntryProps<Kind extends Setting> {
   setting: Kind;
@@ -180,7 +214,11 @@ function Entry({ setting, ...rest }: EntryProps<Setting>) {
       return (
         <div className="setting">
           <label className="check">
-            <input type="checkbox" checked={typeof rest.entered === "boolean" ? rest.entered : rest.present === true} onChange={(event) => rest.onEnter(event.target.checked)} />
+            <input
+              type="checkbox"
+              checked={typeof rest.entered === "boolean" ? rest.entered : rest.present === true}
+              onChange={(event) => rest.onEnter(event.target.checked)}
+            />
             {setting.label}
           </label>
           <Meaning setting={setting} />
@@ -206,7 +244,15 @@ function NumberEntry({ setting, present, entered, onEnter }: EntryProps<NumberSe
       <div>
         <label htmlFor={id}>{setting.label}</label>
         <div className="entry">
-          <input id={id} inputMode="decimal" autoComplete="off" value={value} placeholder={setting.empty} aria-describedby={`${id}-means`} onChange={(event) => onEnter(event.target.value)} />
+          <input
+            id={id}
+            inputMode="decimal"
+            autoComplete="off"
+            value={value}
+            placeholder={setting.empty}
+            aria-describedby={`${id}-means`}
+            onChange={(event) => onEnter(event.target.value)}
+          />
           {setting.unit !== "" && <span className="soft">{setting.unit}</span>}
         </div>
       </div>

@@ -2,7 +2,7 @@ import { isOpen, type Ticket } from "../../api/tickets";
 import { StatusBadge } from "../../components/statusBadge";
 import { Ago, Moment } from "../../components/time";
 import { milliseconds } from "../../labels/durations";
-import { shownMs, stageMs, STAGES, STAGE_WORDS, ticketStateWords } from "../../labels/tickets";
+import { STAGE_WORDS, STAGES, shownMs, stageMs, ticketStateWords } from "../../labels/tickets";
 import { StageBar, StageLegend } from "./stages";
 
 /** Tickets with the time each spent at each stage, as a bar and in numbers. */

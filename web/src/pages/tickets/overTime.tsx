@@ -2,7 +2,7 @@ import type { Ticket } from "../../api/tickets";
 import { Moment } from "../../components/time";
 import { median, milliseconds } from "../../labels/durations";
 import { some } from "../../labels/numbers";
-import { stageMs, STAGES, STAGE_WORDS } from "../../labels/tickets";
+import { STAGE_WORDS, STAGES, stageMs } from "../../labels/tickets";
 
 interface Point {
   /** In ms. */

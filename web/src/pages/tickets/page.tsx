@@ -1,12 +1,12 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
-import { useId, useState, type FormEvent } from "react";
-import { placeTicket, ticketsQuery, type Ticket } from "../../api/tickets";
-import { usePermission } from "../../usePermission";
+import { type FormEvent, useId, useState } from "react";
+import { placeTicket, type Ticket, ticketsQuery } from "../../api/tickets";
 import { announce } from "../../components/announcements";
-import { QueryBoundary } from "../../components/queryBoundary";
 import { Page, Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
+import { QueryBoundary } from "../../components/queryBoundary";
 import { SubscriptionChoice } from "../../components/subscriptionChoice";
+import { usePermission } from "../../usePermission";
 import { TicketLedger } from "./ledger";
 import { OverTime } from "./overTime";
 import { StagePatterns } from "./stages";

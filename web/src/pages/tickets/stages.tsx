@@ -1,5 +1,5 @@
 import type { Ticket } from "../../api/tickets";
-import { shownMs, stageMs, STAGES, STAGE_WORDS, type Stage } from "../../labels/tickets";
+import { STAGE_WORDS, STAGES, type Stage, shownMs, stageMs } from "../../labels/tickets";
 
 const HEIGHT = 14;
 
@@ -16,7 +16,14 @@ export const StagePatterns = () => (
 
 /** `x` and `width` as shares of the whole, 0 to 1. */
 const Segment = ({ stage, x, width }: { stage: Stage; x: number; width: number }) => (
-  <rect className={`stage-${stage}`} fill={stage === "seal" ? "url(#stage-seal)" : undefined} x={`${x * 100}%`} y="1" width={`${width * 100}%`} height={HEIGHT - 2} />
+  <rect
+    className={`stage-${stage}`}
+    fill={stage === "seal" ? "url(#stage-seal)" : undefined}
+    x={`${x * 100}%`}
+    y="1"
+    width={`${width * 100}%`}
+    height={HEIGHT - 2}
+  />
 );
 
 /** Its stages one after another, on a scale that ends at `mostMs`. The numbers stand beside it. */

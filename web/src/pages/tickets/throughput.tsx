@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useId } from "react";
-import { throughputQuery, type Ticket, type Throughput as Figures } from "../../api/tickets";
-import { useFilters } from "../../filters";
+import { type Throughput as Figures, type Ticket, throughputQuery } from "../../api/tickets";
 import { Facts } from "../../components/facts";
 import { QueryBoundary } from "../../components/queryBoundary";
+import { useFilters } from "../../filters";
 import { milliseconds } from "../../labels/durations";
 import { bytes, count } from "../../labels/numbers";
 import { ticketName } from "../../labels/tickets";
@@ -66,14 +66,15 @@ function Between({ subscription, since, until }: { subscription: string; since: 
   return (
     <div className="outcome" aria-live="polite">
       <QueryBoundary query={found}>
-        {({ throughput }) => (throughput === null ? <p className="soft">It is known once both are applied.</p> : <Told figures={throughput} />)}
+        {({ throughput }) =>
+          throughput === null ? <p className="soft">It is known once both are applied.</p> : <Told figures={throughput} />
+        }
       </QueryBoundary>
     </div>
   );
 }
 
-const rate = (value: number | null): string =>
-  count(value === null ? null : Number(value.toFixed(value < 100 ? 2 : 0)));
+const rate = (value: number | null): string => count(value === null ? null : Number(value.toFixed(value < 100 ? 2 : 0)));
 
 function Told({ figures }: { figures: Figures }) {
   const { seconds, log_bytes, transactions, commands } = figures;
@@ -89,8 +90,8 @@ function Told({ figures }: { figures: Figures }) {
       />
       <p className="below soft">
         From the capture of the first to the commit of the second on the target.
-        {transactions === null && " The subscription was started anew in between, so only the log can be compared."} Log that is not replicated
-        counts as bytes only.
+        {transactions === null && " The subscription was started anew in between, so only the log can be compared."} Log that is not
+        replicated counts as bytes only.
       </p>
     </>
   );

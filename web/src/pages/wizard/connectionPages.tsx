@@ -1,16 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useLocation } from "wouter";
-import { CONNECTIONS } from "../../addresses";
 import type { Action } from "../../actions";
-import { answer, client, type Connection } from "../../api/client";
+import { CONNECTIONS } from "../../addresses";
+import { answer, type Connection, client } from "../../api/client";
 import { connectionsQuery } from "../../api/queries";
 import { ActionButtons } from "../../components/actions";
 import { announce } from "../../components/announcements";
-import { QueryBoundary } from "../../components/queryBoundary";
-import { StatusBadge } from "../../components/statusBadge";
 import { Page, Section } from "../../components/page";
 import { ProblemNote } from "../../components/problemNote";
+import { QueryBoundary } from "../../components/queryBoundary";
 import { Statements } from "../../components/statements";
+import { StatusBadge } from "../../components/statusBadge";
 import { kindLabel, rolesOf } from "../../labels/kinds";
 import { ConnectionForm } from "./connectionForm";
 import { connectionQuery, ddlCaptureQuery } from "./queries";
@@ -74,7 +74,10 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
     actions.push({
       verb: "Install",
       title: `Install triggers in the source of ${name}?`,
-      does: ["The statements shown on the page run in one transaction, as the connection's user, who has to be a superuser.", "Subscriptions go on."],
+      does: [
+        "The statements shown on the page run in one transaction, as the connection's user, who has to be a superuser.",
+        "Subscriptions go on.",
+      ],
       name,
       role: "admin",
       run: () => answer(client.PUT("/api/v1/connections/{name}/ddl-capture", { params })),
@@ -96,7 +99,11 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
     <>
       <p className="prose">
         <StatusBadge tone={current ? "good" : installed ? "warn" : "idle"}>
-          {current ? "Triggers tell them in the log." : installed ? "There are triggers, but not whole, or of another version." : "They are learnt from the log and the catalog; nothing has to be done."}
+          {current
+            ? "Triggers tell them in the log."
+            : installed
+              ? "There are triggers, but not whole, or of another version."
+              : "They are learnt from the log and the catalog; nothing has to be done."}
         </StatusBadge>{" "}
         <span className="soft">Triggers tell them inside the transactions that make them; they need a superuser once.</span>
       </p>

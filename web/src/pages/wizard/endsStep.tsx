@@ -1,7 +1,7 @@
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { Connection, SampleSource, Subscription } from "../../api/client";
 import { Radios, TextField } from "../../components/field";
-import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, rolesOf, type Role } from "../../labels/kinds";
+import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, type Role, rolesOf } from "../../labels/kinds";
 import { ConnectionForm, type Suggestion } from "./connectionForm";
 import type { StepProps } from "./draft";
 import { SampleSourcePart } from "./sampleSource";
@@ -88,7 +88,11 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
 }
 
 const missing = (source: string, target: string): string =>
-  source === "" ? "Choose where the rows come from, or connect it." : target === "" ? "Choose where they go to, or connect it." : "It needs a name.";
+  source === ""
+    ? "Choose where the rows come from, or connect it."
+    : target === ""
+      ? "Choose where they go to, or connect it."
+      : "It needs a name.";
 
 interface EndProps {
   role: Role;
@@ -160,7 +164,10 @@ function End({ role, title, chosen, connections, taken, suggestion, onChoose, be
 
 /** A file beside the sample's own data where the source is the sample, else a name to begin with. */
 function suggestedTarget(connections: Connection[], sample: SampleSource | null): Suggestion {
-  const name = freeName("mart", connections.map((connection) => connection.name));
+  const name = freeName(
+    "mart",
+    connections.map((connection) => connection.name),
+  );
   const place = sample?.target_path;
   const used = connections.some(({ settings }) => settings.path === place);
   return { name, kind: "duckdb", values: { path: place === undefined || used ? `${name}.duckdb` : place } };

@@ -6,7 +6,8 @@ import { SampleSourcePart } from "./sampleSource";
 /** What an empty installation shows: two ways to a first subscription. */
 export function FirstStart() {
   const may = usePermission();
-  if (!may("operator")) return <p className="prose">There is no subscription yet. Making one needs a token of an operator; yours is to look only.</p>;
+  if (!may("operator"))
+    return <p className="prose">There is no subscription yet. Making one needs a token of an operator; yours is to look only.</p>;
   return (
     <>
       <p className="prose">

@@ -29,9 +29,17 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         legend="When the structure of a table changes on the source"
         value={options.policy}
         choices={[
-          { value: "apply", label: "Follow", hint: "The target changes with it; where rows may have changed unseen, the table is copied anew, its old rows readable until then." },
+          {
+            value: "apply",
+            label: "Follow",
+            hint: "The target changes with it; where rows may have changed unseen, the table is copied anew, its old rows readable until then.",
+          },
           { value: "ask", label: "Ask first", hint: "The table waits, with the exact statements, until somebody approves them." },
-          { value: "ignore", label: "Leave the target as it is", hint: "New columns are left out; what cannot be left out parks the table." },
+          {
+            value: "ignore",
+            label: "Leave the target as it is",
+            hint: "New columns are left out; what cannot be left out parks the table.",
+          },
         ]}
         onChange={(policy) => set({ policy })}
       />
@@ -76,7 +84,11 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
           value={options.origin}
           choices={[
             { value: "any", label: "Follow them, too" },
-            { value: "none", label: "Leave them out", hint: "So that they do not go round in a circle. Needs PostgreSQL 16 or newer as the source." },
+            {
+              value: "none",
+              label: "Leave them out",
+              hint: "So that they do not go round in a circle. Needs PostgreSQL 16 or newer as the source.",
+            },
           ]}
           onChange={(origin) => set({ origin })}
         />

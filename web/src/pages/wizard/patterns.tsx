@@ -1,9 +1,9 @@
-import { useState, type FormEvent } from "react";
+import { type FormEvent, useState } from "react";
 import type { SourceTable } from "../../api/client";
 import { Field, TextField } from "../../components/field";
 import { Section } from "../../components/page";
 import { some } from "../../labels/numbers";
-import { keyOf, lacksIdentity, takes, type Draft, type Pattern, type StepProps } from "./draft";
+import { type Draft, keyOf, lacksIdentity, type Pattern, type StepProps, takes } from "./draft";
 
 /** Patterns of names: they stand for the tables that are there and for those that appear later. */
 export function Patterns({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {
@@ -60,11 +60,17 @@ function Entry({ pattern, tables, onChange, onRemove }: EntryProps) {
           </>
         )}{" "}
         <span className="soft">
-          {some(tables.length, "table")} now{keyless > 0 && `, ${keyless} of them without a key${pattern.insertOnly ? ": their updates and deletes are not followed" : ": they stand in the way without the consent below"}`}
+          {some(tables.length, "table")} now
+          {keyless > 0 &&
+            `, ${keyless} of them without a key${pattern.insertOnly ? ": their updates and deletes are not followed" : ": they stand in the way without the consent below"}`}
         </span>
       </p>
       <label className="check">
-        <input type="checkbox" checked={pattern.insertOnly} onChange={(event) => onChange({ ...pattern, insertOnly: event.target.checked })} />
+        <input
+          type="checkbox"
+          checked={pattern.insertOnly}
+          onChange={(event) => onChange({ ...pattern, insertOnly: event.target.checked })}
+        />
         Of tables without a key, follow only inserts
       </label>
       <button type="button" className="quiet" aria-label={`Remove the pattern ${name}`} onClick={onRemove}>
@@ -80,7 +86,14 @@ function Add({ draft, tables, onAdd }: { draft: Draft; tables: SourceTable[]; on
   const [name, setName] = useState("*");
   const [exclude, setExclude] = useState("");
   const there = draft.patterns.some((pattern) => pattern.schema === schema && pattern.name === name);
-  const wrong = name === "" ? null : !name.includes("*") ? "A pattern has a * in it, for any characters." : there ? "This pattern is there already." : null;
+  const wrong =
+    name === ""
+      ? null
+      : !name.includes("*")
+        ? "A pattern has a * in it, for any characters."
+        : there
+          ? "This pattern is there already."
+          : null;
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     if (wrong !== null) return;

@@ -1,13 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import type { SourceTable } from "../../api/client";
-import { matches } from "../../filters";
 import { Findings } from "../../components/findings";
+import { Pager } from "../../components/pager";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { StatusBadge } from "../../components/statusBadge";
-import { Pager } from "../../components/pager";
+import { matches } from "../../filters";
 import { bytes, count, some } from "../../labels/numbers";
-import { chosenOf, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type Draft, type StepProps } from "./draft";
+import { chosenOf, type Draft, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type StepProps } from "./draft";
 import { Patterns } from "./patterns";
 import { sourceTablesQuery } from "./queries";
 
@@ -135,7 +135,11 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
           />
           {nameOf(table)}
         </label>
-        {pattern !== undefined && <small>{named ? "by name, and by" : "by"} the pattern {`${pattern.schema}.${pattern.name}`}</small>}
+        {pattern !== undefined && (
+          <small>
+            {named ? "by name, and by" : "by"} the pattern {`${pattern.schema}.${pattern.name}`}
+          </small>
+        )}
       </th>
       <td data-column="Rows, about" className="number">
         {count(table.rows_estimate)}
@@ -191,17 +195,21 @@ function consent(draft: Draft, tables: SourceTable[], given: boolean): Partial<D
 
 /** Tables without a key that nobody has consented to yet: what they lack, and the button that consents. */
 function Keyless({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {
-  const left = tables.filter((table) => lacksIdentity(table) && !isBlocked(table) && !draft.insertOnly.has(keyOf(table)) && patternOf(draft, table) === undefined);
+  const left = tables.filter(
+    (table) => lacksIdentity(table) && !isBlocked(table) && !draft.insertOnly.has(keyOf(table)) && patternOf(draft, table) === undefined,
+  );
   if (left.length === 0) return null;
   return (
     <div className="note tone-warn">
       <p>
         <StatusBadge tone="warn">
-          {some(left.length, "table")} {left.length === 1 ? "has" : "have"} no key, and {left.length === 1 ? "is" : "are"} not chosen with the others.
+          {some(left.length, "table")} {left.length === 1 ? "has" : "have"} no key, and {left.length === 1 ? "is" : "are"} not chosen with
+          the others.
         </StatusBadge>
       </p>
       <p>
-        Only inserts of such a table can be followed: what is updated or deleted on the source stays here as it was. With a primary key or a REPLICA IDENTITY on the source it is followed wholly.
+        Only inserts of such a table can be followed: what is updated or deleted on the source stays here as it was. With a primary key or a
+        REPLICA IDENTITY on the source it is followed wholly.
       </p>
       <button type="button" onClick={() => onChange(consent(draft, left, true))}>
         Choose {left.length === 1 ? "it" : "them"}, with inserts only
@@ -209,4 +217,3 @@ function Keyless({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChang
     </div>
   );
 }
-
