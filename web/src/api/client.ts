@@ -41,7 +41,7 @@ client.use({
 
 /** The body of a good answer; whatever else comes is thrown as a Problem. */
 export async function answer<Body>(call: Promise<{ data?: Body; error?: unknown; response: Response }>): Promise<Body> {
-  let result;
+  let result: Awaited<typeof call>;
   try {
     result = await call;
   } catch (error) {

@@ -32,6 +32,7 @@ export function ActionButtons({ actions, first = false }: { actions: Action[]; f
 /** Asks about the action whose button was pressed, until that is answered or the page is left. */
 export function AskedAction({ place }: { place: string }) {
   const action = useStore(asked);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another page takes the question away.
   useEffect(() => asked.set(null), [place]);
   return action !== null && <ActionDialog action={action} onClose={() => asked.set(null)} />;
 }

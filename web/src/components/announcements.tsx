@@ -47,6 +47,7 @@ function watch(announcement: Announcement | null): (() => void) | undefined {
 
 export function Announcements({ place }: { place: string }) {
   const announcement = useStore(latest);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another page takes the announcement away.
   useEffect(() => latest.set(null), [place]);
   useEffect(() => watch(announcement), [announcement]);
   return (

@@ -1,21 +1,17 @@
 import type { ReactNode } from "react";
 
-/** Names and values in a row that wraps; `[name, value, small print]`. What is null is left out. */
-export function Facts({ facts }: { facts: ([string, ReactNode, ReactNode?] | null)[] }) {
+/** Names and values in a row that wraps. */
+export const Facts = ({ children }: { children: ReactNode }) => <dl className="facts">{children}</dl>;
+
+/** One of them; `note` is the small print under the value. */
+export function Fact({ name, note, children }: { name: string; note?: ReactNode; children: ReactNode }) {
   return (
-    <dl className="facts">
-      {facts.map(
-        (fact) =>
-          fact !== null && (
-            <div key={fact[0]}>
-              <dt>{fact[0]}</dt>
-              <dd>
-                {fact[1]}
-                {fact[2] !== undefined && <small>{fact[2]}</small>}
-              </dd>
-            </div>
-          ),
-      )}
-    </dl>
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {children}
+        {note !== undefined && <small>{note}</small>}
+      </dd>
+    </div>
   );
 }

@@ -13,6 +13,7 @@ export function Findings({ findings }: { findings: Finding[] }) {
   return (
     <ul className="findings">
       {sorted.map((finding, number) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: findings have no identity, and are replaced as a whole.
         <li key={number}>
           <StatusBadge tone={TONES[finding.severity] ?? "unknown"}>{finding.severity}</StatusBadge>
           <div>

@@ -91,6 +91,7 @@ export default function Plot({ times, lines, from, to, zone, least, format, onPo
     };
   }, [kinds, colours, zone]);
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the data is read from the reference, which holds what these were last.
   useEffect(() => chart.current?.setData(newest.current), [times, lines, from, to]);
   return <div ref={place} className="plot" aria-hidden="true" />;
 }

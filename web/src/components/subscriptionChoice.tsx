@@ -12,7 +12,7 @@ import { StatusBadge } from "./statusBadge";
 /** Which subscription a page is about: the one that the address names, or else the first. */
 export function SubscriptionChoice({ children }: { children: (subscription: Subscription) => ReactNode }) {
   const subscriptions = useQuery(subscriptionsQuery());
-  return <QueryBoundary query={subscriptions}>{(items) => <Choice items={items} children={children} />}</QueryBoundary>;
+  return <QueryBoundary query={subscriptions}>{(items) => <Choice items={items}>{children}</Choice>}</QueryBoundary>;
 }
 
 interface ChoiceProps {

@@ -235,7 +235,7 @@ export const SETTINGS: SettingGroup[] = [
 ];
 
 /** The value at a setting's place; undefined where there is none. */
-export function valueOf(whole: unknown, path: readonly string[]): Value | undefined {
+export function settingValue(whole: unknown, path: readonly string[]): Value | undefined {
   let found = whole;
   for (const name of path) {
     if (found === null || typeof found !== "object") return undefined;
@@ -250,7 +250,8 @@ export function patchOf(changes: { path: readonly string[]; value: Value }[]): R
   for (const { path, value } of changes) {
     let place = whole;
     path.slice(0, -1).forEach((name) => {
-      place = (place[name] ??= {}) as Record<string, unknown>;
+      place[name] ??= {};
+      place = place[name] as Record<string, unknown>;
     });
     const last = path.at(-1);
     if (last !== undefined) place[last] = value;

@@ -5,7 +5,7 @@ import { FLEET, subscriptionAddress } from "../addresses";
 import type { Reload, Table } from "../api/client";
 import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
 import { ActionButtons } from "../components/actions";
-import { Facts } from "../components/facts";
+import { Fact, Facts } from "../components/facts";
 import { Page, Section } from "../components/page";
 import { QueryBoundary } from "../components/queryBoundary";
 import { Remedy } from "../components/remedy";
@@ -103,26 +103,37 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
 function Declaration({ table }: { table: Table }) {
   const texts = Object.keys(table.columns);
   return (
-    <Facts
-      facts={[
-        ["On the target", qualified(table.target), table.into_existing ? "made by its owner" : undefined],
-        ["Key", table.key.length > 0 ? table.key.join(", ") : "the source's own"],
-        ["Followed", table.operations.join(", ")],
-        table.where == null ? null : ["Only rows where", <code>{table.where}</code>],
-        texts.length === 0 ? null : ["Kept as text", texts.join(", ")],
-        table.shared_into == null
-          ? null
-          : ["Shown in", qualified(table.shared_into), `where ${table.shared_into.source_column} is ${table.shared_into.source_value}`],
-        ["Rows copied", count(table.copied.rows), table.copied.bytes == null ? undefined : bytes(table.copied.bytes)],
-        [
-          "Rows that the target refuses",
-          table.refused_rows === "set_aside" ? "stand aside" : "park the table",
-          (table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} stand aside now` : undefined,
-        ],
-        ["Added", <Moment at={table.created_at} />, table.from_pattern === true ? "by a pattern" : undefined],
-        table.target_table == null ? null : ["Its table on the target", table.target_table.replaceAll("_", " ")],
-      ]}
-    />
+    <Facts>
+      <Fact name="On the target" note={table.into_existing ? "made by its owner" : undefined}>
+        {qualified(table.target)}
+      </Fact>
+      <Fact name="Key">{table.key.length > 0 ? table.key.join(", ") : "the source's own"}</Fact>
+      <Fact name="Followed">{table.operations.join(", ")}</Fact>
+      {table.where != null && (
+        <Fact name="Only rows where">
+          <code>{table.where}</code>
+        </Fact>
+      )}
+      {texts.length > 0 && <Fact name="Kept as text">{texts.join(", ")}</Fact>}
+      {table.shared_into != null && (
+        <Fact name="Shown in" note={`where ${table.shared_into.source_column} is ${table.shared_into.source_value}`}>
+          {qualified(table.shared_into)}
+        </Fact>
+      )}
+      <Fact name="Rows copied" note={table.copied.bytes == null ? undefined : bytes(table.copied.bytes)}>
+        {count(table.copied.rows)}
+      </Fact>
+      <Fact
+        name="Rows that the target refuses"
+        note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} stand aside now` : undefined}
+      >
+        {table.refused_rows === "set_aside" ? "stand aside" : "park the table"}
+      </Fact>
+      <Fact name="Added" note={table.from_pattern === true ? "by a pattern" : undefined}>
+        <Moment at={table.created_at} />
+      </Fact>
+      {table.target_table != null && <Fact name="Its table on the target">{table.target_table.replaceAll("_", " ")}</Fact>}
+    </Facts>
   );
 }
 

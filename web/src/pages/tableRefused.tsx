@@ -4,7 +4,7 @@ import { answer, client, type RefusedRow, type RefusedRowsOutcome, type Table } 
 import { Problem } from "../api/problem";
 import { REFUSED_AT_ONCE, refusedRowsQuery } from "../api/queries";
 import { ActionButtons } from "../components/actions";
-import { Facts } from "../components/facts";
+import { Fact, Facts } from "../components/facts";
 import { Section } from "../components/page";
 import { QueryBoundary } from "../components/queryBoundary";
 import { StatusBadge } from "../components/statusBadge";
@@ -104,13 +104,13 @@ const keyOf = ({ key }: RefusedRow): string => (key.length === 0 ? "A row" : key
 const Values = ({ row: { values } }: { row: RefusedRow }) => (
   <details className="more">
     <summary>Its values</summary>
-    <Facts
-      facts={values.map(({ column, type, value }) => [
-        column,
-        value === null ? <span className="soft">NULL</span> : <code>{value}</code>,
-        type,
-      ])}
-    />
+    <Facts>
+      {values.map(({ column, type, value }) => (
+        <Fact key={column} name={column} note={type}>
+          {value === null ? <span className="soft">NULL</span> : <code>{value}</code>}
+        </Fact>
+      ))}
+    </Facts>
   </details>
 );
 

@@ -27,6 +27,7 @@ export function Versions({ versions }: { versions: Version[] }) {
       <ol className="history">
         {versions
           .map((version, number) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a history only grows at its end.
             <li key={number}>
               <span className="when">
                 <Moment at={version.at} />

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import type { Subscription } from "../../api/client";
 import { freshnessQuery } from "../../api/freshness";
-import { Facts } from "../../components/facts";
+import { Fact, Facts } from "../../components/facts";
 import { LagCell } from "../../components/lagCell";
 import { Page, Section } from "../../components/page";
 import { QueryBoundary } from "../../components/queryBoundary";
@@ -48,16 +48,24 @@ function Standing({ name }: { name: string }) {
   return (
     <QueryBoundary query={freshness}>
       {({ positions, lag, waits, at }) => (
-        <Facts
-          facts={[
-            ["Behind the source", <LagCell lag={lag} />],
-            ["End of the source's log", <Position at={positions.source} />],
-            ["Read up to", <Position at={positions.captured} />],
-            [positions.confirmed ? "Visible on the target up to" : "Last known on the target", <Position at={positions.applied} />],
-            ["Waiting now", count(waits)],
-            ["Reported", <Ago at={at} />],
-          ]}
-        />
+        <Facts>
+          <Fact name="Behind the source">
+            <LagCell lag={lag} />
+          </Fact>
+          <Fact name="End of the source's log">
+            <Position at={positions.source} />
+          </Fact>
+          <Fact name="Read up to">
+            <Position at={positions.captured} />
+          </Fact>
+          <Fact name={positions.confirmed ? "Visible on the target up to" : "Last known on the target"}>
+            <Position at={positions.applied} />
+          </Fact>
+          <Fact name="Waiting now">{count(waits)}</Fact>
+          <Fact name="Reported">
+            <Ago at={at} />
+          </Fact>
+        </Facts>
       )}
     </QueryBoundary>
   );

@@ -1,6 +1,6 @@
 import { Link } from "wouter";
 import { subscriptionAddress } from "../../addresses";
-import { Facts } from "../../components/facts";
+import { Fact, Facts } from "../../components/facts";
 import { ProblemNote } from "../../components/problemNote";
 import { milliseconds } from "../../labels/durations";
 import { inPlainWords } from "../../labels/refusals";
@@ -15,13 +15,19 @@ export function Refusal({ error, subscription }: { error: unknown; subscription:
       <ProblemNote error={problem} />
       {aboutFreshness && (
         <>
-          <Facts
-            facts={[
-              typeof position === "string" ? ["Wanted", <code>{position}</code>] : null,
-              typeof applied === "string" ? ["Visible on the target up to", <code>{applied}</code>] : null,
-              typeof waitedMs === "number" ? ["Waited", milliseconds(waitedMs)] : null,
-            ]}
-          />
+          <Facts>
+            {typeof position === "string" && (
+              <Fact name="Wanted">
+                <code>{position}</code>
+              </Fact>
+            )}
+            {typeof applied === "string" && (
+              <Fact name="Visible on the target up to">
+                <code>{applied}</code>
+              </Fact>
+            )}
+            {typeof waitedMs === "number" && <Fact name="Waited">{milliseconds(waitedMs)}</Fact>}
+          </Facts>
           <p className="below">
             <Link href={subscriptionAddress(subscription)}>Look at {subscription}</Link>
           </p>

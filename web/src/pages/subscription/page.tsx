@@ -5,7 +5,7 @@ import { CONNECTIONS, subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { eventsQuery } from "../../api/queries";
 import { EventList } from "../../components/events";
-import { Facts } from "../../components/facts";
+import { Fact, Facts } from "../../components/facts";
 import { LagCell } from "../../components/lagCell";
 import { Section } from "../../components/page";
 import { QueryBoundary } from "../../components/queryBoundary";
@@ -113,36 +113,47 @@ function Progress({ subscription }: { subscription: Subscription }) {
   const { positions, lag, source, target, copying } = subscription;
   const share = slotShare(subscription);
   return (
-    <Facts
-      facts={[
-        copying == null
-          ? null
-          : [
-              "Copies",
-              <>
-                {copyWords(copying) ?? "how far is not known yet"}
-                <small>{copiedWords(copying)}</small>
-              </>,
-              `${count(copying.tables_copied)} of ${some(copying.tables, "table")} done`,
-            ],
-        ["Way", <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>],
-        ["Behind the source", <LagCell lag={lag} />],
-        [
-          "Log held back there",
-          bytes(subscription.retained_bytes),
+    <Facts>
+      {copying != null && (
+        <Fact name="Copies" note={`${count(copying.tables_copied)} of ${some(copying.tables, "table")} done`}>
+          {copyWords(copying) ?? "how far is not known yet"}
+          <small>{copiedWords(copying)}</small>
+        </Fact>
+      )}
+      <Fact name="Way">
+        <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>
+      </Fact>
+      <Fact name="Behind the source">
+        <LagCell lag={lag} />
+      </Fact>
+      <Fact
+        name="Log held back there"
+        note={
           share === null ? undefined : (
             <>
               <UsageBar share={share} warnAt={warnShare(subscription)} /> {ofBytes(subscription.capture.slot_budget_bytes)}
             </>
-          ),
-        ],
-        ["End of the source's log", <Position at={positions.source} />],
-        ["Read up to", <Position at={positions.captured} />],
-        ["Durable on the target up to", <Position at={positions.applied} />],
-        ["Reported", <Ago at={positions.as_of} />],
-        ["Slot", <code>{subscription.slot}</code>],
-      ]}
-    />
+          )
+        }
+      >
+        {bytes(subscription.retained_bytes)}
+      </Fact>
+      <Fact name="End of the source's log">
+        <Position at={positions.source} />
+      </Fact>
+      <Fact name="Read up to">
+        <Position at={positions.captured} />
+      </Fact>
+      <Fact name="Durable on the target up to">
+        <Position at={positions.applied} />
+      </Fact>
+      <Fact name="Reported">
+        <Ago at={positions.as_of} />
+      </Fact>
+      <Fact name="Slot">
+        <code>{subscription.slot}</code>
+      </Fact>
+    </Facts>
   );
 }
 

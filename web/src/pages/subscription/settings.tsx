@@ -7,7 +7,7 @@ import { Problem } from "../../api/problem";
 import { keys } from "../../api/queries";
 import type { components } from "../../api/schema";
 import { ActionButtons } from "../../components/actions";
-import { Facts } from "../../components/facts";
+import { Fact, Facts } from "../../components/facts";
 import { Section } from "../../components/page";
 import { Moment } from "../../components/time";
 import { count } from "../../labels/numbers";
@@ -19,9 +19,9 @@ import {
   SETTINGS,
   type Setting,
   type SettingGroup,
+  settingValue,
   shown,
   type Value,
-  valueOf,
   valueWords,
 } from "../../labels/settings";
 import { queryClient } from "../../stream/queryClient";
@@ -37,21 +37,23 @@ export function SettingsPage({ name }: { name: string }) {
       {(subscription) => (
         <>
           <Section title="Declared">
-            <Facts
-              facts={[
-                ["Source", subscription.source],
-                ["Target", subscription.target],
-                ["Asked to be", subscription.desired_state],
-                [
-                  "Tables and patterns",
-                  count(subscription.tables.length),
-                  <Link href={subscriptionAddress(name)}>which state they are in</Link>,
-                ],
-                ["Slot and publications", <code>{subscription.slot}</code>],
-                ["Created", <Moment at={subscription.created_at} />],
-                ["Changed", <Moment at={subscription.updated_at} />],
-              ]}
-            />
+            <Facts>
+              <Fact name="Source">{subscription.source}</Fact>
+              <Fact name="Target">{subscription.target}</Fact>
+              <Fact name="Asked to be">{subscription.desired_state}</Fact>
+              <Fact name="Tables and patterns" note={<Link href={subscriptionAddress(name)}>which state they are in</Link>}>
+                {count(subscription.tables.length)}
+              </Fact>
+              <Fact name="Slot and publications">
+                <code>{subscription.slot}</code>
+              </Fact>
+              <Fact name="Created">
+                <Moment at={subscription.created_at} />
+              </Fact>
+              <Fact name="Changed">
+                <Moment at={subscription.updated_at} />
+              </Fact>
+            </Facts>
           </Section>
           {SETTINGS.map((group) => (
             <Group key={group.title} group={group} subscription={subscription} />
@@ -93,7 +95,7 @@ function Group({ group, subscription }: { group: SettingGroup; subscription: Sub
           <Entry
             key={keyOf(setting)}
             setting={setting}
-            present={valueOf(subscription, setting.path)}
+            present={settingValue(subscription, setting.path)}
             entered={draft[keyOf(setting)]}
             onEnter={(value) => setDraft((before) => ({ ...before, [keyOf(setting)]: value }))}
           />
@@ -124,7 +126,7 @@ function changesOf(group: SettingGroup, subscription: Subscription, draft: Draft
   return group.settings.flatMap((setting) => {
     const entered = draft[keyOf(setting)];
     if (entered === undefined) return [];
-    const before = valueOf(subscription, setting.path);
+    const before = settingValue(subscription, setting.path);
     const value = setting.kind === "number" ? parsed(setting, entered) : entered;
     if (value === undefined) return [];
     const same = setting.kind === "number" && typeof before === "number" ? entered === shown(setting, before) : value === (before ?? null);
@@ -174,7 +176,7 @@ async function save(name: string, changes: Change[]): Promise<void> {
   const read = client.GET("/api/v1/subscriptions/{name}", { params: { path } });
   const present = await answer(read);
   for (const { setting, before } of changes) {
-    const now = valueOf(present, setting.path);
+    const now = settingValue(present, setting.path);
     if ((now ?? null) !== (before ?? null))
       throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by somebody else.`);
   }

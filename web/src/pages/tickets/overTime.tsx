@@ -14,6 +14,7 @@ interface Point {
 export function OverTime({ tickets }: { tickets: Ticket[] }) {
   if (tickets.length < 2) return <p className="soft">It is drawn from two applied tickets on.</p>;
   const sorted = [...tickets].sort((a, b) => appliedAt(a) - appliedAt(b));
+  const [first, last] = [sorted[0], sorted.at(-1)];
   const points = (of: (ticket: Ticket) => number | null): Point[] =>
     sorted.flatMap((ticket) => {
       const ms = of(ticket);
@@ -26,7 +27,8 @@ export function OverTime({ tickets }: { tickets: Ticket[] }) {
         <Strip key={stage} name={STAGE_WORDS[stage].word} points={points((ticket) => stageMs(ticket, stage))} />
       ))}
       <p className="strip-ends soft">
-        {[sorted[0], sorted.at(-1)].map((end, number) => end !== undefined && <Moment key={number} at={appliedAt(end)} />)}
+        {first !== undefined && <Moment at={appliedAt(first)} />}
+        {last !== undefined && <Moment at={appliedAt(last)} />}
       </p>
     </div>
   );

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useId } from "react";
 import { type Throughput as Figures, type Ticket, throughputQuery } from "../../api/tickets";
-import { Facts } from "../../components/facts";
+import { Fact, Facts } from "../../components/facts";
 import { QueryBoundary } from "../../components/queryBoundary";
 import { useFilters } from "../../filters";
 import { milliseconds } from "../../labels/durations";
@@ -80,14 +80,18 @@ function Told({ figures }: { figures: Figures }) {
   const { seconds, log_bytes, transactions, commands } = figures;
   return (
     <>
-      <Facts
-        facts={[
-          ["Log", `${rate(figures.log_gib_per_hour)} GiB/h`, `${bytes(log_bytes)} in all`],
-          ["Changes of rows", `${rate(figures.commands_per_second)} /s`, `${count(commands)} in all`],
-          ["Transactions", `${rate(figures.transactions_per_second)} /s`, `${count(transactions)} in all`],
-          ["Time", milliseconds(seconds * 1000)],
-        ]}
-      />
+      <Facts>
+        <Fact name="Log" note={`${bytes(log_bytes)} in all`}>
+          {rate(figures.log_gib_per_hour)} GiB/h
+        </Fact>
+        <Fact name="Changes of rows" note={`${count(commands)} in all`}>
+          {rate(figures.commands_per_second)} /s
+        </Fact>
+        <Fact name="Transactions" note={`${count(transactions)} in all`}>
+          {rate(figures.transactions_per_second)} /s
+        </Fact>
+        <Fact name="Time">{milliseconds(seconds * 1000)}</Fact>
+      </Facts>
       <p className="below soft">
         From the capture of the first to the commit of the second on the target.
         {transactions === null && " The subscription was started anew in between, so only the log can be compared."} Log that is not

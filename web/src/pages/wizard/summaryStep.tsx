@@ -45,11 +45,11 @@ function Summary({ draft, source, target, found }: SummaryStepProps & { found: S
   const good = atSource.data?.ok === true && atTarget.data?.ok === true;
   return (
     <>
-      <Section title="On the source" aside={<>{source.name}</>}>
+      <Section title="On the source" aside={source.name}>
         <AtSource draft={draft} source={source} found={found} />
         <CheckResult query={atSource} />
       </Section>
-      <Section title="On the target" aside={<>{target.name}</>}>
+      <Section title="On the target" aside={target.name}>
         <AtTarget draft={draft} target={target} found={found} />
         <CheckResult query={atTarget} />
       </Section>
