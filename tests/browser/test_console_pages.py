@@ -90,7 +90,7 @@ def test_connections_are_checked_for_what_they_are_used_as(visit: Visit) -> None
     expect(source).to_contain_text("Source of copy")
     expect(entries.filter(has=page.get_by_role("heading", name="target", exact=True))).to_contain_text("Target of copy")
     source.get_by_role("button", name="Check as a source: source").click()
-    expect(source.get_by_role("status")).to_contain_text("Nothing stands in the way")
+    expect(source.get_by_role("status")).to_contain_text("No problems found")
 
 
 def test_what_the_console_does_not_know_is_called_unknown(visit: Visit, shop: Shop) -> None:

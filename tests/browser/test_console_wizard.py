@@ -1,4 +1,4 @@
-"""The way to a subscription: what stands in its way is said before anything is made; what is made runs, and can be deleted."""
+"""The way to a subscription: what prevents it is said before anything is made; what is made runs, and can be deleted."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _connect_target(page: Page, shop: Shop) -> None:
     expect(end.get_by_role("status")).to_contain_text("the folder /proc/nobody does not exist")
     file.fill(str(shop.rig.home / "second.duckdb"))
     end.get_by_role("button", name="Check", exact=True).click()
-    expect(end.get_by_role("status")).to_contain_text("Nothing stands in the way")
+    expect(end.get_by_role("status")).to_contain_text("No problems found")
     narrow(page)
     assert wider_than_screen(page) == []
     assert "second-target" not in {found["name"] for found in shop.api.items("/connections")}

@@ -13,7 +13,7 @@ export type QueryAnswer = Schemas["QueryAnswer"];
 /** Read more often than the rest: it is what the page is about. */
 const EVERY_MS = 2_000;
 
-/** Where a subscription stands. */
+/** The positions and the lag of a subscription. */
 export const freshnessQuery = (name: string) =>
   queryOptions({
     queryKey: [...keys.ofSubscription(name), "freshness"],

@@ -9,7 +9,7 @@ import { announce } from "./announcements";
 import { Dialog } from "./dialog";
 import { ProblemNote } from "./problemNote";
 
-/** What a person is being asked about. Not of the button's own: news may take that from the page while the question stands. */
+/** The action that waits for confirmation. It is not kept in the button: an event may remove that from the page meanwhile. */
 const asked = new Store<Action | null>(null);
 
 /** A button for each action that one may do; each asks first, and says what will happen. */
@@ -48,7 +48,7 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
     onSuccess: async (_answer, _nothing, was) => {
       onClose();
       if (action.leadsTo !== undefined) navigate(action.leadsTo);
-      // Another page puts away what was told before.
+      // A change of pages dismisses earlier announcements.
       setTimeout(() => announce(action.done, action.subject, was));
       await queryClient.invalidateQueries();
     },
@@ -85,7 +85,7 @@ function ActionDialog({ action, onClose }: { action: Action; onClose: () => void
         {work.error !== null && <ProblemNote error={work.error} />}
         <div className="dialog-foot">
           <button type="button" onClick={onClose} data-first>
-            Leave it
+            Cancel
           </button>
           <button type="submit" className={action.serious === true ? "primary danger" : "primary"} disabled={!ready || work.isPending}>
             {work.isPending ? "Asking …" : action.verb}

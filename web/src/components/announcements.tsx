@@ -3,10 +3,10 @@ import { Store, useStore } from "../store";
 import { queryClient } from "../stream/queryClient";
 import { Moment } from "./time";
 
-/** So long it stays at least, whatever happens: somebody has to read it. */
+/** It is shown for at least this long, so that it can be read. */
 const LEAST_MS = 5_000;
 
-/** What somebody asked for, as long as nothing has come of it. `state` tells how its subject is by what was last read. */
+/** What a request is about. `state` returns its state as it was last read. */
 interface Subject {
   state: () => string | undefined;
 }
@@ -22,14 +22,14 @@ interface Announcement {
 const latest = new Store<Announcement | null>(null);
 
 /**
- * Tell everybody, screen readers too, that something was done. It stays in sight until it is put away, another comes, the page is left
- * or the state of its subject has changed: from then on the page tells how that is, and this would be from before.
+ * Announce, also to screen readers, that something was done. The announcement is shown until it is dismissed, another one follows, the
+ * page is left or the state of its subject has changed: from then on the page shows that state, and the announcement is out of date.
  */
 export function announce(text: string, subject?: Subject, was = subject?.state()): void {
   latest.set({ text, at: Date.now(), subject, was });
 }
 
-/** Put away what is announced, once it is from before. Returns what ends the watch. */
+/** Dismiss the announcement once it is out of date. Returns a function that ends the watch. */
 function watch(announcement: Announcement | null): (() => void) | undefined {
   const subject = announcement?.subject;
   if (announcement === null || subject === undefined) return undefined;
@@ -56,7 +56,7 @@ export function Announcements({ place }: { place: string }) {
         <p>
           <Moment at={announcement.at} parts="time" /> {announcement.text}{" "}
           <button type="button" className="quiet" onClick={() => latest.set(null)}>
-            Put away
+            Dismiss
           </button>
         </p>
       )}

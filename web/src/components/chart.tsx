@@ -42,7 +42,7 @@ export function Chart({ title, says, times, lines, from, to, least, format }: Ch
             <svg viewBox="0 0 26 8" width="26" height="8" aria-hidden="true" focusable="false">
               <path d="M0 4h26" fill="none" stroke="currentColor" strokeWidth="1.75" strokeDasharray={DASHES[line.kind].join(" ")} />
             </svg>
-            {line.label} <b>{told(line.values[index], format)}</b>
+            {line.label} <b>{formatted(line.values[index], format)}</b>
           </span>
         ))}
       </div>
@@ -52,7 +52,7 @@ export function Chart({ title, says, times, lines, from, to, least, format }: Ch
   );
 }
 
-const told = (value: number | null | undefined, format: (value: number) => string): string => (value == null ? "–" : format(value));
+const formatted = (value: number | null | undefined, format: (value: number) => string): string => (value == null ? "–" : format(value));
 
 /** What the lines show, in numbers, the newest first. It is made when it is opened. */
 function AsTable({ title, times, lines, format }: Pick<ChartProps, "title" | "times" | "lines" | "format">) {
@@ -87,7 +87,7 @@ function AsTable({ title, times, lines, format }: Pick<ChartProps, "title" | "ti
                     <Moment at={time * 1000} />
                   </th>
                   {values.map((value, number) => (
-                    <td key={lines[number]?.label}>{told(value, format)}</td>
+                    <td key={lines[number]?.label}>{formatted(value, format)}</td>
                   ))}
                 </tr>
               ))}

@@ -7,7 +7,7 @@ import { Moment } from "./time";
 
 export const SEVERITY_TONES: Record<string, Tone> = { error: "bad", warning: "warn", info: "note" };
 
-/** Events, newest first. `here`: the page that they stand on. */
+/** Events, newest first. `here`: the page that shows them. */
 export function EventList({ events, here }: { events: Event[]; here: Place }) {
   if (events.length === 0) return <p className="soft">Nothing has happened yet.</p>;
   return (

@@ -1,7 +1,7 @@
 import type { Subscription } from "../api/client";
 import { bytes, seconds } from "../labels/numbers";
 
-/** How far the live tables of a target are behind their source. */
+/** The lag of the live tables of a target, in seconds and in bytes of log. */
 export const LagCell = ({ lag }: { lag: Omit<Subscription["lag"], "tables"> & { tables?: number } }) => (
   <>
     {seconds(lag.seconds)}

@@ -1,7 +1,7 @@
 import { Link } from "wouter";
 import type { Filters } from "../filters";
 
-/** The ways through a list that is read page by page, the newest first; which page stands in the address as `from`. */
+/** The ways through a list that is read page by page, the newest first; the page is kept in the address as `from`. */
 export function OlderNewer({ filters, next, noun }: { filters: Filters; next: string | null | undefined; noun: string }) {
   const first = filters.get("from") === "";
   if (first && next == null) return null;

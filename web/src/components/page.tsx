@@ -10,7 +10,7 @@ interface PageProps {
 
 let first = true;
 
-/** A page with its heading, which takes the focus when somebody comes from another page. */
+/** A page with its heading, which takes the focus after a change of pages. */
 export function Page({ title, above, actions, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {

@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { theme, type Zone } from "../display";
 
-/** A line of a chart. They are told apart by their dashes too, not by colour alone. */
+/** A line of a chart. Dashes distinguish them too, not colour alone. */
 export interface Line {
   label: string;
   /** One for each of the chart's times; null where nothing is known. */
@@ -65,7 +65,7 @@ interface PlotProps {
   onPoint: (index: number | null) => void;
 }
 
-/** Draws lines over time. What it shows has to stand beside it in words: it is hidden from screen readers. */
+/** Draws lines over time. The page has to show the same in words: the drawing is hidden from screen readers. */
 export default function Plot({ times, lines, from, to, zone, least, format, onPoint }: PlotProps) {
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | null>(null);

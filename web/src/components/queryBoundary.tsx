@@ -2,7 +2,7 @@ import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { ProblemNote } from "./problemNote";
 
-/** What a query brought. What it brought before stays in sight when a later reading fails; the header's mark tells of that. */
+/** The data of a query, once it is there. Data of an earlier read stays visible when a later one fails; the header shows that the stream is down. */
 export function QueryBoundary<Data>({ query, children }: { query: UseQueryResult<Data>; children: (data: Data) => ReactNode }) {
   if (query.data !== undefined) {
     const gone = query.error !== null && "status" in query.error && query.error.status === 404;

@@ -3,7 +3,7 @@ import { type Place, plainRemedy } from "../labels/remedies";
 interface RemedyProps {
   text: string;
   className?: string;
-  /** The page that it stands on. */
+  /** The page that shows it. */
   here?: Place;
 }
 

@@ -7,7 +7,7 @@ interface SearchFieldProps {
   result: string;
 }
 
-/** Finds by a part of a name, as one types; what was typed stands in the address as `q`. */
+/** Finds by a part of a name while it is typed; the text is kept in the address as `q`. */
 export function SearchField({ label, filters, result }: SearchFieldProps) {
   return (
     <div className="search" role="search">

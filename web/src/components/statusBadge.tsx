@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import type { Tone } from "../labels/tone";
 
-/** Each tone has a shape of its own, so that it is told without colours too. */
+/** Each tone has a shape of its own, so that colour is not the only difference. */
 const SHAPES: Record<Tone, ReactNode> = {
   good: <circle cx="6" cy="6" r="4.5" fill="currentColor" />,
   busy: (
@@ -17,7 +17,7 @@ const SHAPES: Record<Tone, ReactNode> = {
   unknown: <circle cx="6" cy="6" r="4" fill="none" stroke="currentColor" strokeWidth="1.5" strokeDasharray="2 1.6" />,
 };
 
-/** A word with the mark of its tone. */
+/** A word with the shape and the colour of its tone. */
 export function StatusBadge({ tone, children }: { tone: Tone; children: ReactNode }) {
   return (
     <span className={`mark tone-${tone}`}>

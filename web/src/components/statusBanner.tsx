@@ -10,12 +10,12 @@ interface StatusBannerProps {
   since?: ReactNode;
   why: string;
   remedy?: string | null;
-  /** The page that it stands on. */
+  /** The page that shows it. */
   here?: Place;
   children?: ReactNode;
 }
 
-/** How the thing of a page is, in one word, with its reason and what can be done about it. */
+/** The status of what a page is about, in one word, with its reason and its remedy. */
 export function StatusBanner({ tone, word, since, why, remedy, here, children }: StatusBannerProps) {
   return (
     <div className={`lead tone-${tone}`}>

@@ -22,7 +22,7 @@ interface StatusCountsProps {
   total: number;
 }
 
-/** How many there are of each kind; each number is a link that shows those alone, the first one shows all. Empty kinds are left out. */
+/** The number of items with each status. Each is a link that filters by it, the first one shows all; a status without items is left out. */
 export function StatusCounts({ noun, filter, filters, items, total }: StatusCountsProps) {
   const chosen = filters.get(filter);
   const shown = items.filter((item) => item.number > 0 || item.value === chosen);

@@ -12,7 +12,7 @@ const LINKS: Record<Link, { tone: Tone; word: string }> = {
   reconnecting: { tone: "warn", word: "reconnecting" },
 };
 
-/** Whether news arrive by themselves, and when something was read last. Only a change of the first is announced. */
+/** Whether the stream of events is open, and when something was last read. Screen readers announce only a change of the former. */
 export function StreamStatus() {
   const now = useStore(link);
   const { tone, word } = LINKS[now];
@@ -28,7 +28,7 @@ export function StreamStatus() {
           last updated <Moment at={last} parts="time" />
         </span>
       )}
-      {!may("operator") && <span className="soft">to look only</span>}
+      {!may("operator") && <span className="soft">read-only</span>}
     </div>
   );
 }

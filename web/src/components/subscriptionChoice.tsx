@@ -28,7 +28,7 @@ function Choice({ items, children }: ChoiceProps) {
   if (sorted.length === 0) {
     return (
       <p className="prose">
-        There is no subscription yet. <Link href={FLEET}>The fleet</Link> tells how to make one.
+        There is no subscription yet. <Link href={FLEET}>The fleet page</Link> explains how to create one.
       </p>
     );
   }

@@ -3,7 +3,7 @@ import { percent } from "../labels/numbers";
 const LENGTH = 56;
 const HEIGHT = 8;
 
-/** A share of a whole, 0 to 1, as a bar beside its number; a line stands where it becomes a risk. */
+/** A share of a whole, 0 to 1, as a bar beside its number; a line marks where it becomes a risk. */
 export function UsageBar({ share, warnAt }: { share: number; warnAt: number }) {
   const held = Math.min(1, Math.max(0, share));
   return (

@@ -18,5 +18,5 @@ export function median(values: number[]): number {
   return (low + high) / 2;
 }
 
-/** What somebody typed as seconds, in whole milliseconds. */
+/** Seconds that were typed, in whole milliseconds. */
 export const typedMs = (typed: string): number => Math.round(Number(typed) * 1_000);

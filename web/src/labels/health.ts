@@ -20,9 +20,9 @@ export const GROUP_WORDS: Record<HealthGroup, { tone: Tone; word: string }> = {
   failed: { tone: "bad", word: "failed" },
   attention: { tone: "warn", word: "need attention" },
   unknown: { tone: "unknown", word: "unknown" },
-  moving: { tone: "busy", word: "getting there" },
+  moving: { tone: "busy", word: "in progress" },
   running: { tone: "good", word: "running" },
-  resting: { tone: "idle", word: "at rest" },
+  resting: { tone: "idle", word: "inactive" },
 };
 
 const ASPECT_NAMES: Record<string, string> = {

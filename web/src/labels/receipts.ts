@@ -5,7 +5,7 @@ import { some } from "./numbers";
 /** One moment of a wait. */
 export interface Step {
   name: string;
-  /** What had come about then. */
+  /** What had happened by then. */
   means: string;
   position: string | null;
   /** Since it was asked for; negative before that, null where it is not known. */
@@ -43,7 +43,6 @@ type Exception = Receipt["exceptions"][number];
 /** What a table that is declared not to follow wholly lacks. */
 export function exceptionWords({ kind, rows }: Exception): string {
   if (kind === "insert_only") return "updates and deletes are not followed";
-  if (kind === "rows_set_aside")
-    return `${some(rows ?? 0, "row")} ${rows === 1 ? "stands" : "stand"} aside, because the target refused them`;
+  if (kind === "rows_set_aside") return `${some(rows ?? 0, "row")} set aside because the target refused ${rows === 1 ? "it" : "them"}`;
   return `unknown exception (${kind})`;
 }

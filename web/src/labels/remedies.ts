@@ -4,7 +4,7 @@ export type Place = "table" | "subscription" | "connection";
 interface Replacement {
   /** As the API words it. */
   said: string;
-  /** As it is called here; `{at}` stands for the page, where it is another. */
+  /** As it is called here; `{at}` is replaced by the page, where it is another. */
   plain: string;
   place: Place;
   calls: string[];
@@ -14,7 +14,7 @@ const DDL_CAPTURE = "/connections/{name}/ddl-capture";
 
 const button = (call: string, verb: string, place: Place): Replacement => ({ said: call, plain: `“${verb}”{at}`, place, calls: [call] });
 
-/** What begins with the same words as another stands before it. */
+/** A text that begins with the whole of another one comes before it. */
 const REPLACEMENTS: readonly Replacement[] = [
   button("POST /subscriptions/{name}/tables/{table_id}/retries", "Try again", "table"),
   button("POST /subscriptions/{name}/tables/{table_id}/reloads", "Reload", "table"),

@@ -4,7 +4,7 @@ export type Effect = "at once" | "next start";
 export type Value = number | string | boolean | null;
 
 interface Shared {
-  /** Where it stands in the subscription. */
+  /** Its path in the subscription. */
   path: readonly string[];
   label: string;
   means: string;
@@ -108,7 +108,7 @@ export const SETTINGS: SettingGroup[] = [
       share(
         "capture.guard.drop_slot_share",
         "Drop the slot from",
-        "The last resort to keep the source's disk from filling: all tables have to be copied anew after it.",
+        "The last resort to keep the source's disk from filling: all tables have to be copied again after it.",
       ),
       {
         kind: "switch",
@@ -192,7 +192,7 @@ export const SETTINGS: SettingGroup[] = [
   {
     title: "Queue",
     settings: [
-      choice("queue.mode", "What the source is told", "at once", "Whether log can go from the source before the target has it.", [
+      choice("queue.mode", "What is confirmed to the source", "at once", "Whether log can go from the source before the target has it.", [
         ["memory", "what the target has"],
         ["persist", "what is safe in the engine's files, which are a part of your data then"],
         ["auto", "what the target has, or what is safe in files while the source's log needs it"],
@@ -212,7 +212,7 @@ export const SETTINGS: SettingGroup[] = [
     settings: [
       choice("schema_changes.policy", "A table's structure changes", "next start", "", [
         ["apply", "the target follows"],
-        ["ask", "the table waits until somebody approves the exact statements"],
+        ["ask", "the table waits until the exact statements are approved"],
         ["ignore", "the target stays as it is; what cannot be left out parks the table"],
       ]),
     ],
@@ -267,5 +267,5 @@ export function valueWords(setting: Setting, value: Value | undefined): string {
   return String(value);
 }
 
-/** A number as it stands in its field; digits that come of dividing are cut. */
+/** A number as its field shows it; digits that come of dividing are cut. */
 export const shown = (setting: NumberSetting, value: number): string => String(Number((value / setting.per).toFixed(3)));

@@ -6,7 +6,7 @@ import type { Tone } from "./tone";
 interface StateWords {
   tone: Tone;
   word: string;
-  /** One sentence: what it means for whoever reads the table on the target. */
+  /** One sentence: what it means for readers of the table on the target. */
   means: string;
 }
 
@@ -15,16 +15,16 @@ const STATES: Record<string, StateWords> = {
   copying: { tone: "busy", word: "copying", means: "Its rows are being copied; they become readable all at once when the copy is whole." },
   catching_up: { tone: "busy", word: "catching up", means: "It takes in what changed on the source meanwhile." },
   live: { tone: "good", word: "live", means: "It follows the source." },
-  paused: { tone: "idle", word: "paused", means: "It stands still by request; its rows stay readable as they were." },
+  paused: { tone: "idle", word: "paused", means: "It is paused by request; its rows stay readable as they were." },
   reloading: {
     tone: "busy",
     word: "reloading",
-    means: "It is copied anew; its old rows stay readable until the new ones take their place.",
+    means: "It is copied again; its old rows stay readable until the new ones replace them.",
   },
   parked: {
     tone: "bad",
     word: "parked",
-    means: "It stands still because of a fault; its rows stay readable as they were. Other tables do not wait for it.",
+    means: "A fault stopped it; its rows stay readable as they were. Other tables do not wait for it.",
   },
   removed: { tone: "idle", word: "removed", means: "It is no longer replicated; its history stays." },
 };
@@ -57,7 +57,7 @@ export function tableWords({ state, health }: Table): StateWords {
 
 const ORDER = ["parked", "reloading", "copying", "catching_up", "registered", "paused", "live", "removed"];
 
-/** States that need somebody first, then those that pass, then those that are well; unknown ones in front. */
+/** States that need attention first, then passing ones, then good ones; unknown ones in front. */
 export const statesByNeed = (a: string, b: string): number => ORDER.indexOf(a) - ORDER.indexOf(b);
 
 /** Tables by the need of their state, then by name. */
@@ -65,10 +65,10 @@ export const byNeed = (a: Table, b: Table): number => statesByNeed(a.state, b.st
 
 export const tableName = (table: Pick<Table, "schema" | "name">): string => `${table.schema}.${table.name}`;
 
-/** What was asked for and has not come about yet. */
+/** A request that is not in effect yet. */
 export function asked(table: Table): string | null {
   if (table.desired_state === "paused" && table.state !== "paused" && table.state !== "removed") return "a pause was asked for";
-  if (table.desired_state === "running" && table.state === "paused") return "going on was asked for";
+  if (table.desired_state === "running" && table.state === "paused") return "a resume was asked for";
   return null;
 }
 

@@ -7,7 +7,7 @@ export interface Step {
   afterMs: number;
 }
 
-/** What became of a request. `parked`: a fault came first. `overtaken`: another request, `by`, came first. */
+/** The outcome of a request. `parked`: a fault came first. `overtaken`: another request, `by`, came first. */
 export type Outcome =
   | { is: "waiting" }
   | { is: "in effect" | "parked"; afterMs: number }
@@ -19,13 +19,13 @@ export interface Entry {
   /** What was asked for, in a word; null where it came by itself. */
   request: string | null;
   steps: Step[];
-  /** Null where it is no request, and where nothing tells. */
+  /** Null where it is no request, and where the outcome cannot be known. */
   outcome: Outcome | null;
 }
 
 interface Request {
   word: string;
-  /** It is in effect with this state; null: nothing tells of it. */
+  /** It is in effect with this state; null: no event reports it. */
   until: string | null;
   /** But only after this one. */
   through?: string;
@@ -100,7 +100,7 @@ export function timeLine(events: Event[], present: string | null): Entry[] {
   return entries.reverse();
 }
 
-/** Of a request that nothing was heard of: a state that was asked for and taken back in time never ended, so no event tells of it. */
+/** Of a request without an event: a state whose change was requested and cancelled in time never ended, so no event reports it. */
 function standing({ entry, rule }: Open, open: Open[], present: string): Outcome {
   const inTime = rule.until === present && open.some(({ takenBackBy }) => takenBackBy === entry);
   return inTime ? { is: "in effect", afterMs: 0 } : { is: "waiting" };
@@ -110,7 +110,7 @@ function standing({ entry, rule }: Open, open: Open[], present: string): Outcome
 const isOpen = ({ entry, takenBackBy }: Open): boolean =>
   entry.outcome === null || (entry.outcome.is === "overtaken" && takenBackBy !== undefined && takenBackBy.outcome === null);
 
-/** Settings that wait for no copy are told without a remedy. */
+/** An event about settings that need no copy has no remedy. */
 const isAtOnce = ({ kind, remedy }: Event): boolean => kind === SETTINGS && remedy == null;
 
 /** What an event means for requests that wait. Returns whether it is theirs, so that it needs no place of its own. */
@@ -128,7 +128,7 @@ function take(open: Open[], event: Event): boolean {
       entry.outcome ??= { is: "parked", afterMs };
     } else if (state !== null) {
       waiting.through ||= state === rule.through;
-      // What came about by itself is told with a warning.
+      // A change without a request is reported as a warning.
       if (event.severity !== "info" || rule.steps?.includes(state) !== true) continue;
       entry.steps.push({ state, afterMs });
       claimed = true;

@@ -127,7 +127,7 @@ const deletion = ({ name }: Connection): Action => ({
   verb: "Delete",
   title: `Delete the connection ${name}?`,
   does: ["No subscription uses it. The database itself is not touched."],
-  loses: "How it is reached is forgotten, with the password, which nobody can read back.",
+  loses: "How it is reached is forgotten, with the password, which cannot be read back.",
   name,
   serious: true,
   run: () => answer(client.DELETE("/api/v1/connections/{name}", { params: { path: { name } } })),
@@ -170,10 +170,10 @@ function Check({ connection, role }: { connection: string; role: Role | null }) 
 
 function Outcome({ checks }: { checks: Checks }) {
   const { findings } = checks;
-  if (findings.length === 0) return <StatusBadge tone="good">Nothing stands in the way.</StatusBadge>;
+  if (findings.length === 0) return <StatusBadge tone="good">No problems found.</StatusBadge>;
   return (
     <>
-      {checks.ok && <StatusBadge tone="good">Nothing stands in the way; to be known:</StatusBadge>}
+      {checks.ok && <StatusBadge tone="good">No problems found. Notes:</StatusBadge>}
       <Findings findings={findings} />
     </>
   );

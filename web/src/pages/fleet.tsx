@@ -74,7 +74,7 @@ function Fleet({ items }: { items: Subscription[] }) {
   );
   return (
     <>
-      <FleetTally judged={judged} filters={filters} />
+      <FleetCounts judged={judged} filters={filters} />
       <SearchField
         label="Find by name, source or target"
         filters={filters}
@@ -82,7 +82,7 @@ function Fleet({ items }: { items: Subscription[] }) {
       />
       {shown.length > 0 && (
         <table className="ledger">
-          <caption className="unseen">Subscriptions, those that need somebody first</caption>
+          <caption className="unseen">Subscriptions, those that need attention first</caption>
           <thead>
             <tr>
               <th scope="col">Subscription</th>
@@ -108,7 +108,7 @@ function Fleet({ items }: { items: Subscription[] }) {
   );
 }
 
-function FleetTally({ judged, filters }: { judged: Judged[]; filters: Filters }) {
+function FleetCounts({ judged, filters }: { judged: Judged[]; filters: Filters }) {
   const items = HEALTH_GROUPS.map((group) => ({
     value: group,
     ...GROUP_WORDS[group],
@@ -147,7 +147,7 @@ function Row({ item, health }: Judged) {
         <TableStates subscription={item} />
       </td>
       <td data-column="Last fault" className="telling">
-        <Fault fault={item.last_fault ?? null} told={health.why} />
+        <Fault fault={item.last_fault ?? null} shown={health.why} />
       </td>
     </tr>
   );
@@ -174,14 +174,14 @@ function TableStates({ subscription: { table_states: states, health } }: { subsc
   );
 }
 
-/** `told`: what stands in the row already. */
-function Fault({ fault, told }: { fault: Subscription["last_fault"]; told: string }) {
+/** `shown`: what the row shows already. */
+function Fault({ fault, shown }: { fault: Subscription["last_fault"]; shown: string }) {
   if (fault == null) return <span className="soft">none</span>;
   return (
     <>
       <Ago at={fault.at} />
       {fault.over && <small>over</small>}
-      {!fault.detail.endsWith(told) && <small>{fault.detail}</small>}
+      {!fault.detail.endsWith(shown) && <small>{fault.detail}</small>}
     </>
   );
 }

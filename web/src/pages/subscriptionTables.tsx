@@ -25,14 +25,14 @@ interface Kept {
   subscription: string;
 }
 
-/** The tables of a subscription, those that need somebody first; filter, search and page stand in the address. */
+/** The tables of a subscription, those that need attention first; filter, search and page are kept in the address. */
 export function Tables({ subscription }: { subscription: Subscription }) {
   const filters = useFilters();
   const removed = filters.get("state") === REMOVED;
   const tables = useQuery(tablesQuery(subscription.name, removed));
   return (
     <>
-      <TablesTally subscription={subscription} filters={filters} />
+      <TableCounts subscription={subscription} filters={filters} />
       <QueryBoundary query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</QueryBoundary>
       <p className="below">
         {removed ? (
@@ -49,7 +49,7 @@ export function Tables({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function TablesTally({ subscription, filters }: { subscription: Subscription; filters: Filters }) {
+function TableCounts({ subscription, filters }: { subscription: Subscription; filters: Filters }) {
   const held = heldUp(subscription.health);
   const items = Object.entries(subscription.table_states)
     .map(([value, number]) => ({ value, number, ...tableStateWords(value, held) }))
@@ -88,7 +88,7 @@ function Found({ all, filters, ...kept }: FoundProps) {
 function Ledger({ tables, ...kept }: Kept & { tables: Table[] }) {
   return (
     <table className="ledger tables">
-      <caption className="unseen">Tables, those that need somebody first</caption>
+      <caption className="unseen">Tables, those that need attention first</caption>
       <thead>
         <tr>
           <th scope="col">Table</th>

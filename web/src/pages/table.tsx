@@ -40,7 +40,7 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
       <QueryBoundary query={table}>
         {(present) => (
           <>
-            <StateLead table={present} remedy={parked ? actions.slice(0, 1) : []} />
+            <StateBanner table={present} remedy={parked ? actions.slice(0, 1) : []} />
             <RefusedRows subscription={subscription} table={present} />
             <Section title="Declaration">
               <Declaration table={present} />
@@ -62,7 +62,7 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
 }
 
 /** `remedy`: the action that its state asks for. */
-function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
+function StateBanner({ table, remedy }: { table: Table; remedy: Action[] }) {
   const { tone, word, means } = tableWords(table);
   const hint = asked(table);
   return (
@@ -125,9 +125,9 @@ function Declaration({ table }: { table: Table }) {
       </Fact>
       <Fact
         name="Rows that the target refuses"
-        note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} stand aside now` : undefined}
+        note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} set aside now` : undefined}
       >
-        {table.refused_rows === "set_aside" ? "stand aside" : "park the table"}
+        {table.refused_rows === "set_aside" ? "are set aside" : "park the table"}
       </Fact>
       <Fact name="Added" note={table.from_pattern === true ? "by a pattern" : undefined}>
         <Moment at={table.created_at} />

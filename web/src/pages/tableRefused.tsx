@@ -14,12 +14,12 @@ import { tableName } from "../labels/tables";
 import type { Tone } from "../labels/tone";
 
 const STATES: Record<string, { tone: Tone; word: string }> = {
-  parked: { tone: "bad", word: "parked over" },
-  set_aside: { tone: "warn", word: "stands aside" },
+  parked: { tone: "bad", word: "parks the table" },
+  set_aside: { tone: "warn", word: "set aside" },
   skipped: { tone: "idle", word: "left out" },
 };
 
-/** The rows that the target did not take, why, and what can be done about each. Nothing where there are none. */
+/** The rows that the target refused, why, and what can be done about each. Nothing where there are none. */
 export function RefusedRows({ subscription, table }: { subscription: string; table: Table }) {
   const aside = table.rows_set_aside ?? 0;
   const rows = useQuery({ ...refusedRowsQuery(subscription, table), enabled: aside > 0 || table.state === "parked" });
@@ -129,7 +129,7 @@ function actionsOf(subscription: string, table: Table, row: RefusedRow): Action[
 const retryOf = (name: string, run: () => Promise<unknown>): Action => ({
   verb: "Try again",
   title: `Try ${name} again?`,
-  does: ["What the target takes now is put into the table.", "What it refuses again stays aside, with the new cause."],
+  does: ["What the target takes now is put into the table.", "What it refuses again stays set aside, with the new cause."],
   name,
   run,
   done: `${name}: what the target took is in the table.`,
@@ -156,6 +156,6 @@ async function put(call: Promise<{ data?: RefusedRowsOutcome; error?: unknown; r
     code: "refused_again",
     title: "The target refused it again",
     detail: "Nothing was put into the table; the cause on the page is the new one.",
-    remedy: "Mend the value on the source, or what the target demands, and try again.",
+    remedy: "Correct the value on the source, or change the target so that it accepts the value, and try again.",
   });
 }

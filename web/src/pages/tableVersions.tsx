@@ -12,7 +12,7 @@ const AT_FIRST = 50;
 const LEARNT: Record<string, string> = {
   copied: "found by the copy",
   log: "announced by the source's log",
-  ddl_trigger: "told by the source's event trigger",
+  ddl_trigger: "written by the source's event trigger",
   catalog: "read from the source's catalog",
   target: "found on the target",
 };

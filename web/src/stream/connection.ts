@@ -16,11 +16,11 @@ export const link = new Store<Link>("connecting");
 
 interface Listener {
   onMessage: (message: StreamMessage) => void;
-  /** The stream is up, again or for the first time; what happened before is not told by it. */
+  /** The stream is open, again or for the first time; it does not report what happened before. */
   onOpen: () => void;
 }
 
-/** Keeps one stream of the server's news open until the returned function is called. EventSource would do, but it sends no token. */
+/** Keeps one stream of the server's events open until the returned function is called. EventSource would do, but it sends no token. */
 export function keepConnected(token: string | null, listener: Listener): () => void {
   const end = new AbortController();
   void run(token, listener, end.signal);

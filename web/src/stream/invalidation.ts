@@ -8,14 +8,14 @@ import { keepConnected } from "./connection";
 import type { StreamMessage } from "./eventStream";
 import { queryClient } from "./queryClient";
 
-/** A busy subscription reports four times a second; people read slower, and each renewal costs requests. */
+/** A busy subscription reports four times a second; people read more slowly, and each read costs requests. */
 const GATHER_MS = 1_000;
 
 /**
- * Gathers what is to be read again, and has it read: a second after the first news, not before the reading before has ended (a slow
- * server gets fewer of them), and not while nobody looks.
+ * Gathers keys and invalidates their queries together: a second after the first one, not before the reads of the last time have ended
+ * (a slow server gets fewer of them), and not while the tab is hidden.
  */
-class Renewals {
+class InvalidationQueue {
   #waiting = new Map<string, QueryKey>();
   #busy = false;
 
@@ -27,10 +27,10 @@ class Renewals {
   #begin(): void {
     if (this.#busy) return;
     this.#busy = true;
-    setTimeout(() => void this.#renew(), GATHER_MS);
+    setTimeout(() => void this.#flush(), GATHER_MS);
   }
 
-  async #renew(): Promise<void> {
+  async #flush(): Promise<void> {
     if (document.hidden) await new Promise((seen) => document.addEventListener("visibilitychange", seen, { once: true }));
     const found = [...this.#waiting.values()];
     this.#waiting.clear();
@@ -40,9 +40,9 @@ class Renewals {
   }
 }
 
-const renewals = new Renewals();
+const invalidations = new InvalidationQueue();
 
-/** What a message of the stream makes out of date. A kind that is not known here makes nothing out of date. */
+/** Keys of the queries that a message of the stream makes out of date; none for kinds that are not known here. */
 export function queriesInvalidatedBy(message: StreamMessage): QueryKey[] {
   let body: Partial<Event>;
   try {
@@ -52,7 +52,7 @@ export function queriesInvalidatedBy(message: StreamMessage): QueryKey[] {
   }
   const found: QueryKey[] = [];
   if (typeof body.subscription === "string") found.push(keys.subscriptions, keys.ofSubscription(body.subscription));
-  // That an engine went is told as a change of its subscriptions.
+  // The loss of an engine is reported as a change of its subscriptions.
   if (message.event === "changed") found.push(keys.readiness);
   if (message.event === "event") {
     found.push(keys.events);
@@ -62,14 +62,14 @@ export function queriesInvalidatedBy(message: StreamMessage): QueryKey[] {
   return found;
 }
 
-/** Follows the server's news while the session lasts. */
+/** Follows the server's events while the session lasts. */
 export function useEventStream(): void {
   const { token, refused } = useStore(session);
   useEffect(() => {
     if (refused) return undefined;
     return keepConnected(token, {
       onOpen: () => void queryClient.invalidateQueries(),
-      onMessage: (message) => renewals.add(...queriesInvalidatedBy(message)),
+      onMessage: (message) => invalidations.add(...queriesInvalidatedBy(message)),
     });
   }, [token, refused]);
 }

@@ -3,7 +3,7 @@ import { Problem } from "../api/problem";
 import { Store } from "../store";
 import { link } from "./connection";
 
-/** Ages grow and engines vanish without news of it, so what is on screen is read again at times even while the stream is up. */
+/** Ages grow and engines vanish without an event, so what is on screen is read again at times even while the stream is open. */
 const WHILE_LIVE_MS = 15_000;
 const WITHOUT_STREAM_MS = 5_000;
 
@@ -13,7 +13,7 @@ export const readAt = new Store<number | null>(null);
 export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {
-      // Only what is on screen is read by the clock; news of the stream renews the rest when it is shown again.
+      // Only what is on screen is read at intervals; what an event invalidates is read again when it is shown again.
       refetchInterval: () => (link.get() === "live" ? WHILE_LIVE_MS : WITHOUT_STREAM_MS),
       staleTime: 1_000,
       retry: (failures, error) => failures < 2 && Problem.from(error).status === 0,

@@ -11,8 +11,8 @@ import { some } from "../../labels/numbers";
 const AT_ONCE = 100;
 
 /** How many rows came. */
-export const AnswerLead = ({ answer: { rows, truncated } }: { answer: QueryAnswer }) => (
-  <p className="answer-told">
+export const AnswerSummary = ({ answer: { rows, truncated } }: { answer: QueryAnswer }) => (
+  <p className="answer-summary">
     {some(rows.length, "row")}
     {truncated && ", and there are more: they were cut off"}
   </p>

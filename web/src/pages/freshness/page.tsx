@@ -12,7 +12,7 @@ import { count } from "../../labels/numbers";
 import { type FreshnessWish, QuerySection } from "./query";
 import { WaitSection } from "./wait";
 
-/** How fresh a target is: where it stands, waiting until it is fresh enough, and reading from it. */
+/** How fresh a target is: its positions, waiting until it is fresh enough, and reading from it. */
 export function FreshnessPage() {
   return (
     <Page title="Freshness">
@@ -31,7 +31,7 @@ function Fresh({ subscription }: { subscription: Subscription }) {
   return (
     <>
       <Section title="Now">
-        <Standing name={subscription.name} />
+        <Positions name={subscription.name} />
       </Section>
       <Section title="Wait" aside="Until changes are visible on the target">
         <WaitSection subscription={subscription.name} onPosition={readAt} />
@@ -43,7 +43,7 @@ function Fresh({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function Standing({ name }: { name: string }) {
+function Positions({ name }: { name: string }) {
   const freshness = useQuery(freshnessQuery(name));
   return (
     <QueryBoundary query={freshness}>

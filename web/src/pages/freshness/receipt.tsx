@@ -8,7 +8,7 @@ import { exceptionWords, type Step, stepsOf, stepWords } from "../../labels/rece
 import { qualified, tableStateWords } from "../../labels/tables";
 
 /** How a wait ended, in a sentence. */
-export function ReceiptLead({ waited: { receipt, waitedMs } }: { waited: Waited }) {
+export function ReceiptSummary({ waited: { receipt, waitedMs } }: { waited: Waited }) {
   return (
     <StatusBanner
       tone="good"
@@ -24,7 +24,7 @@ interface ReceiptViewProps {
   onPosition: (position: string) => void;
 }
 
-/** How what was waited for became visible, and where. */
+/** How and where the awaited changes became visible. */
 export function ReceiptView({ waited, onPosition }: ReceiptViewProps) {
   const { receipt, askedAt } = waited;
   return (
@@ -36,7 +36,7 @@ export function ReceiptView({ waited, onPosition }: ReceiptViewProps) {
             Asked at <Moment at={askedAt} />.{" "}
           </>
         )}
-        “Captured” and “Applied” are told by the engine&apos;s clock, the others by the server&apos;s. Wait <code>{waited.id}</code>.
+        “Captured” and “Applied” are timed by the engine&apos;s clock, the others by the server&apos;s. Wait <code>{waited.id}</code>.
       </p>
       <Covered receipt={receipt} />
       <p className="below">

@@ -115,7 +115,9 @@ function All({ subscription, history, toMs, hours }: AllProps) {
       )}
       {chart(
         "Waits for freshness",
-        waits ? "How long they took, ended in time or not: half of them, 95 % and 99 % took no longer." : "Nobody waited in this time.",
+        waits
+          ? "How long they took, ended in time or not: half of them, 95 % and 99 % took no longer."
+          : "There were no waits in this time.",
         [
           line("p50", "third", (p) => wait(p.waits?.p50_ms)),
           line("p95", "second", (p) => wait(p.waits?.p95_ms)),

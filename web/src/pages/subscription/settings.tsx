@@ -104,7 +104,7 @@ function Group({ group, subscription }: { group: SettingGroup; subscription: Sub
       <div className="save">
         <p ref={place} tabIndex={-1} className="soft" role="status">
           {!mayChange
-            ? "To be changed with a token of an operator; yours is to look only."
+            ? "To be changed with a token of an operator; yours is read-only."
             : wrong
               ? "A number is needed."
               : changes.length === 0
@@ -161,7 +161,7 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
       try {
         await save(name, changes);
       } finally {
-        // What was entered stays in sight until the server shows it; what stands in its way is shown, too.
+        // What was entered stays visible until the server shows it; what prevents it is shown, too.
         await queryClient.invalidateQueries({ queryKey: keys.ofSubscription(name) });
       }
       leave();
@@ -170,7 +170,7 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
   };
 }
 
-/** Changes what is still as it was shown: what somebody else set meanwhile is not written over unseen. */
+/** Changes what is still as it was shown: what another user set meanwhile is not overwritten unseen. */
 async function save(name: string, changes: Change[]): Promise<void> {
   const path = { name };
   const read = client.GET("/api/v1/subscriptions/{name}", { params: { path } });
@@ -178,7 +178,7 @@ async function save(name: string, changes: Change[]): Promise<void> {
   for (const { setting, before } of changes) {
     const now = settingValue(present, setting.path);
     if ((now ?? null) !== (before ?? null))
-      throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by somebody else.`);
+      throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by another user.`);
   }
   const etag = (await read).response.headers.get("ETag");
   const header = etag === null ? {} : { "if-match": etag };
@@ -186,7 +186,7 @@ async function save(name: string, changes: Change[]): Promise<void> {
   try {
     await answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path, header }, body }));
   } catch (error) {
-    throw Problem.from(error).status === 412 ? changedMeanwhile(`Somebody else changed ${name} at the same time.`) : error;
+    throw Problem.from(error).status === 412 ? changedMeanwhile(`Another user changed ${name} at the same time.`) : error;
   }
 }
 

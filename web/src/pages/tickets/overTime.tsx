@@ -51,17 +51,17 @@ function Strip({ name, points }: { name: string; points: Point[] }) {
   const x = ({ at }: Point): number => EDGE + ((at - first.at) / Math.max(1, last.at - first.at)) * (WIDTH - 2 * EDGE);
   const y = (ms: number): number => HEIGHT - EDGE - ((ms - floor) / Math.max(0.001, most - floor)) * (HEIGHT - 2 * EDGE);
   const places = points.map((point) => `${x(point).toFixed(1)},${y(point.ms).toFixed(1)}`);
-  const told = `latest ${milliseconds(last.ms)}, median ${milliseconds(median(values))}, ${milliseconds(least)} to ${milliseconds(most)}`;
+  const summary = `latest ${milliseconds(last.ms)}, median ${milliseconds(median(values))}, ${milliseconds(least)} to ${milliseconds(most)}`;
   return (
     <figure className="strip">
       <figcaption>
-        <strong>{name}</strong> <span className="soft">{told}</span>
+        <strong>{name}</strong> <span className="soft">{summary}</span>
       </figcaption>
       <svg
         viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${name}, ${some(points.length, "ticket")} over time: ${told}`}
+        aria-label={`${name}, ${some(points.length, "ticket")} over time: ${summary}`}
       >
         <path className="zero" d={`M0 ${y(0)}H${WIDTH}`} />
         <path className="course" d={`M${places.join("L")}`} />

@@ -86,8 +86,8 @@ function PlaceForm({ subscription }: { subscription: string }) {
   return (
     <>
       <p className="prose">
-        A ticket is a marker in the source&apos;s log. It changes no table, takes the way that every change takes, and tells how long each
-        stage of it lasts.
+        A ticket is a marker in the source&apos;s log. It changes no table, passes through the same stages as every change, and shows how
+        long each stage lasts.
       </p>
       <form className="place" onSubmit={submit}>
         <div className="typed">

@@ -3,7 +3,7 @@ import { STAGE_WORDS, STAGES, type Stage, shownMs, stageMs } from "../../labels/
 
 const HEIGHT = 14;
 
-/** Fillings that tell the stages apart without colours; the bars refer to them. */
+/** Patterns that distinguish the stages without colours; the bars refer to them. */
 export const StagePatterns = () => (
   <svg className="stage-patterns" width="0" height="0" aria-hidden="true" focusable="false">
     <defs>
@@ -26,7 +26,7 @@ const Segment = ({ stage, x, width }: { stage: Stage; x: number; width: number }
   />
 );
 
-/** Its stages one after another, on a scale that ends at `mostMs`. The numbers stand beside it. */
+/** Its stages one after another, on a scale that ends at `mostMs`. The numbers are beside it. */
 export function StageBar({ ticket, mostMs }: { ticket: Ticket; mostMs: number }) {
   if (shownMs(ticket) === 0) return null;
   let before = 0;

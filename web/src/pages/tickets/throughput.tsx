@@ -14,7 +14,7 @@ interface ThroughputProps {
   tickets: Ticket[];
 }
 
-/** What was replicated between two tickets; which two stands in the address. */
+/** What was replicated between two tickets; the two are kept in the address. */
 export function Throughput({ subscription, tickets }: ThroughputProps) {
   const filters = useFilters();
   const [since, until] = [filters.get("since"), filters.get("ticket")];
@@ -67,7 +67,7 @@ function Between({ subscription, since, until }: { subscription: string; since: 
     <div className="outcome" aria-live="polite">
       <QueryBoundary query={found}>
         {({ throughput }) =>
-          throughput === null ? <p className="soft">It is known once both are applied.</p> : <Told figures={throughput} />
+          throughput === null ? <p className="soft">It is known once both are applied.</p> : <ThroughputFacts figures={throughput} />
         }
       </QueryBoundary>
     </div>
@@ -76,7 +76,7 @@ function Between({ subscription, since, until }: { subscription: string; since: 
 
 const rate = (value: number | null): string => count(value === null ? null : Number(value.toFixed(value < 100 ? 2 : 0)));
 
-function Told({ figures }: { figures: Figures }) {
+function ThroughputFacts({ figures }: { figures: Figures }) {
   const { seconds, log_bytes, transactions, commands } = figures;
   return (
     <>
@@ -94,8 +94,8 @@ function Told({ figures }: { figures: Figures }) {
       </Facts>
       <p className="below soft">
         From the capture of the first to the commit of the second on the target.
-        {transactions === null && " The subscription was started anew in between, so only the log can be compared."} Log that is not
-        replicated counts as bytes only.
+        {transactions === null && " The subscription was restarted in between, so only the log can be compared."} Log that is not replicated
+        counts as bytes only.
       </p>
     </>
   );

@@ -141,9 +141,7 @@ function Outcome({ checks }: { checks: Checks | undefined }) {
       {checks !== undefined && (
         <>
           {checks.ok && (
-            <StatusBadge tone="good">
-              {checks.findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}
-            </StatusBadge>
+            <StatusBadge tone="good">{checks.findings.length === 0 ? "No problems found." : "No problems found. Notes:"}</StatusBadge>
           )}
           <Findings findings={checks.findings} />
         </>
@@ -253,6 +251,6 @@ async function store(name: string, body: ConnectionPut, header: { "if-match"?: s
   } catch (error) {
     throw "if-none-match" in header
       ? collided(error, `There is a connection named ${name} already.`, "Take another name.")
-      : collided(error, "Somebody changed the connection since you opened it.", "Open it again, and change what it is now.");
+      : collided(error, "The connection was changed since you opened it.", "Open it again, and change what it is now.");
   }
 }

@@ -17,7 +17,7 @@ import { connectionQuery, ddlCaptureQuery } from "./queries";
 
 const above = <Link href={CONNECTIONS}>Connections</Link>;
 
-/** Leads back to the list, and tells what was done once it is there. */
+/** Returns to the list, and announces there what was done. */
 function useSaved(done: (name: string) => string): (name: string) => void {
   const [, navigate] = useLocation();
   return (name) => {
@@ -38,7 +38,7 @@ export function NewConnectionPage() {
   );
 }
 
-/** One connection: how it is reached, and what its source tells of changes of structure. */
+/** One connection: how it is reached, and how its source reports changes of structure. */
 export function ConnectionPage({ name }: { name: string }) {
   const found = useQuery({ ...connectionQuery(name), refetchInterval: false });
   const saved = useSaved(() => `${name}: the connection was changed; running subscriptions take it over.`);
@@ -62,7 +62,7 @@ export function ConnectionPage({ name }: { name: string }) {
   );
 }
 
-/** The triggers that tell changes of structure in the log: whether they are there, what installing them would run, and the button for it. */
+/** The triggers that write changes of structure to the log: whether they are there, what installing them would run, and the button for it. */
 function DdlCapture({ connection: { name } }: { connection: Connection }) {
   const capture = useQuery(ddlCaptureQuery(name));
   if (capture.error !== null) return <ProblemNote error={capture.error} />;
@@ -81,7 +81,7 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
       name,
       role: "admin",
       run: () => answer(client.PUT("/api/v1/connections/{name}/ddl-capture", { params })),
-      done: `${name}: the source tells its changes of structure.`,
+      done: `${name}: the triggers were installed.`,
     });
   }
   if (installed) {
@@ -100,12 +100,12 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
       <p className="prose">
         <StatusBadge tone={current ? "good" : installed ? "warn" : "idle"}>
           {current
-            ? "Triggers tell them in the log."
+            ? "Triggers write them to the log."
             : installed
               ? "There are triggers, but not whole, or of another version."
               : "They are learnt from the log and the catalog; nothing has to be done."}
         </StatusBadge>{" "}
-        <span className="soft">Triggers tell them inside the transactions that make them; they need a superuser once.</span>
+        <span className="soft">Triggers write them inside the transactions that make them; installing them needs a superuser.</span>
       </p>
       <div className="actions">
         <ActionButtons actions={actions} />

@@ -16,7 +16,7 @@ const NAME = new RegExp(`^${NAME_PATTERN}$`);
 
 /** Where the rows come from, where they go to, and what the subscription is called. */
 export function EndsStep({ draft, onChange, onNext, connections, subscriptions, sample }: EndsStepProps) {
-  // What is called like its source goes on to be, until somebody gives it a name.
+  // The name follows that of the source until another one is typed.
   const [named, setNamed] = useState(draft.name !== draft.source);
   const names = subscriptions.map(({ name }) => name);
   const fresh = (source: string): string => (named ? draft.name : freeName(source, names));
@@ -120,7 +120,7 @@ function End({ role, title, chosen, connections, taken, suggestion, onChoose, be
   useEffect(() => {
     const only = before.current === 0 && connections.length === 1 ? connections[0] : undefined;
     before.current = connections.length;
-    // Nobody's database is to be written to because it was the only one at hand.
+    // No database is written to only because it was the only one to choose.
     if (only !== undefined && chosen === "" && (role === "source" || only.kind === "duckdb")) onChoose(only.name);
   });
   const asNew = making || connections.length === 0;

@@ -7,7 +7,7 @@ import { SampleSourcePart } from "./sampleSource";
 export function FirstStart() {
   const may = usePermission();
   if (!may("operator"))
-    return <p className="prose">There is no subscription yet. Making one needs a token of an operator; yours is to look only.</p>;
+    return <p className="prose">There is no subscription yet. Making one needs a token of an operator; yours is read-only.</p>;
   return (
     <>
       <p className="prose">

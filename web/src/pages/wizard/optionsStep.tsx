@@ -21,7 +21,7 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         value={options.start ? "now" : "later"}
         choices={[
           { value: "now", label: "Begin at once", hint: "The tables are copied, then follow the source." },
-          { value: "later", label: "Leave it stopped", hint: "Nothing is replicated before you resume it." },
+          { value: "later", label: "Keep it stopped", hint: "Nothing is replicated before you resume it." },
         ]}
         onChange={(value) => set({ start: value === "now" })}
       />
@@ -32,9 +32,9 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
           {
             value: "apply",
             label: "Follow",
-            hint: "The target changes with it; where rows may have changed unseen, the table is copied anew, its old rows readable until then.",
+            hint: "The target changes with it; where rows may have changed unseen, the table is copied again, its old rows readable until then.",
           },
-          { value: "ask", label: "Ask first", hint: "The table waits, with the exact statements, until somebody approves them." },
+          { value: "ask", label: "Ask first", hint: "The table waits, with the exact statements, until they are approved." },
           {
             value: "ignore",
             label: "Leave the target as it is",
@@ -47,7 +47,7 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         legend="When the target does not take a row"
         value={options.refusedRows}
         choices={[
-          { value: "park", label: "Park the table", hint: "It stands still with the row at hand; the other tables go on." },
+          { value: "park", label: "Park the table", hint: "The table stops at the row; the other tables are not affected." },
           { value: "set_aside", label: "Set the row aside", hint: "It is kept beside the table, which goes on without it." },
         ]}
         onChange={(refusedRows) => set({ refusedRows })}
@@ -70,7 +70,7 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         />
         <TextField
           label="Log the source may hold back, GiB"
-          hint="Empty: 16. While nobody reads it, the source keeps its log; towards this limit you are warned, then copies stop, at last the slot is dropped."
+          hint="Empty: 16. The source keeps its log until it is read; near this limit an event warns, then copies stop, at last the slot is dropped."
           wrong={wrong.budget}
           inputMode="decimal"
           value={options.slotBudgetGib}

@@ -21,7 +21,7 @@ interface SummaryStepProps extends StepProps {
   target: Connection;
 }
 
-/** What will be made where, what stands in the way of it, and the button that makes it. */
+/** What will be made where, what prevents it, and the button that makes it. */
 export function SummaryStep(props: SummaryStepProps) {
   const tables = useQuery(sourceTablesQuery(props.draft.source));
   return <QueryBoundary query={tables}>{(found) => <Summary {...props} found={found} />}</QueryBoundary>;
@@ -162,11 +162,9 @@ function CheckResult({ query }: { query: UseQueryResult<Checks> }) {
     <div role="status">
       <p>
         {ok ? (
-          <StatusBadge tone="good">
-            {findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}
-          </StatusBadge>
+          <StatusBadge tone="good">{findings.length === 0 ? "No problems found." : "No problems found. Notes:"}</StatusBadge>
         ) : (
-          <StatusBadge tone="bad">This stands in the way:</StatusBadge>
+          <StatusBadge tone="bad">Problems found:</StatusBadge>
         )}
       </p>
       <Findings findings={findings} />

@@ -170,7 +170,7 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
   );
 }
 
-/** Those that can be followed wholly, and those of which somebody said before that inserts are enough. */
+/** Those that can be followed wholly, and those for which following inserts only was accepted before. */
 function withAll(draft: Draft, tables: SourceTable[]): Partial<Draft> {
   const able = tables.filter((table) => !isBlocked(table) && (!lacksIdentity(table) || draft.insertOnly.has(keyOf(table))));
   return withThese(draft, able);
@@ -183,7 +183,7 @@ function without(draft: Draft, tables: SourceTable[]): Partial<Draft> {
   return { tables: new Set([...draft.tables].filter((key) => !gone.has(key))) };
 }
 
-/** Whoever consents to follow only inserts of a table wants it followed. */
+/** Consent to follow only inserts of a table also chooses the table. */
 function consent(draft: Draft, tables: SourceTable[], given: boolean): Partial<Draft> {
   const insertOnly = new Set(draft.insertOnly);
   for (const table of tables) {
@@ -193,7 +193,7 @@ function consent(draft: Draft, tables: SourceTable[], given: boolean): Partial<D
   return given ? { insertOnly, ...withThese(draft, tables) } : { insertOnly };
 }
 
-/** Tables without a key that nobody has consented to yet: what they lack, and the button that consents. */
+/** Tables without a key and without consent: what they lack, and the button that consents. */
 function Keyless({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {
   const left = tables.filter(
     (table) => lacksIdentity(table) && !isBlocked(table) && !draft.insertOnly.has(keyOf(table)) && patternOf(draft, table) === undefined,
