@@ -27,7 +27,17 @@ export function bytes(value: Maybe): string {
     rest /= 1024;
     unit += 1;
   }
-  return `${unit === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1).replace(/\.0$/, "")}${SPACE}${BYTE_UNITS[unit] ?? ""}`;
+  const digits = unit === 0 || rest >= 100 ? 0 : 1;
+  return `${tieToEven(rest, digits).toFixed(digits).replace(/\.0$/, "")}${SPACE}${BYTE_UNITS[unit] ?? ""}`;
+}
+
+/** The value, or where it is half way between two numbers of so many digits, 0 or 1, the even one: the server rounds so. */
+function tieToEven(value: number, digits: 0 | 1): number {
+  const scaled = value * 10 ** digits;
+  const low = Math.floor(scaled);
+  // Only quarters can be half way between two tenths; what else looks so after the product is not.
+  const isTie = scaled - low === 0.5 && Number.isInteger(value * 4);
+  return isTie ? (low + (low % 2)) / 10 ** digits : value;
 }
 
 /** "of 16 GiB", behind a share. */
