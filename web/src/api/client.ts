@@ -25,7 +25,7 @@ export type Checks = Schemas["ChecksView"];
 const sentWith = new WeakMap<Request, string | null>();
 
 /** Typed by the OpenAPI document: only what it names can be called. */
-export const client = createClient<paths>({});
+export const client = createClient<paths>({ fetch: (request) => fetch(request) });
 client.use({
   onRequest({ request }) {
     const { token } = session.get();
