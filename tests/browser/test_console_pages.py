@@ -100,7 +100,7 @@ def test_what_the_console_does_not_know_is_called_unknown(visit: Visit, shop: Sh
     give_subscription(page, shop, {"state": "hibernating", "health": health, "table_states": {"frozen": 4}})
     give_table(page, table, {"state": "frozen", "desired_state": "thawed"})
     page.goto("/")
-    expect(row(page, "copy").locator(".mark.tone-unknown").first).to_have_text("hibernating")
+    expect(row(page, "copy").locator(".status-badge.tone-unknown").first).to_have_text("hibernating")
     expect(row(page, "copy")).to_contain_text("4 unknown (frozen)")
     row(page, "copy").get_by_role("link", name="copy").click()
     expect(row(page, "public.orders")).to_contain_text("unknown (frozen)")

@@ -63,7 +63,7 @@ function Header({ path, signedIn }: { path: string; signedIn: boolean }) {
       </Link>
       {signedIn && (
         <>
-          <nav className="ways" aria-label="Console">
+          <nav className="nav" aria-label="Console">
             {NAV_ITEMS.map(({ address, label, within }) => (
               <Link
                 key={address}

@@ -20,7 +20,7 @@ const SHAPES: Record<Tone, ReactNode> = {
 /** A word with the shape and the colour of its tone. */
 export function StatusBadge({ tone, children }: { tone: Tone; children: ReactNode }) {
   return (
-    <span className={`mark tone-${tone}`}>
+    <span className={`status-badge tone-${tone}`}>
       <svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" focusable="false">
         {SHAPES[tone]}
       </svg>

@@ -18,8 +18,8 @@ interface StatusBannerProps {
 /** The status of what a page is about, in one word, with its reason and its remedy. */
 export function StatusBanner({ tone, word, since, why, remedy, here, children }: StatusBannerProps) {
   return (
-    <div className={`lead tone-${tone}`}>
-      <p className="lead-word">
+    <div className={`status-banner tone-${tone}`}>
+      <p className="status-banner-word">
         <StatusBadge tone={tone}>{word}</StatusBadge>
         {since !== undefined && <span className="soft">{since}</span>}
       </p>

@@ -28,7 +28,7 @@ export function StatusCounts({ noun, filter, filters, items, total }: StatusCoun
   const shown = items.filter((item) => item.number > 0 || item.value === chosen);
   const link = (value: string | null): string => filters.address({ [filter]: value, page: null });
   return (
-    <nav className="tally" aria-label={`Which ${noun} are shown`}>
+    <nav className="status-counts" aria-label={`Which ${noun} are shown`}>
       <Link href={link(null)} aria-current={chosen === "" ? "true" : undefined} replace>
         <b>{count(total)}</b> <span>all</span>
       </Link>

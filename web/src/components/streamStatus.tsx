@@ -19,7 +19,7 @@ export function StreamStatus() {
   const last = useStore(readAt);
   const may = usePermission();
   return (
-    <div className="live" data-link={now}>
+    <div className="stream-status" data-link={now}>
       <span role="status">
         <StatusBadge tone={tone}>{word}</StatusBadge>
       </span>

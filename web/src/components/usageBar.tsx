@@ -7,7 +7,7 @@ const HEIGHT = 8;
 export function UsageBar({ share, warnAt }: { share: number; warnAt: number }) {
   const held = Math.min(1, Math.max(0, share));
   return (
-    <span className="share">
+    <span className="usage-bar">
       <svg
         className={share < warnAt ? undefined : "over"}
         viewBox={`0 0 ${LENGTH} ${HEIGHT}`}
