@@ -11,15 +11,15 @@ CHANGES ?= --runs 60
 NO_CONSOLE := echo "without the console; the server shows a plain status page instead" >&2
 CONSOLE := server/static/console/index.html
 
-.PHONY: help setup demo up web test check check-types check-rules chaos bench lock
+.PHONY: help setup demo up web test check check-types check-rules check-web chaos bench lock
 
 help:
 	@echo "make demo     an embedded PostgreSQL with a running shop, its live copy, and what it lags (ARGS='--seconds 60')"
 	@echo "make up       server and engine on this machine, with embedded defaults"
 	@echo "make web      build the console that the server shows, where its sources are newer (up and demo do it by themselves)"
 	@echo "              ($(BIN)/python -m tests.browser.screens FOLDER: pictures of all its pages, to be looked at)"
-	@echo "make test     all tests but the long ones"
-	@echo "make check    style, types, import rules"
+	@echo "make test     all tests but the long ones: the console's, then the others"
+	@echo "make check    style, types, import rules (make check-web: the console's alone)"
 	@echo "make chaos    kill everything at random under load, with an adversary at slot, publications and older copies of source and"
 	@echo "              target (ARGS='--seconds 900 --seed 1 --target postgres'; --no-kills --only slot: nothing but such acts), change"
 	@echo "              structures at random (CHANGES='--runs 60 --seed 1 --target postgres'), then all tests that are too long for"
@@ -46,7 +46,7 @@ $(READY): requirements.lock pyproject.toml
 
 web: $(CONSOLE)
 
-$(CONSOLE): $(shell find web -name node_modules -prune -o -type f -print) | $(READY)
+$(CONSOLE): $(shell find web \( -name node_modules -o -name '*.test.ts*' \) -prune -o -type f -print) | $(READY)
 	@echo "building the console" >&2
 	@$(BIN)/python -m deploy.console >&2
 
@@ -59,11 +59,13 @@ up: $(READY)
 	@$(BIN)/penstock up $(ARGS)
 
 test: $(READY)
+	@$(BIN)/python -m deploy.console test
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not chaos" $(ARGS)
 
-# Types beside the rest: the two take about as long.
+# Types beside the rest: the two take about as long. The console's packages come first: both parts of the rest use them.
 check: $(READY)
-	@$(MAKE) --no-print-directory -j2 --output-sync=target check-types check-rules
+	@$(BIN)/python -m deploy.console install
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check-types check-rules check-web
 
 check-types:
 	$(BIN)/mypy
@@ -73,6 +75,9 @@ check-rules:
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/tidy
+
+check-web: $(READY)
+	$(BIN)/python -m deploy.console check
 
 chaos: $(READY)
 	@$(BIN)/python -m tests.chaos.run $(ARGS)

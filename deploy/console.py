@@ -1,4 +1,7 @@
-"""Builds the web console into server/static/console: `python -m deploy.console`, or the file itself, from the project's folder.
+"""Runs a script of web/package.json, from the project's folder: `python -m deploy.console`, or the file itself.
+
+`build`, the default, builds the web console into server/static/console; `check` and `test` check and test its sources;
+`install` only installs what they need.
 
 With the Node of the machine where there is one that is new enough, else with the one that pip installs into this environment, once.
 """
@@ -41,8 +44,8 @@ def environment(node_folder: Path) -> dict[str, str]:
     return os.environ | {"PATH": os.pathsep.join((str(node_folder), os.environ.get("PATH", os.defpath)))}
 
 
-def build() -> None:
-    """Install what is locked, where it is not yet, and build.
+def run(script: str) -> None:
+    """Install what is locked, where it is not yet, and run the script; `install` runs none.
 
     Raises:
         subprocess.CalledProcessError: a step failed; it has said why.
@@ -52,14 +55,15 @@ def build() -> None:
         raise RuntimeError(f"{NODE_LOCK} holds no {_PACKAGE}")
     command, folder = found
 
-    def run(*arguments: str) -> None:
+    def call(*arguments: str) -> None:
         subprocess.run([*command, *arguments], cwd=WEB, env=environment(folder), check=True)
 
     lock = WEB / "package-lock.json"
     if not _INSTALLED.exists() or _INSTALLED.stat().st_mtime < lock.stat().st_mtime:
-        run("ci", "--silent", "--no-audit", "--no-fund")
+        call("ci", "--silent", "--no-audit", "--no-fund")
         _INSTALLED.touch()
-    run("run", "--silent", "build")
+    if script != "install":
+        call("run", "--silent", script)
 
 
 def _installed_npm() -> tuple[list[str], Path] | None:
@@ -75,7 +79,9 @@ def _version(node: str) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
+    wanted = sys.argv[1] if len(sys.argv) > 1 else "build"
     try:
-        build()
+        run(wanted)
     except subprocess.CalledProcessError as error:
-        sys.exit(f"the console was not built: {error}")
+        failed = "the console was not built" if wanted == "build" else f"{wanted} of the console failed"
+        sys.exit(f"{failed}: {error}")

@@ -120,7 +120,7 @@ class Gallery:
     def _connections(self, page: Page) -> None:
         self._go(page, "/connections")
         page.get_by_role("button", name="Check as a source: source").click()
-        expect(page.get_by_text("Nothing stands in the way").first).to_be_visible()
+        expect(page.get_by_text("No problems found").first).to_be_visible()
 
     def _dialog(self, verb: str) -> Picture:
         def picture(page: Page) -> None:

@@ -31,7 +31,7 @@ def keyless(shop: Shop) -> Iterator[str]:
 
 @pytest.fixture
 def refused(shop: Shop) -> Iterator[str]:
-    """The name of a table with a value that the target refuses, for which it parks until somebody has it tried again."""
+    """The name of a table with a value that the target refuses, for which it parks until it is tried again."""
     shop.execute(f"UPDATE notes SET changed = '{BEYOND}' WHERE id = 1")
     yield "notes"
     shop.execute("UPDATE notes SET changed = now() WHERE id = 1")
@@ -41,7 +41,7 @@ def test_a_table_is_paused_and_resumed(visit: Visit, shop: Shop) -> None:
     page = visit(_SUBSCRIPTION)
     entry = row(page, "public.customers")
     dialog = ask_for(page, "Pause", "public.customers")
-    expect(dialog.get_by_role("button", name="Leave it")).to_be_focused()
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     expect(entry.get_by_role("button", name="Pause public.customers")).to_be_focused()
@@ -92,7 +92,7 @@ def test_a_parked_table_is_not_tried_again_before_it_is_mended(visit: Visit, sho
     # The engine sees by itself that there is a key; the dialog does not vanish under the hand of who reads it.
     shop.execute(f"ALTER TABLE {keyless} ADD PRIMARY KEY (id)")
     expect(lead).to_contain_text("It follows the source.")
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_have_count(0)
     expect_followed(shop, keyless)
 
@@ -109,7 +109,7 @@ def test_a_parked_table_goes_on_by_its_button_once_it_is_mended(visit: Visit, sh
 
 @pytest.fixture
 def set_aside(shop: Shop) -> Iterator[str]:
-    """The name of a table whose refused rows stand aside; two do."""
+    """The name of a table whose refused rows are set aside; two do."""
     path = f"{shop.rig.path}/tables/{shop.table('notes')['id']}"
     shop.api.patch(path, {"refused_rows": "set_aside"})
     shop.execute(f"UPDATE notes SET changed = '{BEYOND}' WHERE id IN (2, 3)")
@@ -122,14 +122,14 @@ def test_a_refused_row_is_seen_tried_again_and_left_out(visit: Visit, shop: Shop
     page = visit(f"{_SUBSCRIPTION}/tables/{shop.table(set_aside)['id']}")
     refused = page.get_by_role("region", name="Refused rows")
     second = refused.get_by_role("listitem").filter(has_text="2: column changed")
-    expect(second).to_contain_text("stands aside")
+    expect(second).to_contain_text("set aside")
     second.get_by_text("Its values").click()
     expect(second).to_contain_text(BEYOND[:10])
     expect_accessible(page)
     dialog = ask_for(page, "Try again", "row 2 of public.notes")
     dialog.get_by_role("button", name="Try again").click()
     expect(dialog.get_by_role("alert")).to_contain_text("The target refused it again")
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     do(page, "Leave out", "row 2 of public.notes")
     expect(second).to_contain_text("left out by")
     assert shop.table(set_aside)["rows_set_aside"] == 2
@@ -145,7 +145,7 @@ def test_a_setting_that_somebody_else_changed_is_not_written_over(visit: Visit, 
     shop.api.patch(shop.rig.path, {"freshness": {"goal_seconds": 45}})
     dialog.get_by_role("button", name="Save").click()
     expect(dialog.get_by_role("alert")).to_contain_text(f"{_GOAL} is 45 s by now")
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     assert shop.subscription["freshness"]["goal_seconds"] == 45
     do(page, "Save", "copy")
     assert shop.subscription["freshness"]["goal_seconds"] == 30
@@ -155,11 +155,11 @@ def test_who_may_only_look_is_offered_nothing_else(visit: Visit, shop: Shop) -> 
     token = shop.api.post("/tokens", {"name": "reader", "role": "viewer"})["token"]
     page = visit("/", token=token)
     expect(row(page, "copy")).to_contain_text("live")
-    expect(page.get_by_role("banner")).to_contain_text("to look only")
+    expect(page.get_by_role("banner")).to_contain_text("read-only")
     for name in ("fleet", "subscription", "settings", "table", "tickets", "connections"):
         page.goto(shop.address(name))
         expect_loaded(page)
-        expect(page.get_by_role("banner")).to_contain_text("to look only")
+        expect(page.get_by_role("banner")).to_contain_text("read-only")
         expect(page.get_by_role("main").get_by_role("button")).to_have_count(0)
     page.goto(shop.address("settings"))
     expect(page.get_by_label(_GOAL)).to_be_disabled()

@@ -33,7 +33,7 @@ def _health(status: str, word: str, *, following: bool) -> Document:
 
 def _marks(page: Page) -> list[str]:
     """What the row of the subscription, or of the table, shows in green."""
-    return page.locator("tbody .mark.tone-good").all_inner_texts()
+    return page.locator("tbody .status-badge.tone-good").all_inner_texts()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_word_of_the_server_is_shown_whatever_the_state_is(
     expect(entry).to_contain_text("live, not followed")
     assert _marks(page) == []
     page.goto(_SUBSCRIPTION)
-    lead = page.locator(".lead-word .mark")
+    lead = page.locator(".status-banner-word .status-badge")
     expect(lead).to_have_text(word.replace("_", " "))
     expect(lead).not_to_have_class(_GREEN)
     expect(row(page, "public.orders").get_by_role("cell").first).to_contain_text("live, not followed")
@@ -71,7 +71,7 @@ def test_the_word_of_the_server_is_shown_whatever_the_state_is(
     expect(lead).not_to_have_class(_GREEN)
     page.goto("/tickets?subscription=copy")
     expect(page.get_by_text(_WHY)).to_be_visible()
-    expect(page.locator(".subscription-choice .mark")).to_have_text(word.replace("_", " "))
+    expect(page.locator(".subscription-choice .status-badge")).to_have_text(word.replace("_", " "))
 
 
 def test_a_copy_is_not_called_nought_behind(visit: Visit, shop: Shop) -> None:

@@ -90,7 +90,7 @@ def test_connections_are_checked_for_what_they_are_used_as(visit: Visit) -> None
     expect(source).to_contain_text("Source of copy")
     expect(entries.filter(has=page.get_by_role("heading", name="target", exact=True))).to_contain_text("Target of copy")
     source.get_by_role("button", name="Check as a source: source").click()
-    expect(source.get_by_role("status")).to_contain_text("Nothing stands in the way")
+    expect(source.get_by_role("status")).to_contain_text("No problems found")
 
 
 def test_what_the_console_does_not_know_is_called_unknown(visit: Visit, shop: Shop) -> None:
@@ -100,7 +100,7 @@ def test_what_the_console_does_not_know_is_called_unknown(visit: Visit, shop: Sh
     give_subscription(page, shop, {"state": "hibernating", "health": health, "table_states": {"frozen": 4}})
     give_table(page, table, {"state": "frozen", "desired_state": "thawed"})
     page.goto("/")
-    expect(row(page, "copy").locator(".mark.tone-unknown").first).to_have_text("hibernating")
+    expect(row(page, "copy").locator(".status-badge.tone-unknown").first).to_have_text("hibernating")
     expect(row(page, "copy")).to_contain_text("4 unknown (frozen)")
     row(page, "copy").get_by_role("link", name="copy").click()
     expect(row(page, "public.orders")).to_contain_text("unknown (frozen)")

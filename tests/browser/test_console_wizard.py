@@ -1,4 +1,4 @@
-"""The way to a subscription: what stands in its way is said before anything is made; what is made runs, and can be deleted."""
+"""The way to a subscription: what prevents it is said before anything is made; what is made runs, and can be deleted."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_a_table_without_a_key_is_taken_with_consent_only(visit: Visit, shop: Sh
     expect(one).to_be_checked()
     expect(consent).to_be_checked()
     expect(warning).to_have_count(0)
-    expect(row(page, f"public.{keyless}").locator(".mark.tone-warn")).to_have_text(_LOST)
+    expect(row(page, f"public.{keyless}").locator(".status-badge.tone-warn")).to_have_text(_LOST)
     page.get_by_role("button", name="Next: options").click()
     page.get_by_role("button", name="Next: check").click()
     source = page.get_by_role("region", name="On the source")
     finding = source.get_by_role("listitem").filter(has_text="updates and deletes of public.readings are not followed")
-    expect(finding.locator(".mark")).to_have_text("warning")
+    expect(finding.locator(".status-badge")).to_have_text("warning")
 
 
 def _connect_target(page: Page, shop: Shop) -> None:
@@ -99,7 +99,7 @@ def _connect_target(page: Page, shop: Shop) -> None:
     expect(end.get_by_role("status")).to_contain_text("the folder /proc/nobody does not exist")
     file.fill(str(shop.rig.home / "second.duckdb"))
     end.get_by_role("button", name="Check", exact=True).click()
-    expect(end.get_by_role("status")).to_contain_text("Nothing stands in the way")
+    expect(end.get_by_role("status")).to_contain_text("No problems found")
     narrow(page)
     assert wider_than_screen(page) == []
     assert "second-target" not in {found["name"] for found in shop.api.items("/connections")}

@@ -8,7 +8,7 @@ import re
 from engine.platform.fault_policy import POLICIES
 from tests.fixtures.console import run_module
 
-MODULE = "src/words/remedies.ts"
+MODULE = "src/labels/remedies.ts"
 READ = "given.map(([remedy, here]) => found.plainRemedy(remedy, here))"
 DONE_BY_BUTTON = re.compile(r"POST /|set desired_state to|with PATCH /connections|PUT /connections")
 

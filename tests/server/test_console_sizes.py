@@ -13,7 +13,7 @@ from server import wording
 from tests.fixtures.console import run_module
 from tests.tidy.source_tree import ROOT
 
-MODULE = "src/words/numbers.ts"
+MODULE = "src/labels/numbers.ts"
 _DECIMAL = re.compile(r"\d\s?[kMGT]B\b")
 
 
@@ -21,6 +21,8 @@ _DECIMAL = re.compile(r"\d\s?[kMGT]B\b")
 @given(st.lists(st.integers(0, 2**56), min_size=20, max_size=60))
 def test_the_console_prints_sizes_as_the_rest_does(found: list[int]) -> None:
     near = [max(0, 1024**power * factor + step) for power in range(6) for factor in (1, 16, 999) for step in (-1, 0, 1)]
+    # Half way between two numbers that can be shown.
+    near += [1024**power * quarters // 4 for power in range(1, 5) for quarters in (5, 7, 397, 402, 406)]
     given_bytes = [*found, *near, 999, 1000, 1023, 17_179_869_184]
     shown = json.loads(run_module(MODULE, "given.map(found.bytes)", given_bytes))
     assert [text.replace("\u00a0", " ") for text in shown] == [sizes.size(count) for count in given_bytes]

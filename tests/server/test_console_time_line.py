@@ -10,7 +10,7 @@ from typing import Any
 from engine.model.table_state import TableState
 from tests.fixtures.console import run_module
 
-MODULE = "src/words/timeLine.ts"
+MODULE = "src/labels/timeLine.ts"
 READ = "given.map(({events, present}) => found.timeLine(events, present))"
 BEGIN = datetime(2026, 5, 4, 10, tzinfo=UTC)
 

@@ -64,9 +64,38 @@ def test_client_is_the_one_of_the_agreed_document() -> None:
     assert current, "the API changed; `npm --prefix web run api` writes the client anew"
 
 
-def test_types_hold() -> None:
-    checked = _npm("run", "--silent", "check")
-    assert checked.returncode == 0, checked.stdout
+def test_check_and_test_run_what_the_console_has() -> None:
+    """Style, circles of imports and types are checked by `make check`, which would be done twice here."""
+    scripts = json.loads((WEB / "package.json").read_text())["scripts"]
+    assert scripts["check"] == "biome check --error-on-warnings && tsc --noEmit"
+    assert scripts["test"] == "vitest run"
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^check:(.|\n\t)+ check-web$", makefile, re.MULTILINE)
+    assert re.search(r"^check-web:.*\n\t.+ -m deploy\.console check$", makefile, re.MULTILINE)
+    assert re.search(r"^test:.*\n\t.+ -m deploy\.console test\n\t.+ -m pytest ", makefile, re.MULTILINE)
+
+
+def test_import_circles_are_checked() -> None:
+    rules = json.loads((WEB / "biome.json").read_text())["linter"]["rules"]
+    assert rules["suspicious"]["noImportCycles"] == {"level": "error", "options": {"ignoreTypes": False}}
+
+
+def test_tools_that_judge_the_sources_are_pinned() -> None:
+    declared = json.loads((WEB / "package.json").read_text())["devDependencies"]
+    judges = {
+        name: version for name, version in declared.items() if re.search("biome|vitest|jsdom|testing-library", name)
+    }
+    assert len(judges) == 6
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in judges.values()), judges
+
+
+def test_nothing_that_ships_imports_tests() -> None:
+    shipped = [file for file in SOURCES if ".test." not in file.name and file.parent.name != "testing"]
+    assert len(shipped) < len(SOURCES)
+    found = [
+        file.name for file in shipped if re.search(r' from "[^"]*(\.test|/testing/|vitest)[^"]*"', file.read_text())
+    ]
+    assert not found
 
 
 def test_sources_are_within_their_budgets() -> None:

@@ -1,9 +1,9 @@
 import { FLEET } from "./addresses";
 import { answer, client, type Subscription, type Table } from "./api/client";
 import { keys } from "./api/queries";
-import type { Role } from "./caller";
-import { queryClient } from "./live/queryClient";
-import { qualified, tableName } from "./words/tables";
+import { qualified, tableName } from "./labels/tables";
+import { queryClient } from "./stream/queryClient";
+import type { Role } from "./usePermission";
 
 /** Something that a person can have done, and what is said before it is. */
 export interface Action {
@@ -21,9 +21,9 @@ export interface Action {
   /** Who may do it; operators, where it is not said. */
   role?: Role;
   run: (chosen: boolean) => Promise<unknown>;
-  /** What is told once the server has taken it. */
+  /** What is announced once the server has accepted it. */
   done: string;
-  /** What that is about; it is told no longer once the state of this is another. */
+  /** The subject of the announcement, which is dismissed when the state of the subject changes. */
   subject?: { state: () => string | undefined };
   /** Where to go then, if not to stay. */
   leadsTo?: string;
@@ -75,7 +75,13 @@ function possible(subscription: string, table: Table): Action[] {
 }
 
 /** Codes whose remedy is a reload as such: nothing has to be mended first. */
-const RELOADED = new Set(["table_structure_changed", "table_partitions_changed", "net_change_anomaly", "copy_failed", "deferred_over_budget"]);
+const RELOADED = new Set([
+  "table_structure_changed",
+  "table_partitions_changed",
+  "net_change_anomaly",
+  "copy_failed",
+  "deferred_over_budget",
+]);
 
 function remedyOf(table: Table, path: TablePath): Action {
   if (table.code === "schema_change_waiting") return approve(table, path);
@@ -94,7 +100,7 @@ function pause(table: Table, path: TablePath): Action {
     does: [
       "No more changes of it are applied; its rows stay readable as they are.",
       "What changes meanwhile is kept until it goes on; a long pause takes disk space.",
-      "The other tables go on.",
+      "The other tables are not affected.",
     ],
     name,
     run: () => setDesired(path, "paused"),
@@ -110,7 +116,7 @@ function resume(table: Table, path: TablePath): Action {
     does: ["What was kept since the pause is applied, then the table follows the source again."],
     name,
     run: () => setDesired(path, "running"),
-    done: `${name}: going on was asked for.`,
+    done: `${name}: a resume was asked for.`,
   };
 }
 
@@ -121,8 +127,8 @@ function reload(table: Table, path: TablePath): Action {
     title: `Reload ${name}?`,
     does: [
       "All its rows are read from the source again, which loads the source.",
-      "The old rows stay readable until the new ones take their place, all at once.",
-      "The other tables go on.",
+      "The old rows stay readable until the new ones replace them, all at once.",
+      "The other tables are not affected.",
     ],
     name,
     run: () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/reloads", path)),
@@ -136,8 +142,8 @@ function retry(table: Table, path: TablePath): Action {
     verb: "Try again",
     title: `Try ${name} again?`,
     does: [
-      "First it is looked whether what parked the table is mended; if not, nothing happens and you are told what is left.",
-      "Then the table is copied anew; its old rows stay readable until the new ones take their place.",
+      "The cause of the parking is checked first; if it remains, nothing happens and the cause is shown.",
+      "Then the table is copied again; its old rows stay readable until the new ones replace them.",
     ],
     name,
     run: () => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/retries", path)),
@@ -153,9 +159,7 @@ function approve(table: Table, path: TablePath): Action {
     does: [table.reason ?? "The change that the table waits with.", "It is made on the target, then what was kept since is applied."],
     name,
     run: () =>
-      answer(
-        client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/approvals", { ...path, body: { reason: table.reason ?? null } }),
-      ),
+      answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/approvals", { ...path, body: { reason: table.reason ?? null } })),
     done: `${name}: the change was approved.`,
   };
 }
@@ -165,10 +169,7 @@ function remove(table: Table, path: TablePath): Action {
   return {
     verb: "Remove",
     title: `Remove ${name}?`,
-    does: [
-      "It is no longer replicated. Its history stays readable here.",
-      "Adding it again means copying it anew; no pattern brings it back.",
-    ],
+    does: ["It is no longer replicated. Its history stays readable here.", "Adding it again means copying it again; no pattern adds it."],
     choice: {
       label: `Drop ${qualified(table.target)} on the target, too`,
       loses: `All rows of ${qualified(table.target)} on the target are lost. A table that its owner made, or that others depend on, stays.`,
@@ -198,14 +199,14 @@ function possibleNow(subscription: Subscription): Action[] {
     answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path: { name } }, body: { desired_state: wanted } }));
   const found: Action[] = [];
   if (state === "failed") {
-    const does = ["The engine begins again where the target stands. If what is wrong remains, it fails again and says so."];
+    const does = ["The engine continues from the target's position. If the cause remains, it fails again and reports it."];
     found.push({ verb: "Try again", title: `Try ${name} again?`, does, name, run: set("running"), done: `${name}: it is tried again.` });
   } else if (desired_state !== "running") {
-    const does = ["It goes on where it stopped, and catches up."];
-    found.push({ verb: "Resume", title: `Resume ${name}?`, does, name, run: set("running"), done: `${name}: going on was asked for.` });
+    const does = ["It continues where it stopped, and catches up."];
+    found.push({ verb: "Resume", title: `Resume ${name}?`, does, name, run: set("running"), done: `${name}: a resume was asked for.` });
   } else {
     const does = [
-      "No changes are applied to any of its tables; all rows stay readable as they are. Waits for freshness are answered that it stands still.",
+      "No changes are applied to any of its tables; all rows stay readable as they are. Waits for freshness fail while it is paused.",
       "The source keeps its log for the subscription meanwhile, which takes disk space there.",
     ];
     found.push({ verb: "Pause", title: `Pause ${name}?`, does, name, run: set("paused"), done: `${name}: a pause was asked for.` });
@@ -221,10 +222,11 @@ function deletion({ name, source, target, slot }: Subscription): Action {
     title: `Delete ${name}?`,
     does: [
       `Replication ends. The engine drops the slot and the publications ${slot} on ${source}.`,
-      `The tables on ${target} stay with the rows that they have then, and nothing keeps them fresh any more.`,
+      `The tables on ${target} stay with the rows that they have then, and are no longer updated.`,
       "The connections stay.",
     ],
-    loses: "Its place in the source's log is lost, and what is known of its tables, batches and tickets. A new subscription copies everything anew.",
+    loses:
+      "Its place in the source's log is lost, and what is known of its tables, batches and tickets. A new subscription copies everything again.",
     name,
     serious: true,
     run: () => answer(client.DELETE("/api/v1/subscriptions/{name}", { params: { path: { name } } })),
@@ -237,8 +239,11 @@ function deleteAtOnce({ name, source, slot }: Subscription): Action {
   return {
     verb: "Delete at once",
     title: `Delete ${name} without waiting for the engine?`,
-    does: ["It is being deleted already, but the engine has not said that slot and publications are gone.", "An event names what may be left on the source."],
-    loses: `The slot ${slot} may stay on ${source}. There it holds the source's log, until its disk is full or somebody drops it by hand.`,
+    does: [
+      "It is being deleted already, but the engine has not said that slot and publications are gone.",
+      "An event names what may be left on the source.",
+    ],
+    loses: `The slot ${slot} may stay on ${source}. There it holds the source's log, until its disk is full or the slot is dropped by hand.`,
     name,
     serious: true,
     run: () => answer(client.DELETE("/api/v1/subscriptions/{name}", { params: { path: { name }, query: { force: true } } })),

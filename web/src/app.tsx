@@ -1,8 +1,11 @@
 import { useEffect } from "react";
 import { Link, Route, Switch, useLocation } from "wouter";
 import { CONNECTIONS, FLEET, FRESHNESS, NEW_CONNECTION, NEW_SUBSCRIPTION, TICKETS } from "./addresses";
-import { queryClient } from "./live/queryClient";
-import { useNews } from "./live/news";
+import { AskedAction } from "./components/actions";
+import { Announcements } from "./components/announcements";
+import { CrashGuard } from "./components/crash";
+import { Preferences } from "./components/preferences";
+import { StreamStatus } from "./components/streamStatus";
 import { ConnectionsPage } from "./pages/connections";
 import { FleetPage } from "./pages/fleet";
 import { FreshnessPage } from "./pages/freshness/page";
@@ -13,16 +16,13 @@ import { TablePage } from "./pages/table";
 import { TicketsPage } from "./pages/tickets/page";
 import { ConnectionPage, NewConnectionPage } from "./pages/wizard/connectionPages";
 import { NewSubscriptionPage } from "./pages/wizard/newSubscription";
-import { AskedAction } from "./parts/actions";
-import { Announcements } from "./parts/announcements";
-import { CrashGuard } from "./parts/crash";
-import { LiveMark } from "./parts/liveMark";
-import { Preferences } from "./parts/preferences";
 import { session } from "./session";
 import { useStore } from "./store";
+import { useEventStream } from "./stream/invalidation";
+import { queryClient } from "./stream/queryClient";
 
 /** The ways through the console; pages about one thing are reached from there. `within`: what such pages' addresses begin with. */
-const WAYS = [
+const NAV_ITEMS = [
   { address: FLEET, label: "Fleet", within: "/subscriptions/" },
   { address: FRESHNESS, label: "Freshness", within: null },
   { address: TICKETS, label: "Tickets", within: null },
@@ -32,7 +32,7 @@ const WAYS = [
 export function App() {
   const { refused } = useStore(session);
   const [path] = useLocation();
-  useNews();
+  useEventStream();
   useEffect(() => {
     // The next one to come may not see the same.
     if (refused) queryClient.clear();
@@ -63,14 +63,18 @@ function Header({ path, signedIn }: { path: string; signedIn: boolean }) {
       </Link>
       {signedIn && (
         <>
-          <nav className="ways" aria-label="Console">
-            {WAYS.map(({ address, label, within }) => (
-              <Link key={address} href={address} aria-current={path === address ? "page" : within !== null && path.startsWith(within) ? "true" : undefined}>
+          <nav className="nav" aria-label="Console">
+            {NAV_ITEMS.map(({ address, label, within }) => (
+              <Link
+                key={address}
+                href={address}
+                aria-current={path === address ? "page" : within !== null && path.startsWith(within) ? "true" : undefined}
+              >
                 {label}
               </Link>
             ))}
           </nav>
-          <LiveMark />
+          <StreamStatus />
         </>
       )}
       <Preferences />

@@ -2,7 +2,7 @@ import { useEffect, useState } from "react";
 
 let serverAheadMs = 0;
 
-/** Ages are told by the server's clock: a browser's may be minutes off. */
+/** Ages are measured by the server's clock: a browser's may be minutes off. */
 export function noteServerTime(response: Response): void {
   const date = Date.parse(response.headers.get("Date") ?? "");
   if (Number.isNaN(date)) return;

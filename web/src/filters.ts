@@ -2,7 +2,7 @@ import { useLocation, useSearch } from "wouter";
 
 type Changes = Record<string, string | number | null>;
 
-/** What a page is filtered by. It stands in the address, so that a view can be sent to others and found again. */
+/** The filters of a page. They are kept in the address, so that a view can be shared and bookmarked. */
 export interface Filters {
   /** Empty where nothing is set. */
   get: (name: string) => string;

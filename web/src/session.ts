@@ -49,5 +49,4 @@ function end(wrong: boolean): void {
   session.set({ token: null, refused: true, wrong });
 }
 
-export const bearer = (token: string | null): Record<string, string> =>
-  token === null ? {} : { Authorization: `Bearer ${token}` };
+export const bearer = (token: string | null): Record<string, string> => (token === null ? {} : { Authorization: `Bearer ${token}` });

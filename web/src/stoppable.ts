@@ -2,7 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
 import { atServer } from "./clock";
 
-/** Work that somebody began and may stop; leaving the page stops it too. */
+/** Work that the user began and may stop; leaving the page stops it too. */
 export interface Stoppable<Wish, Found> {
   begin: (wish: Wish) => void;
   stop: () => void;

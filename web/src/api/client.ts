@@ -25,7 +25,7 @@ export type Checks = Schemas["ChecksView"];
 const sentWith = new WeakMap<Request, string | null>();
 
 /** Typed by the OpenAPI document: only what it names can be called. */
-export const client = createClient<paths>({});
+export const client = createClient<paths>({ fetch: (request) => fetch(request) });
 client.use({
   onRequest({ request }) {
     const { token } = session.get();
@@ -40,10 +40,8 @@ client.use({
 });
 
 /** The body of a good answer; whatever else comes is thrown as a Problem. */
-export async function answer<Body>(
-  call: Promise<{ data?: Body; error?: unknown; response: Response }>,
-): Promise<Body> {
-  let result;
+export async function answer<Body>(call: Promise<{ data?: Body; error?: unknown; response: Response }>): Promise<Body> {
+  let result: Awaited<typeof call>;
   try {
     result = await call;
   } catch (error) {

@@ -1,6 +1,6 @@
 /** From so many digits on, a number of JavaScript may not hold an integer exactly. */
 const WIDE_DIGITS = 16;
-/** Stands before the digits of a wide integer while the text is read; no value of a database begins with it. */
+/** Prefix of the digits of a wide integer while the text is read; no value of a database begins with it. */
 const WIDE = "\u0000#";
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
 const INTEGER = /^-?\d+$/;

@@ -13,7 +13,7 @@ export type QueryAnswer = Schemas["QueryAnswer"];
 /** Read more often than the rest: it is what the page is about. */
 const EVERY_MS = 2_000;
 
-/** Where a subscription stands. */
+/** The positions and the lag of a subscription. */
 export const freshnessQuery = (name: string) =>
   queryOptions({
     queryKey: [...keys.ofSubscription(name), "freshness"],
@@ -31,9 +31,7 @@ export interface Waited {
 
 /** Ends with the wait; raises its Problem where it ends badly. */
 export async function waitFor(name: string, body: WaitRequest, signal: AbortSignal): Promise<Waited> {
-  const ended = await answer(
-    client.POST("/api/v1/subscriptions/{name}/freshness-waits", { params: { path: { name } }, body, signal }),
-  );
+  const ended = await answer(client.POST("/api/v1/subscriptions/{name}/freshness-waits", { params: { path: { name } }, body, signal }));
   if (ended.receipt == null || ended.waited_ms === null) throw new Error("The server ended the wait without a receipt.");
   return { id: ended.id, waitedMs: ended.waited_ms, askedAt: await askedAt(name, ended.id, signal), receipt: ended.receipt };
 }

@@ -10,7 +10,7 @@ const EVERY_MS = 10_000;
 const BATCHES_AT_ONCE = 50;
 const EVENTS_AT_ONCE = 100;
 
-/** Lag, log, throughput and waits of the last `hours`. It has a key of its own: news come faster than its steps. */
+/** Lag, log, throughput and waits of the last `hours`. It has a key of its own: events come faster than its steps. */
 export const historyQuery = (name: string, hours: number) =>
   queryOptions({
     queryKey: ["history", name, hours],

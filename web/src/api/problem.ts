@@ -1,4 +1,6 @@
-import type { Finding } from "./client";
+import type { components } from "./schema";
+
+type Finding = components["schemas"]["FindingView"];
 
 interface Parts {
   status: number;
@@ -20,7 +22,7 @@ export class Problem extends Error {
   readonly remedy: string;
   readonly traceId: string | undefined;
   readonly findings: Finding[];
-  /** All that the answer said, for those who know what problems of this code tell. */
+  /** The whole body of the answer: some codes have members of their own. */
   readonly body: Record<string, unknown>;
 
   constructor(parts: Parts) {

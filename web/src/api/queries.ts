@@ -1,8 +1,8 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, client, everyItem, LARGEST_PAGE } from "./client";
 import type { Event, Table } from "./client";
+import { answer, client, everyItem, LARGEST_PAGE } from "./client";
 
-/** What is kept lies under these keys. All of one subscription begins with `ofSubscription`, so that news of it renew it as a whole. */
+/** Keys of cached queries. All of one subscription begin with `ofSubscription`, so that an event invalidates them together. */
 export const keys = {
   subscriptions: ["subscriptions"] as const,
   ofSubscription: (name: string) => ["subscription", name] as const,
@@ -85,7 +85,7 @@ export const tableReloadsQuery = (name: string, table_id: string) =>
 
 export const REFUSED_AT_ONCE = 100;
 
-/** The engine reads them from the target: again when the table tells that they are others, not with all news of its subscription. */
+/** The engine reads them from the target: again when the table shows that they changed, not with every event of its subscription. */
 export const refusedRowsQuery = (name: string, { id, state_since, rows_set_aside }: Table) =>
   queryOptions({
     queryKey: ["refused rows", name, id, state_since, rows_set_aside],

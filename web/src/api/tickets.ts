@@ -7,7 +7,7 @@ export type Ticket = components["schemas"]["TicketView"];
 export type Throughput = components["schemas"]["ThroughputView"];
 
 const AT_ONCE = 50;
-/** News of the stream come a second apart; a ticket is often through in less. */
+/** Events of the stream come a second apart; a ticket often takes less. */
 const WHILE_UNDER_WAY_MS = 500;
 /** One that waits for its subscription may do so for days. */
 const WHILE_PENDING_MS = 2_000;

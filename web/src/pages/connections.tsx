@@ -2,19 +2,19 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 import type { Action } from "../actions";
 import { connectionAddress, NEW_CONNECTION, subscriptionAddress } from "../addresses";
-import { answer, client, type Checks, type Connection, type SampleSource, type Subscription } from "../api/client";
+import { answer, type Checks, type Connection, client, type SampleSource, type Subscription } from "../api/client";
 import { connectionsQuery, subscriptionsQuery } from "../api/queries";
-import { useMay } from "../caller";
+import { ActionButtons } from "../components/actions";
+import { Findings } from "../components/findings";
+import { Page, Section } from "../components/page";
+import { ProblemNote } from "../components/problemNote";
+import { QueryBoundary } from "../components/queryBoundary";
+import { SearchField } from "../components/searchField";
+import { StatusBadge } from "../components/statusBadge";
 import { matches, useFilters } from "../filters";
-import { ActionButtons } from "../parts/actions";
-import { Findings } from "../parts/findings";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Page, Section } from "../parts/page";
-import { ProblemNote } from "../parts/problemNote";
-import { SearchField } from "../parts/searchField";
-import { kindLabel, placeOf } from "../words/kinds";
-import { count, some } from "../words/numbers";
+import { kindLabel, placeOf } from "../labels/kinds";
+import { count, some } from "../labels/numbers";
+import { usePermission } from "../usePermission";
 import { sampleQuery } from "./wizard/queries";
 import { SampleSourcePart } from "./wizard/sampleSource";
 
@@ -22,7 +22,7 @@ import { SampleSourcePart } from "./wizard/sampleSource";
 export function ConnectionsPage() {
   const connections = useQuery(connectionsQuery());
   const subscriptions = useQuery(subscriptionsQuery());
-  const may = useMay();
+  const may = usePermission();
   return (
     <Page
       title="Connections"
@@ -34,7 +34,7 @@ export function ConnectionsPage() {
         )
       }
     >
-      <Loaded query={connections}>
+      <QueryBoundary query={connections}>
         {(items) =>
           items.length === 0 ? (
             <p className="prose">There is no connection yet. A subscription needs two: one to its source, one to its target.</p>
@@ -42,9 +42,11 @@ export function ConnectionsPage() {
             <List items={items} subscriptions={subscriptions.data ?? []} />
           )
         }
-      </Loaded>
+      </QueryBoundary>
       <Section title="Sample database" aside="On the server's machine">
-        <p className="prose soft">A small shop under a light load, as a source to try things with. It comes back with the server until it is removed.</p>
+        <p className="prose soft">
+          A small shop under a light load, as a source to try things with. It comes back with the server until it is removed.
+        </p>
         <SampleSourcePart removable />
       </Section>
     </Page>
@@ -57,7 +59,11 @@ function List({ items, subscriptions }: { items: Connection[]; subscriptions: Su
   const shown = items.filter((item) => matches(filters.get("q"), item.name, placeOf(item)));
   return (
     <>
-      <SearchField label="Find by name or place" filters={filters} result={`${count(shown.length)} of ${some(items.length, "connection")}`} />
+      <SearchField
+        label="Find by name or place"
+        filters={filters}
+        result={`${count(shown.length)} of ${some(items.length, "connection")}`}
+      />
       <ul className="connections">
         {shown.map((item) => (
           <Entry key={item.name} item={item} subscriptions={subscriptions} ofSample={isSample(item, sample.data)} />
@@ -77,7 +83,7 @@ function Entry({ item, subscriptions, ofSample }: { item: Connection; subscripti
   ];
   const used = uses.filter(([, found]) => found.length > 0);
   const checked = used.map(([role]) => role);
-  const mayChange = useMay()("operator");
+  const mayChange = usePermission()("operator");
   return (
     <li>
       <div className="connection-head">
@@ -121,7 +127,7 @@ const deletion = ({ name }: Connection): Action => ({
   verb: "Delete",
   title: `Delete the connection ${name}?`,
   does: ["No subscription uses it. The database itself is not touched."],
-  loses: "How it is reached is forgotten, with the password, which nobody can read back.",
+  loses: "How it is reached is forgotten, with the password, which cannot be read back.",
   name,
   serious: true,
   run: () => answer(client.DELETE("/api/v1/connections/{name}", { params: { path: { name } } })),
@@ -164,10 +170,10 @@ function Check({ connection, role }: { connection: string; role: Role | null }) 
 
 function Outcome({ checks }: { checks: Checks }) {
   const { findings } = checks;
-  if (findings.length === 0) return <Mark tone="good">Nothing stands in the way.</Mark>;
+  if (findings.length === 0) return <StatusBadge tone="good">No problems found.</StatusBadge>;
   return (
     <>
-      {checks.ok && <Mark tone="good">Nothing stands in the way; to be known:</Mark>}
+      {checks.ok && <StatusBadge tone="good">No problems found. Notes:</StatusBadge>}
       <Findings findings={findings} />
     </>
   );

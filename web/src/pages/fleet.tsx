@@ -3,20 +3,20 @@ import { Link } from "wouter";
 import { NEW_SUBSCRIPTION, subscriptionAddress } from "../addresses";
 import type { Subscription } from "../api/client";
 import { readinessQuery, subscriptionsQuery } from "../api/queries";
-import { matches, useFilters, type Filters } from "../filters";
-import { Behind } from "../parts/behind";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Page } from "../parts/page";
-import { SearchField } from "../parts/searchField";
-import { Share } from "../parts/share";
-import { Tally } from "../parts/tally";
-import { Ago } from "../parts/time";
-import { GROUP_WORDS, HEALTH_GROUPS, healthOf, heldUp, slotShare, warnShare, worstFirst, type Health } from "../words/health";
-import { bytes, count, ofBytes } from "../words/numbers";
-import { plainRemedy } from "../words/remedies";
-import { statesByNeed, tableStateWords } from "../words/tables";
-import { useMay } from "../caller";
+import { LagCell } from "../components/lagCell";
+import { Page } from "../components/page";
+import { QueryBoundary } from "../components/queryBoundary";
+import { SearchField } from "../components/searchField";
+import { StatusBadge } from "../components/statusBadge";
+import { StatusCounts } from "../components/statusCounts";
+import { Ago } from "../components/time";
+import { UsageBar } from "../components/usageBar";
+import { type Filters, matches, useFilters } from "../filters";
+import { GROUP_WORDS, HEALTH_GROUPS, type Health, healthOf, heldUp, slotShare, warnShare, worstFirst } from "../labels/health";
+import { bytes, count, ofBytes } from "../labels/numbers";
+import { plainRemedy } from "../labels/remedies";
+import { statesByNeed, tableStateWords } from "../labels/tables";
+import { usePermission } from "../usePermission";
 import { FirstStart } from "./wizard/firstStart";
 
 interface Judged {
@@ -27,7 +27,7 @@ interface Judged {
 /** All subscriptions, the worst first. */
 export function FleetPage() {
   const subscriptions = useQuery(subscriptionsQuery());
-  const may = useMay();
+  const may = usePermission();
   return (
     <Page
       title="Fleet"
@@ -42,7 +42,7 @@ export function FleetPage() {
       }
     >
       <Readiness />
-      <Loaded query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} />)}</Loaded>
+      <QueryBoundary query={subscriptions}>{(items) => (items.length === 0 ? <FirstStart /> : <Fleet items={items} />)}</QueryBoundary>
     </Page>
   );
 }
@@ -56,7 +56,7 @@ function Readiness() {
       <ul>
         {readiness.data.map(({ detail }) => (
           <li key={detail}>
-            <Mark tone="warn">{detail}</Mark>
+            <StatusBadge tone="warn">{detail}</StatusBadge>
           </li>
         ))}
       </ul>
@@ -74,7 +74,7 @@ function Fleet({ items }: { items: Subscription[] }) {
   );
   return (
     <>
-      <FleetTally judged={judged} filters={filters} />
+      <FleetCounts judged={judged} filters={filters} />
       <SearchField
         label="Find by name, source or target"
         filters={filters}
@@ -82,7 +82,7 @@ function Fleet({ items }: { items: Subscription[] }) {
       />
       {shown.length > 0 && (
         <table className="ledger">
-          <caption className="unseen">Subscriptions, those that need somebody first</caption>
+          <caption className="unseen">Subscriptions, those that need attention first</caption>
           <thead>
             <tr>
               <th scope="col">Subscription</th>
@@ -108,13 +108,13 @@ function Fleet({ items }: { items: Subscription[] }) {
   );
 }
 
-function FleetTally({ judged, filters }: { judged: Judged[]; filters: Filters }) {
+function FleetCounts({ judged, filters }: { judged: Judged[]; filters: Filters }) {
   const items = HEALTH_GROUPS.map((group) => ({
     value: group,
     ...GROUP_WORDS[group],
     number: judged.filter(({ health }) => health.group === group).length,
   }));
-  return <Tally noun="subscriptions" filter="health" filters={filters} items={items} total={judged.length} />;
+  return <StatusCounts noun="subscriptions" filter="health" filters={filters} items={items} total={judged.length} />;
 }
 
 function Row({ item, health }: Judged) {
@@ -128,18 +128,18 @@ function Row({ item, health }: Judged) {
         </small>
       </th>
       <td data-column="Health" className="telling">
-        <Mark tone={health.tone}>{health.word}</Mark>
+        <StatusBadge tone={health.tone}>{health.word}</StatusBadge>
         <small>{health.why}</small>
         {health.remedy !== null && <small>{plainRemedy(health.remedy).words}</small>}
       </td>
       <td data-column="Behind the source" className="number">
-        <Behind lag={item.lag} />
+        <LagCell lag={item.lag} />
       </td>
       <td data-column="Log held back there" className="number">
         {bytes(item.retained_bytes)}
         {share !== null && (
           <small>
-            <Share share={share} warnAt={warnShare(item)} /> {ofBytes(item.capture.slot_budget_bytes)}
+            <UsageBar share={share} warnAt={warnShare(item)} /> {ofBytes(item.capture.slot_budget_bytes)}
           </small>
         )}
       </td>
@@ -147,7 +147,7 @@ function Row({ item, health }: Judged) {
         <TableStates subscription={item} />
       </td>
       <td data-column="Last fault" className="telling">
-        <Fault fault={item.last_fault ?? null} told={health.why} />
+        <Fault fault={item.last_fault ?? null} shown={health.why} />
       </td>
     </tr>
   );
@@ -164,9 +164,9 @@ function TableStates({ subscription: { table_states: states, health } }: { subsc
         const { tone, word } = tableStateWords(state, held);
         return (
           <li key={state}>
-            <Mark tone={tone}>
+            <StatusBadge tone={tone}>
               {count(states[state])} {word}
-            </Mark>
+            </StatusBadge>
           </li>
         );
       })}
@@ -174,14 +174,14 @@ function TableStates({ subscription: { table_states: states, health } }: { subsc
   );
 }
 
-/** `told`: what stands in the row already. */
-function Fault({ fault, told }: { fault: Subscription["last_fault"]; told: string }) {
+/** `shown`: what the row shows already. */
+function Fault({ fault, shown }: { fault: Subscription["last_fault"]; shown: string }) {
   if (fault == null) return <span className="soft">none</span>;
   return (
     <>
       <Ago at={fault.at} />
       {fault.over && <small>over</small>}
-      {!fault.detail.endsWith(told) && <small>{fault.detail}</small>}
+      {!fault.detail.endsWith(shown) && <small>{fault.detail}</small>}
     </>
   );
 }

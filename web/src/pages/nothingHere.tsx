@@ -1,6 +1,6 @@
 import { Link } from "wouter";
 import { FLEET } from "../addresses";
-import { Page } from "../parts/page";
+import { Page } from "../components/page";
 
 export function NothingHerePage() {
   return (

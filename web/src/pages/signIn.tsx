@@ -1,6 +1,6 @@
-import { useId, useState, type FormEvent } from "react";
-import { Mark } from "../parts/mark";
-import { Page } from "../parts/page";
+import { type FormEvent, useId, useState } from "react";
+import { Page } from "../components/page";
+import { StatusBadge } from "../components/statusBadge";
 import { session, signIn } from "../session";
 import { useStore } from "../store";
 
@@ -33,7 +33,7 @@ export function SignInPage() {
         </p>
         {wrong && (
           <p role="alert">
-            <Mark tone="bad">The server does not take that token.</Mark>
+            <StatusBadge tone="bad">The server does not take that token.</StatusBadge>
           </p>
         )}
         <button type="submit" className="primary">

@@ -4,17 +4,17 @@ import { tableActions } from "../actions";
 import { tableAddress } from "../addresses";
 import type { Subscription, Table } from "../api/client";
 import { tablesQuery } from "../api/queries";
-import { matches, useFilters, type Filters } from "../filters";
-import { ActionButtons } from "../parts/actions";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Pager } from "../parts/pager";
-import { SearchField } from "../parts/searchField";
-import { Tally } from "../parts/tally";
-import { Ago } from "../parts/time";
-import { heldUp } from "../words/health";
-import { count, some } from "../words/numbers";
-import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords, tableWords } from "../words/tables";
+import { ActionButtons } from "../components/actions";
+import { Pager } from "../components/pager";
+import { QueryBoundary } from "../components/queryBoundary";
+import { SearchField } from "../components/searchField";
+import { StatusBadge } from "../components/statusBadge";
+import { StatusCounts } from "../components/statusCounts";
+import { Ago } from "../components/time";
+import { type Filters, matches, useFilters } from "../filters";
+import { heldUp } from "../labels/health";
+import { count, some } from "../labels/numbers";
+import { asked, byNeed, copyWords, isCopied, qualified, statesByNeed, tableName, tableStateWords, tableWords } from "../labels/tables";
 
 const AT_ONCE = 50;
 /** The API lists removed tables only when they are asked for. */
@@ -25,15 +25,15 @@ interface Kept {
   subscription: string;
 }
 
-/** The tables of a subscription, those that need somebody first; filter, search and page stand in the address. */
+/** The tables of a subscription, those that need attention first; filter, search and page are kept in the address. */
 export function Tables({ subscription }: { subscription: Subscription }) {
   const filters = useFilters();
   const removed = filters.get("state") === REMOVED;
   const tables = useQuery(tablesQuery(subscription.name, removed));
   return (
     <>
-      <TablesTally subscription={subscription} filters={filters} />
-      <Loaded query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</Loaded>
+      <TableCounts subscription={subscription} filters={filters} />
+      <QueryBoundary query={tables}>{(all) => <Found all={all} filters={filters} subscription={subscription.name} />}</QueryBoundary>
       <p className="below">
         {removed ? (
           <Link href={filters.address({ state: null, page: null })} replace>
@@ -49,13 +49,13 @@ export function Tables({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function TablesTally({ subscription, filters }: { subscription: Subscription; filters: Filters }) {
+function TableCounts({ subscription, filters }: { subscription: Subscription; filters: Filters }) {
   const held = heldUp(subscription.health);
   const items = Object.entries(subscription.table_states)
     .map(([value, number]) => ({ value, number, ...tableStateWords(value, held) }))
     .sort((a, b) => statesByNeed(a.value, b.value));
   const total = items.reduce((sum, { number }) => sum + number, 0);
-  return <Tally noun="tables" filter="state" filters={filters} items={items} total={total} />;
+  return <StatusCounts noun="tables" filter="state" filters={filters} items={items} total={total} />;
 }
 
 interface FoundProps extends Kept {
@@ -88,7 +88,7 @@ function Found({ all, filters, ...kept }: FoundProps) {
 function Ledger({ tables, ...kept }: Kept & { tables: Table[] }) {
   return (
     <table className="ledger tables">
-      <caption className="unseen">Tables, those that need somebody first</caption>
+      <caption className="unseen">Tables, those that need attention first</caption>
       <thead>
         <tr>
           <th scope="col">Table</th>
@@ -124,7 +124,7 @@ function Row({ table, subscription }: Kept & { table: Table }) {
         {elsewhere && <small>→ {qualified(table.target)}</small>}
       </th>
       <td data-column="State" className="telling">
-        <Mark tone={tone}>{word}</Mark>
+        <StatusBadge tone={tone}>{word}</StatusBadge>
         {copied !== null && <small>{copied}</small>}
         {copied !== null && table.copied.rows_per_second != null && <small>{count(Math.round(table.copied.rows_per_second))} rows/s</small>}
         {hint !== null && <small>{hint}</small>}

@@ -1,20 +1,20 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
+import { type Action, tableActions } from "../actions";
 import { FLEET, subscriptionAddress } from "../addresses";
-import { tableActions, type Action } from "../actions";
 import type { Reload, Table } from "../api/client";
 import { tableQuery, tableReloadsQuery, versionsQuery } from "../api/queries";
-import { ActionButtons } from "../parts/actions";
-import { Facts } from "../parts/facts";
-import { Lead } from "../parts/lead";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Page, Section } from "../parts/page";
-import { Remedy } from "../parts/remedy";
-import { Ago, Moment } from "../parts/time";
-import { bytes, count } from "../words/numbers";
-import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../words/tables";
-import type { Tone } from "../words/tone";
+import { ActionButtons } from "../components/actions";
+import { Fact, Facts } from "../components/facts";
+import { Page, Section } from "../components/page";
+import { QueryBoundary } from "../components/queryBoundary";
+import { Remedy } from "../components/remedy";
+import { StatusBadge } from "../components/statusBadge";
+import { StatusBanner } from "../components/statusBanner";
+import { Ago, Moment } from "../components/time";
+import { bytes, count } from "../labels/numbers";
+import { asked, copiedWords, copyWords, isCopied, qualified, tableName, tableWords } from "../labels/tables";
+import type { Tone } from "../labels/tone";
 import { RefusedRows } from "./tableRefused";
 import { TimeLine } from "./tableTimeLine";
 import { Versions } from "./tableVersions";
@@ -37,10 +37,10 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
       }
       actions={<ActionButtons actions={parked ? actions.slice(1) : actions} />}
     >
-      <Loaded query={table}>
+      <QueryBoundary query={table}>
         {(present) => (
           <>
-            <StateLead table={present} remedy={parked ? actions.slice(0, 1) : []} />
+            <StateBanner table={present} remedy={parked ? actions.slice(0, 1) : []} />
             <RefusedRows subscription={subscription} table={present} />
             <Section title="Declaration">
               <Declaration table={present} />
@@ -50,23 +50,23 @@ export function TablePage({ subscription, id }: { subscription: string; id: stri
             </Section>
           </>
         )}
-      </Loaded>
+      </QueryBoundary>
       <Section title="History" aside="Structure and state, newest first">
-        <Loaded query={versions}>{(items) => <Versions versions={items} />}</Loaded>
+        <QueryBoundary query={versions}>{(items) => <Versions versions={items} />}</QueryBoundary>
       </Section>
       <Section title="Reloads" aside="The newest 10">
-        <Loaded query={reloads}>{(items) => <Reloads reloads={items} />}</Loaded>
+        <QueryBoundary query={reloads}>{(items) => <Reloads reloads={items} />}</QueryBoundary>
       </Section>
     </Page>
   );
 }
 
 /** `remedy`: the action that its state asks for. */
-function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
+function StateBanner({ table, remedy }: { table: Table; remedy: Action[] }) {
   const { tone, word, means } = tableWords(table);
   const hint = asked(table);
   return (
-    <Lead
+    <StatusBanner
       tone={tone}
       word={word}
       why={table.reason ?? means}
@@ -86,7 +86,7 @@ function StateLead({ table, remedy }: { table: Table; remedy: Action[] }) {
         </div>
       )}
       {isCopied(table) && <CopyProgress table={table} />}
-    </Lead>
+    </StatusBanner>
   );
 }
 
@@ -95,9 +95,7 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
     <div className="copy">
       <progress aria-label="Copied" max={100} {...(copied.percent == null ? {} : { value: copied.percent })} />
       <span>{copyWords(copied, health.status !== "moving") ?? "how far is not known yet"}</span>
-      <span className="soft">
-        {copiedWords(copied)}
-      </span>
+      <span className="soft">{copiedWords(copied)}</span>
     </div>
   );
 }
@@ -105,26 +103,37 @@ function CopyProgress({ table: { copied, health } }: { table: Table }) {
 function Declaration({ table }: { table: Table }) {
   const texts = Object.keys(table.columns);
   return (
-    <Facts
-      facts={[
-        ["On the target", qualified(table.target), table.into_existing ? "made by its owner" : undefined],
-        ["Key", table.key.length > 0 ? table.key.join(", ") : "the source's own"],
-        ["Followed", table.operations.join(", ")],
-        table.where == null ? null : ["Only rows where", <code>{table.where}</code>],
-        texts.length === 0 ? null : ["Kept as text", texts.join(", ")],
-        table.shared_into == null
-          ? null
-          : ["Shown in", qualified(table.shared_into), `where ${table.shared_into.source_column} is ${table.shared_into.source_value}`],
-        ["Rows copied", count(table.copied.rows), table.copied.bytes == null ? undefined : bytes(table.copied.bytes)],
-        [
-          "Rows that the target refuses",
-          table.refused_rows === "set_aside" ? "stand aside" : "park the table",
-          (table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} stand aside now` : undefined,
-        ],
-        ["Added", <Moment at={table.created_at} />, table.from_pattern === true ? "by a pattern" : undefined],
-        table.target_table == null ? null : ["Its table on the target", table.target_table.replaceAll("_", " ")],
-      ]}
-    />
+    <Facts>
+      <Fact name="On the target" note={table.into_existing ? "made by its owner" : undefined}>
+        {qualified(table.target)}
+      </Fact>
+      <Fact name="Key">{table.key.length > 0 ? table.key.join(", ") : "the source's own"}</Fact>
+      <Fact name="Followed">{table.operations.join(", ")}</Fact>
+      {table.where != null && (
+        <Fact name="Only rows where">
+          <code>{table.where}</code>
+        </Fact>
+      )}
+      {texts.length > 0 && <Fact name="Kept as text">{texts.join(", ")}</Fact>}
+      {table.shared_into != null && (
+        <Fact name="Shown in" note={`where ${table.shared_into.source_column} is ${table.shared_into.source_value}`}>
+          {qualified(table.shared_into)}
+        </Fact>
+      )}
+      <Fact name="Rows copied" note={table.copied.bytes == null ? undefined : bytes(table.copied.bytes)}>
+        {count(table.copied.rows)}
+      </Fact>
+      <Fact
+        name="Rows that the target refuses"
+        note={(table.rows_set_aside ?? 0) > 0 ? `${count(table.rows_set_aside)} set aside now` : undefined}
+      >
+        {table.refused_rows === "set_aside" ? "are set aside" : "park the table"}
+      </Fact>
+      <Fact name="Added" note={table.from_pattern === true ? "by a pattern" : undefined}>
+        <Moment at={table.created_at} />
+      </Fact>
+      {table.target_table != null && <Fact name="Its table on the target">{table.target_table.replaceAll("_", " ")}</Fact>}
+    </Facts>
   );
 }
 
@@ -139,7 +148,7 @@ function Reloads({ reloads }: { reloads: Reload[] }) {
           <span className="when">
             <Moment at={reload.created_at} />
           </span>
-          <Mark tone={WORK[reload.state] ?? "unknown"}>{reload.state}</Mark>
+          <StatusBadge tone={WORK[reload.state] ?? "unknown"}>{reload.state}</StatusBadge>
           <div>
             {reload.ended_at === null ? (
               <p>

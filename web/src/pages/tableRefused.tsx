@@ -2,31 +2,31 @@ import { useQuery } from "@tanstack/react-query";
 import type { Action } from "../actions";
 import { answer, client, type RefusedRow, type RefusedRowsOutcome, type Table } from "../api/client";
 import { Problem } from "../api/problem";
-import { refusedRowsQuery, REFUSED_AT_ONCE } from "../api/queries";
-import { ActionButtons } from "../parts/actions";
-import { Facts } from "../parts/facts";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { Section } from "../parts/page";
-import { Moment } from "../parts/time";
-import { count } from "../words/numbers";
-import { tableName } from "../words/tables";
-import type { Tone } from "../words/tone";
+import { REFUSED_AT_ONCE, refusedRowsQuery } from "../api/queries";
+import { ActionButtons } from "../components/actions";
+import { Fact, Facts } from "../components/facts";
+import { Section } from "../components/page";
+import { QueryBoundary } from "../components/queryBoundary";
+import { StatusBadge } from "../components/statusBadge";
+import { Moment } from "../components/time";
+import { count } from "../labels/numbers";
+import { tableName } from "../labels/tables";
+import type { Tone } from "../labels/tone";
 
 const STATES: Record<string, { tone: Tone; word: string }> = {
-  parked: { tone: "bad", word: "parked over" },
-  set_aside: { tone: "warn", word: "stands aside" },
+  parked: { tone: "bad", word: "parks the table" },
+  set_aside: { tone: "warn", word: "set aside" },
   skipped: { tone: "idle", word: "left out" },
 };
 
-/** The rows that the target did not take, why, and what can be done about each. Nothing where there are none. */
+/** The rows that the target refused, why, and what can be done about each. Nothing where there are none. */
 export function RefusedRows({ subscription, table }: { subscription: string; table: Table }) {
   const aside = table.rows_set_aside ?? 0;
   const rows = useQuery({ ...refusedRowsQuery(subscription, table), enabled: aside > 0 || table.state === "parked" });
   if (aside === 0 && (table.state !== "parked" || (rows.data?.items.length ?? 0) === 0)) return null;
   return (
     <Section title="Refused rows" aside="They are kept on the target, as the source sent them">
-      <Loaded query={rows}>
+      <QueryBoundary query={rows}>
         {({ items, next_page_token }) => (
           <>
             <ActionsForAll subscription={subscription} table={table} rows={items} />
@@ -40,7 +40,7 @@ export function RefusedRows({ subscription, table }: { subscription: string; tab
             {next_page_token != null && <p className="soft">The first {count(REFUSED_AT_ONCE)}; the API lists all of them.</p>}
           </>
         )}
-      </Loaded>
+      </QueryBoundary>
     </Section>
   );
 }
@@ -58,7 +58,12 @@ function ActionsForAll({ subscription, table, rows }: Of & { rows: RefusedRow[] 
   const skip = (): Promise<unknown> => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/skips", path));
   return (
     <div className="actions">
-      <ActionButtons actions={[{ ...retryOf(name, again), verb: "Try all again" }, { ...skipOf(name, skip), verb: "Leave all out" }]} />
+      <ActionButtons
+        actions={[
+          { ...retryOf(name, again), verb: "Try all again" },
+          { ...skipOf(name, skip), verb: "Leave all out" },
+        ]}
+      />
     </div>
   );
 }
@@ -70,7 +75,7 @@ function Row({ subscription, table, row }: Of & { row: RefusedRow }) {
       <span className="when">
         <Moment at={row.refused_at} />
       </span>
-      <Mark tone={tone}>{word}</Mark>
+      <StatusBadge tone={tone}>{word}</StatusBadge>
       <div>
         <p>
           <strong>{keyOf(row)}</strong>: {row.cause.detail}
@@ -99,7 +104,13 @@ const keyOf = ({ key }: RefusedRow): string => (key.length === 0 ? "A row" : key
 const Values = ({ row: { values } }: { row: RefusedRow }) => (
   <details className="more">
     <summary>Its values</summary>
-    <Facts facts={values.map(({ column, type, value }) => [column, value === null ? <span className="soft">NULL</span> : <code>{value}</code>, type])} />
+    <Facts>
+      {values.map(({ column, type, value }) => (
+        <Fact key={column} name={column} note={type}>
+          {value === null ? <span className="soft">NULL</span> : <code>{value}</code>}
+        </Fact>
+      ))}
+    </Facts>
   </details>
 );
 
@@ -107,8 +118,10 @@ const Values = ({ row: { values } }: { row: RefusedRow }) => (
 function actionsOf(subscription: string, table: Table, row: RefusedRow): Action[] {
   const path = { params: { path: { name: subscription, table_id: table.id, row_id: row.id } } };
   const name = `row ${keyOf(row)} of ${tableName(table)}`;
-  const again = (): Promise<unknown> => put(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/retries", path));
-  const skip = (): Promise<unknown> => answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/skips", path));
+  const again = (): Promise<unknown> =>
+    put(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/retries", path));
+  const skip = (): Promise<unknown> =>
+    answer(client.POST("/api/v1/subscriptions/{name}/tables/{table_id}/refused-rows/{row_id}/skips", path));
   if (row.state === "set_aside") return [retryOf(name, again), skipOf(name, skip)];
   return row.state === "skipped" ? [retryOf(name, again)] : [];
 }
@@ -116,7 +129,7 @@ function actionsOf(subscription: string, table: Table, row: RefusedRow): Action[
 const retryOf = (name: string, run: () => Promise<unknown>): Action => ({
   verb: "Try again",
   title: `Try ${name} again?`,
-  does: ["What the target takes now is put into the table.", "What it refuses again stays aside, with the new cause."],
+  does: ["What the target takes now is put into the table.", "What it refuses again stays set aside, with the new cause."],
   name,
   run,
   done: `${name}: what the target took is in the table.`,
@@ -125,7 +138,10 @@ const retryOf = (name: string, run: () => Promise<unknown>): Action => ({
 const skipOf = (name: string, run: () => Promise<unknown>): Action => ({
   verb: "Leave out",
   title: `Leave out ${name}?`,
-  does: ["It is noted that this stays out of the table, and that you said so.", "The values stay on record until a later change of the row, or a reload."],
+  does: [
+    "It is noted that this stays out of the table, and that you said so.",
+    "The values stay on record until a later change of the row, or a reload.",
+  ],
   name,
   run,
   done: `${name}: left out.`,
@@ -140,6 +156,6 @@ async function put(call: Promise<{ data?: RefusedRowsOutcome; error?: unknown; r
     code: "refused_again",
     title: "The target refused it again",
     detail: "Nothing was put into the table; the cause on the page is the new one.",
-    remedy: "Mend the value on the source, or what the target demands, and try again.",
+    remedy: "Correct the value on the source, or change the target so that it accepts the value, and try again.",
   });
 }

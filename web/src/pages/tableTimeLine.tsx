@@ -1,17 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
 import type { Table } from "../api/client";
 import { eventPageQuery } from "../api/history";
+import { SEVERITY_TONES } from "../components/events";
+import { OlderNewer } from "../components/olderNewer";
+import { QueryBoundary } from "../components/queryBoundary";
+import { Remedy } from "../components/remedy";
+import { StatusBadge } from "../components/statusBadge";
+import { Ago, Moment } from "../components/time";
 import { useFilters } from "../filters";
-import { SEVERITY_TONES } from "../parts/events";
-import { Loaded } from "../parts/loaded";
-import { Mark } from "../parts/mark";
-import { OlderNewer } from "../parts/olderNewer";
-import { Remedy } from "../parts/remedy";
-import { Ago, Moment } from "../parts/time";
-import { milliseconds } from "../words/durations";
-import { tableName, tableStateWords } from "../words/tables";
-import { outcomeWords, timeLine, toneOfOutcome, type Entry } from "../words/timeLine";
-import type { Tone } from "../words/tone";
+import { milliseconds } from "../labels/durations";
+import { tableName, tableStateWords } from "../labels/tables";
+import { type Entry, outcomeWords, timeLine, toneOfOutcome } from "../labels/timeLine";
+import type { Tone } from "../labels/tone";
 
 /** What was asked of a table and when it was in effect, and what came by itself. */
 export function TimeLine({ subscription, table }: { subscription: string; table: Table }) {
@@ -19,7 +19,7 @@ export function TimeLine({ subscription, table }: { subscription: string; table:
   const page = filters.get("from");
   const events = useQuery(eventPageQuery(subscription, { subject: tableName(table) }, page));
   return (
-    <Loaded query={events}>
+    <QueryBoundary query={events}>
       {({ items, next_page_token }) => (
         <>
           {items.length === 0 ? (
@@ -36,7 +36,7 @@ export function TimeLine({ subscription, table }: { subscription: string; table:
           <OlderNewer filters={filters} next={next_page_token} noun="entries" />
         </>
       )}
-    </Loaded>
+    </QueryBoundary>
   );
 }
 
@@ -48,11 +48,13 @@ function Line({ entry }: { entry: Entry }) {
       <span className="when">
         <Moment at={event.at} />
       </span>
-      <Mark tone={tone}>{word}</Mark>
+      <StatusBadge tone={tone}>{word}</StatusBadge>
       <div>
         <p>{event.detail}</p>
         <Course entry={entry} />
-        {event.remedy != null && (outcome === null || outcome.is === "waiting") && <Remedy text={event.remedy} here="table" className="soft" />}
+        {event.remedy != null && (outcome === null || outcome.is === "waiting") && (
+          <Remedy text={event.remedy} here="table" className="soft" />
+        )}
       </div>
     </>
   );

@@ -1,10 +1,10 @@
 import { useState } from "react";
 import type { Version, VersionColumn } from "../api/client";
-import { Mark } from "../parts/mark";
-import { Moment } from "../parts/time";
-import { count, seconds, some } from "../words/numbers";
-import { differences } from "../words/structures";
-import { tableStateWords } from "../words/tables";
+import { StatusBadge } from "../components/statusBadge";
+import { Moment } from "../components/time";
+import { count, seconds, some } from "../labels/numbers";
+import { differences } from "../labels/structures";
+import { tableStateWords } from "../labels/tables";
 
 /** A table that is reloaded every night has thousands. */
 const AT_FIRST = 50;
@@ -12,7 +12,7 @@ const AT_FIRST = 50;
 const LEARNT: Record<string, string> = {
   copied: "found by the copy",
   log: "announced by the source's log",
-  ddl_trigger: "told by the source's event trigger",
+  ddl_trigger: "written by the source's event trigger",
   catalog: "read from the source's catalog",
   target: "found on the target",
 };
@@ -27,6 +27,7 @@ export function Versions({ versions }: { versions: Version[] }) {
       <ol className="history">
         {versions
           .map((version, number) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a history only grows at its end.
             <li key={number}>
               <span className="when">
                 <Moment at={version.at} />
@@ -65,7 +66,7 @@ function State({ version, until }: { version: Version; until: string | null }) {
   const { tone, word } = tableStateWords(version.state ?? "?");
   return (
     <>
-      <Mark tone={tone}>{word}</Mark>
+      <StatusBadge tone={tone}>{word}</StatusBadge>
       <div>
         {version.reason != null && (
           <p>
@@ -84,7 +85,7 @@ function Structure({ version, before }: { version: Version; before: Version | un
   const changes = differences(version, before);
   return (
     <>
-      <Mark tone="note">structure</Mark>
+      <StatusBadge tone="note">structure</StatusBadge>
       <div>
         {changes === null && <p className="soft">What changed was not recorded.</p>}
         {changes?.length === 0 && <p>{before === undefined ? "The first known structure." : "As it was before."}</p>}
@@ -95,9 +96,7 @@ function Structure({ version, before }: { version: Version; before: Version | un
             ))}
           </ul>
         )}
-        {version.certain === false && (
-          <p className="soft">The catalog was further on already, so columns were matched by name and type.</p>
-        )}
+        {version.certain === false && <p className="soft">The catalog was further on already, so columns were matched by name and type.</p>}
         <At version={version} />
         {columns.length > 0 && (
           <details>

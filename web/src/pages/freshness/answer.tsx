@@ -1,18 +1,18 @@
 import { useState } from "react";
-import { writeExactly } from "../../api/exactNumbers";
 import type { Subscription } from "../../api/client";
+import { writeExactly } from "../../api/exactNumbers";
 import type { QueryAnswer } from "../../api/freshness";
-import { Facts } from "../../parts/facts";
-import { Pager } from "../../parts/pager";
-import { Moment } from "../../parts/time";
-import { milliseconds } from "../../words/durations";
-import { some } from "../../words/numbers";
+import { Fact, Facts } from "../../components/facts";
+import { Pager } from "../../components/pager";
+import { Moment } from "../../components/time";
+import { milliseconds } from "../../labels/durations";
+import { some } from "../../labels/numbers";
 
 const AT_ONCE = 100;
 
 /** How many rows came. */
-export const AnswerLead = ({ answer: { rows, truncated } }: { answer: QueryAnswer }) => (
-  <p className="answer-told">
+export const AnswerSummary = ({ answer: { rows, truncated } }: { answer: QueryAnswer }) => (
+  <p className="answer-summary">
     {some(rows.length, "row")}
     {truncated && ", and there are more: they were cut off"}
   </p>
@@ -28,18 +28,27 @@ interface AnswerViewProps {
 export function AnswerView({ subscription, answer, tookMs }: AnswerViewProps) {
   const [page, setPage] = useState(0);
   const { columns, rows, receipt } = answer;
+  const [place, kind] = ranOn(subscription, answer.ran_on);
   return (
     <>
-      <Facts
-        facts={[
-          ["Ran on", ...ranOn(subscription, answer.ran_on)],
-          ["At position", <code>{answer.position}</code>],
-          receipt == null
-            ? ["Freshness", "as it was"]
-            : ["Freshness", <code>{receipt.position}</code>, receipt.on_arrival ? "visible already" : <CommittedAt receipt={receipt} />],
-          ["Took", milliseconds(tookMs), "as seen from here"],
-        ]}
-      />
+      <Facts>
+        <Fact name="Ran on" note={kind}>
+          {place}
+        </Fact>
+        <Fact name="At position">
+          <code>{answer.position}</code>
+        </Fact>
+        {receipt == null ? (
+          <Fact name="Freshness">as it was</Fact>
+        ) : (
+          <Fact name="Freshness" note={receipt.on_arrival ? "visible already" : <CommittedAt receipt={receipt} />}>
+            <code>{receipt.position}</code>
+          </Fact>
+        )}
+        <Fact name="Took" note="as seen from here">
+          {milliseconds(tookMs)}
+        </Fact>
+      </Facts>
       <Rows columns={columns} rows={rows.slice(page * AT_ONCE, (page + 1) * AT_ONCE)} />
       <Pager page={page} size={AT_ONCE} total={rows.length} noun="rows" onPage={setPage} />
     </>
@@ -72,6 +81,7 @@ function Rows({ columns, rows }: RowsProps) {
         <thead>
           <tr>
             {columns.map(({ name, type }, place) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: two columns of an answer may have the same name.
               <th key={place} scope="col" className={numeric[place] === true ? "number" : undefined}>
                 {name}
                 <small>{type}</small>
@@ -81,8 +91,10 @@ function Rows({ columns, rows }: RowsProps) {
         </thead>
         <tbody>
           {rows.map((row, number) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: rows of an answer have no identity.
             <tr key={number}>
               {row.map((value, place) => (
+                // biome-ignore lint/suspicious/noArrayIndexKey: as above, in the order of the columns.
                 <td key={place} className={numeric[place] === true ? "number" : undefined}>
                   <Value value={value} />
                 </td>

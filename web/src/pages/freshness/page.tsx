@@ -2,17 +2,17 @@ import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import type { Subscription } from "../../api/client";
 import { freshnessQuery } from "../../api/freshness";
-import { Behind } from "../../parts/behind";
-import { Facts } from "../../parts/facts";
-import { Loaded } from "../../parts/loaded";
-import { Page, Section } from "../../parts/page";
-import { SubscriptionChoice } from "../../parts/subscriptionChoice";
-import { Ago } from "../../parts/time";
-import { count } from "../../words/numbers";
-import { QuerySection, type FreshnessWish } from "./query";
+import { Fact, Facts } from "../../components/facts";
+import { LagCell } from "../../components/lagCell";
+import { Page, Section } from "../../components/page";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { SubscriptionChoice } from "../../components/subscriptionChoice";
+import { Ago } from "../../components/time";
+import { count } from "../../labels/numbers";
+import { type FreshnessWish, QuerySection } from "./query";
 import { WaitSection } from "./wait";
 
-/** How fresh a target is: where it stands, waiting until it is fresh enough, and reading from it. */
+/** How fresh a target is: its positions, waiting until it is fresh enough, and reading from it. */
 export function FreshnessPage() {
   return (
     <Page title="Freshness">
@@ -31,7 +31,7 @@ function Fresh({ subscription }: { subscription: Subscription }) {
   return (
     <>
       <Section title="Now">
-        <Standing name={subscription.name} />
+        <Positions name={subscription.name} />
       </Section>
       <Section title="Wait" aside="Until changes are visible on the target">
         <WaitSection subscription={subscription.name} onPosition={readAt} />
@@ -43,23 +43,31 @@ function Fresh({ subscription }: { subscription: Subscription }) {
   );
 }
 
-function Standing({ name }: { name: string }) {
+function Positions({ name }: { name: string }) {
   const freshness = useQuery(freshnessQuery(name));
   return (
-    <Loaded query={freshness}>
+    <QueryBoundary query={freshness}>
       {({ positions, lag, waits, at }) => (
-        <Facts
-          facts={[
-            ["Behind the source", <Behind lag={lag} />],
-            ["End of the source's log", <Position at={positions.source} />],
-            ["Read up to", <Position at={positions.captured} />],
-            [positions.confirmed ? "Visible on the target up to" : "Last known on the target", <Position at={positions.applied} />],
-            ["Waiting now", count(waits)],
-            ["Reported", <Ago at={at} />],
-          ]}
-        />
+        <Facts>
+          <Fact name="Behind the source">
+            <LagCell lag={lag} />
+          </Fact>
+          <Fact name="End of the source's log">
+            <Position at={positions.source} />
+          </Fact>
+          <Fact name="Read up to">
+            <Position at={positions.captured} />
+          </Fact>
+          <Fact name={positions.confirmed ? "Visible on the target up to" : "Last known on the target"}>
+            <Position at={positions.applied} />
+          </Fact>
+          <Fact name="Waiting now">{count(waits)}</Fact>
+          <Fact name="Reported">
+            <Ago at={at} />
+          </Fact>
+        </Facts>
       )}
-    </Loaded>
+    </QueryBoundary>
   );
 }
 

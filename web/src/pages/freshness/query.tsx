@@ -1,10 +1,10 @@
-import { useState, type FormEvent, type KeyboardEvent, type ReactNode, type RefObject } from "react";
+import { type FormEvent, type KeyboardEvent, type ReactNode, type RefObject, useState } from "react";
 import type { Subscription } from "../../api/client";
-import { runQuery, type QueryRequest } from "../../api/freshness";
-import { UnderWay } from "../../parts/underWay";
+import { type QueryRequest, runQuery } from "../../api/freshness";
+import { UnderWay } from "../../components/underWay";
+import { typedMs } from "../../labels/durations";
 import { useStoppable } from "../../stoppable";
-import { typedMs } from "../../words/durations";
-import { AnswerLead, AnswerView } from "./answer";
+import { AnswerSummary, AnswerView } from "./answer";
 import { Field, PositionField, SecondsField } from "./fields";
 import { Refusal } from "./refusal";
 
@@ -36,12 +36,12 @@ export function QuerySection({ subscription, wish, onWish, sqlBox }: QuerySectio
   return (
     <>
       <QueryForm wish={wish} onWish={onWish} sqlBox={sqlBox} pending={query.pending} onRun={query.begin}>
-        <UnderWay doing="Asking" verb="Leave it" work={query} />
+        <UnderWay doing="Asking" verb="Cancel" work={query} />
       </QueryForm>
       <div className="outcome">
         <div role="status">
           {query.stopped && <p className="soft">Its answer is not waited for any more.</p>}
-          {query.found !== undefined && <AnswerLead answer={query.found.answer} />}
+          {query.found !== undefined && <AnswerSummary answer={query.found.answer} />}
         </div>
         {query.error !== null && <Refusal error={query.error} subscription={subscription.name} />}
         {query.found !== undefined && <AnswerView key={query.begunAt} subscription={subscription} {...query.found} />}
@@ -98,7 +98,7 @@ function QueryForm({ wish, onWish, sqlBox, pending, onRun, children }: QueryForm
           onKeyDown={runOnEnter}
           onChange={(event) => setSql(event.target.value)}
         />
-        <small id="sql-hint">Ctrl + Enter runs it. Tables stand on the target under their names there.</small>
+        <small id="sql-hint">Ctrl + Enter runs it. Use the names that the tables have on the target.</small>
       </div>
       <WishField wish={wish} onWish={onWish} />
       <div className="limits">

@@ -1,16 +1,16 @@
 import type { Receipt, Waited } from "../../api/freshness";
-import { Lead } from "../../parts/lead";
-import { Mark } from "../../parts/mark";
-import { Moment } from "../../parts/time";
-import { milliseconds } from "../../words/durations";
-import { some } from "../../words/numbers";
-import { exceptionWords, stepsOf, stepWords, type Step } from "../../words/receipts";
-import { qualified, tableStateWords } from "../../words/tables";
+import { StatusBadge } from "../../components/statusBadge";
+import { StatusBanner } from "../../components/statusBanner";
+import { Moment } from "../../components/time";
+import { milliseconds } from "../../labels/durations";
+import { some } from "../../labels/numbers";
+import { exceptionWords, type Step, stepsOf, stepWords } from "../../labels/receipts";
+import { qualified, tableStateWords } from "../../labels/tables";
 
 /** How a wait ended, in a sentence. */
-export function ReceiptLead({ waited: { receipt, waitedMs } }: { waited: Waited }) {
+export function ReceiptSummary({ waited: { receipt, waitedMs } }: { waited: Waited }) {
   return (
-    <Lead
+    <StatusBanner
       tone="good"
       word="visible"
       since={receipt.on_arrival ? "already when it was asked" : `after ${milliseconds(waitedMs)}`}
@@ -24,7 +24,7 @@ interface ReceiptViewProps {
   onPosition: (position: string) => void;
 }
 
-/** How what was waited for became visible, and where. */
+/** How and where the awaited changes became visible. */
 export function ReceiptView({ waited, onPosition }: ReceiptViewProps) {
   const { receipt, askedAt } = waited;
   return (
@@ -36,7 +36,7 @@ export function ReceiptView({ waited, onPosition }: ReceiptViewProps) {
             Asked at <Moment at={askedAt} />.{" "}
           </>
         )}
-        “Captured” and “Applied” are told by the engine&apos;s clock, the others by the server&apos;s. Wait <code>{waited.id}</code>.
+        “Captured” and “Applied” are timed by the engine&apos;s clock, the others by the server&apos;s. Wait <code>{waited.id}</code>.
       </p>
       <Covered receipt={receipt} />
       <p className="below">
@@ -97,10 +97,10 @@ function Covered({ receipt }: { receipt: Receipt }) {
         <ul>
           {receipt.left_out.map((table) => (
             <li key={qualified(table)}>
-              <Mark tone="warn">
+              <StatusBadge tone="warn">
                 {qualified(table)} was left out: it is {tableStateWords(table.state).word}
                 {table.reason != null && `. ${table.reason}`}
-              </Mark>
+              </StatusBadge>
             </li>
           ))}
         </ul>
@@ -109,9 +109,9 @@ function Covered({ receipt }: { receipt: Receipt }) {
         <ul>
           {receipt.exceptions.map((exception) => (
             <li key={`${qualified(exception)} ${exception.kind}`}>
-              <Mark tone="warn">
+              <StatusBadge tone="warn">
                 {qualified(exception)}: {exceptionWords(exception)}
-              </Mark>
+              </StatusBadge>
             </li>
           ))}
         </ul>

@@ -1,9 +1,9 @@
 import { Link } from "wouter";
 import { subscriptionAddress } from "../../addresses";
-import { Facts } from "../../parts/facts";
-import { ProblemNote } from "../../parts/problemNote";
-import { milliseconds } from "../../words/durations";
-import { inPlainWords } from "../../words/refusals";
+import { Fact, Facts } from "../../components/facts";
+import { ProblemNote } from "../../components/problemNote";
+import { milliseconds } from "../../labels/durations";
+import { inPlainWords } from "../../labels/refusals";
 
 /** Why a wait or a query was not answered, what can be done about it, and how far it was. */
 export function Refusal({ error, subscription }: { error: unknown; subscription: string }) {
@@ -15,13 +15,19 @@ export function Refusal({ error, subscription }: { error: unknown; subscription:
       <ProblemNote error={problem} />
       {aboutFreshness && (
         <>
-          <Facts
-            facts={[
-              typeof position === "string" ? ["Wanted", <code>{position}</code>] : null,
-              typeof applied === "string" ? ["Visible on the target up to", <code>{applied}</code>] : null,
-              typeof waitedMs === "number" ? ["Waited", milliseconds(waitedMs)] : null,
-            ]}
-          />
+          <Facts>
+            {typeof position === "string" && (
+              <Fact name="Wanted">
+                <code>{position}</code>
+              </Fact>
+            )}
+            {typeof applied === "string" && (
+              <Fact name="Visible on the target up to">
+                <code>{applied}</code>
+              </Fact>
+            )}
+            {typeof waitedMs === "number" && <Fact name="Waited">{milliseconds(waitedMs)}</Fact>}
+          </Facts>
           <p className="below">
             <Link href={subscriptionAddress(subscription)}>Look at {subscription}</Link>
           </p>

@@ -2,10 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useId, useState } from "react";
 import type { Table } from "../../api/client";
 import { tablesQuery } from "../../api/queries";
+import { QueryBoundary } from "../../components/queryBoundary";
 import { matches } from "../../filters";
-import { Loaded } from "../../parts/loaded";
-import { some } from "../../words/numbers";
-import { tableName, tableStateWords } from "../../words/tables";
+import { some } from "../../labels/numbers";
+import { tableName, tableStateWords } from "../../labels/tables";
 
 interface TablePickerProps {
   subscription: string;
@@ -19,7 +19,7 @@ const keyOf = ({ schema, name }: Table): string => JSON.stringify({ schema, name
 /** Chooses some of a subscription's tables. */
 export function TablePicker({ subscription, picked, onPick }: TablePickerProps) {
   const tables = useQuery(tablesQuery(subscription, false));
-  return <Loaded query={tables}>{(all) => <List all={all} picked={picked} onPick={onPick} />}</Loaded>;
+  return <QueryBoundary query={tables}>{(all) => <List all={all} picked={picked} onPick={onPick} />}</QueryBoundary>;
 }
 
 function List({ all, picked, onPick }: { all: Table[] } & Pick<TablePickerProps, "picked" | "onPick">) {

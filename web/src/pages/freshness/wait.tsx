@@ -1,16 +1,16 @@
-import { useState, type FormEvent, type ReactNode } from "react";
-import { waitFor, type WaitRequest } from "../../api/freshness";
-import { UnderWay } from "../../parts/underWay";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { type WaitRequest, waitFor } from "../../api/freshness";
+import { UnderWay } from "../../components/underWay";
+import { typedMs } from "../../labels/durations";
 import { useStoppable } from "../../stoppable";
-import { typedMs } from "../../words/durations";
 import { Field, PositionField, SecondsField } from "./fields";
-import { ReceiptLead, ReceiptView } from "./receipt";
+import { ReceiptSummary, ReceiptView } from "./receipt";
 import { Refusal } from "./refusal";
 import { TablePicker } from "./tablePicker";
 
 interface WaitSectionProps {
   subscription: string;
-  /** Somebody wants to read at this position. */
+  /** Called to read at this position. */
   onPosition: (position: string) => void;
 }
 
@@ -24,8 +24,8 @@ export function WaitSection({ subscription, onPosition }: WaitSectionProps) {
       </WaitForm>
       <div className="outcome">
         <div role="status">
-          {waiting.stopped && <p className="soft">Nobody waits any more. The subscription goes on as before.</p>}
-          {waiting.found !== undefined && <ReceiptLead waited={waiting.found} />}
+          {waiting.stopped && <p className="soft">The wait was stopped. The subscription continues.</p>}
+          {waiting.found !== undefined && <ReceiptSummary waited={waiting.found} />}
         </div>
         {waiting.error !== null && <Refusal error={waiting.error} subscription={subscription} />}
         {waiting.found !== undefined && <ReceiptView waited={waiting.found} onPosition={onPosition} />}

@@ -1,11 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { batchesQuery, type Batch } from "../../api/history";
+import { type Batch, batchesQuery } from "../../api/history";
+import { OlderNewer } from "../../components/olderNewer";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { Moment } from "../../components/time";
 import { useFilters } from "../../filters";
-import { Loaded } from "../../parts/loaded";
-import { OlderNewer } from "../../parts/olderNewer";
-import { Moment } from "../../parts/time";
-import { bytes, count } from "../../words/numbers";
-import { short } from "../../words/stages";
+import { bytes, count } from "../../labels/numbers";
+import { short } from "../../labels/stages";
 import { SubscriptionFrame } from "./frame";
 
 const PATHS: Record<string, string> = { driver: "in the engine", spark: "by Spark" };
@@ -20,17 +20,17 @@ export function BatchesPage({ name }: { name: string }) {
       {() => (
         <>
           <p className="prose soft">
-            Source transactions that were taken in together. A batch gathers until it is full, old enough or asked for; then its net
-            changes are worked out, and it is committed on the target.
+            Source transactions that were taken in together. A batch gathers until it is full, old enough or asked for; then its net changes
+            are worked out, and it is committed on the target.
           </p>
-          <Loaded query={batches}>
+          <QueryBoundary query={batches}>
             {({ items, next_page_token }) => (
               <>
                 {items.length === 0 ? <p>No batch was committed yet.</p> : <Ledger batches={items} />}
                 <OlderNewer filters={filters} next={next_page_token} noun="batches" />
               </>
             )}
-          </Loaded>
+          </QueryBoundary>
         </>
       )}
     </SubscriptionFrame>
@@ -91,7 +91,11 @@ function Row({ batch }: { batch: Batch }) {
         {count(batch.transactions)}
       </td>
       <td data-column="Changes">
-        {changes.length === 0 ? <span className="soft">none</span> : changes.map(([operation, number]) => `${count(number)} ${operation}`).join(", ")}
+        {changes.length === 0 ? (
+          <span className="soft">none</span>
+        ) : (
+          changes.map(([operation, number]) => `${count(number)} ${operation}`).join(", ")
+        )}
         {changes.length > 0 && <small>{batch.tables === 1 ? "in 1 table" : `in ${count(batch.tables)} tables`}</small>}
       </td>
       <td data-column="Rows written" className="number">

@@ -1,17 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
-import { useMemo, type ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import { Link } from "wouter";
 import type { Subscription } from "../../api/client";
-import { historyQuery, type History, type HistoryPoint } from "../../api/history";
+import { type History, type HistoryPoint, historyQuery } from "../../api/history";
 import { atServer } from "../../clock";
+import { Chart, type Line } from "../../components/chart";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { Moment } from "../../components/time";
 import { useFilters } from "../../filters";
-import { Chart, type Line } from "../../parts/chart";
-import { Loaded } from "../../parts/loaded";
-import { Moment } from "../../parts/time";
-import { forecast } from "../../words/forecast";
-import { goalOf, warnShare } from "../../words/health";
-import { bytes, percent, seconds } from "../../words/numbers";
-import { rounded, short } from "../../words/stages";
+import { forecast } from "../../labels/forecast";
+import { goalOf, warnShare } from "../../labels/health";
+import { bytes, percent, seconds } from "../../labels/numbers";
+import { rounded, short } from "../../labels/stages";
 
 const SPANS = [
   { hours: 1, label: "1 hour" },
@@ -39,12 +39,19 @@ export default function Charts({ subscription }: { subscription: Subscription })
     <>
       <nav className="choices" aria-label="How far back the charts go">
         {SPANS.map((span) => (
-          <Link key={span.hours} href={filters.address({ hours: span.hours === 1 ? null : span.hours })} aria-current={span.hours === hours ? "true" : undefined} replace>
+          <Link
+            key={span.hours}
+            href={filters.address({ hours: span.hours === 1 ? null : span.hours })}
+            aria-current={span.hours === hours ? "true" : undefined}
+            replace
+          >
             {span.label}
           </Link>
         ))}
       </nav>
-      <Loaded query={history}>{(found) => <All subscription={subscription} history={found} toMs={atServer(history.dataUpdatedAt)} hours={hours} />}</Loaded>
+      <QueryBoundary query={history}>
+        {(found) => <All subscription={subscription} history={found} toMs={atServer(history.dataUpdatedAt)} hours={hours} />}
+      </QueryBoundary>
     </>
   );
 }
@@ -74,25 +81,48 @@ function All({ subscription, history, toMs, hours }: AllProps) {
   const operations = operationsOf(history.points);
   return (
     <div className="charts">
-      {chart("Behind the source, in seconds", `The worst of each step. The goal is ${seconds(goalOf(subscription))}.`, [line("behind", "first", (p) => p.lag_seconds)], seconds)}
+      {chart(
+        "Behind the source, in seconds",
+        `The worst of each step. The goal is ${seconds(goalOf(subscription))}.`,
+        [line("behind", "first", (p) => p.lag_seconds)],
+        seconds,
+      )}
       {chart(
         "Behind the source, in log",
         "Log that the target does not have: all of it, the worst of each step; and what of it was not even read, and was read but not applied, at its end.",
-        [line("not on the target", "first", (p) => p.lag_bytes), line("not read", "second", (p) => p.unread_bytes), line("read, not applied", "third", (p) => p.unapplied_bytes)],
+        [
+          line("not on the target", "first", (p) => p.lag_bytes),
+          line("not read", "second", (p) => p.unread_bytes),
+          line("read, not applied", "third", (p) => p.unapplied_bytes),
+        ],
         bytes,
         LEAST_BYTES,
       )}
-      {chart("Log held back on the source", <Budget subscription={subscription} points={history.points} toMs={toMs} />, retainedLines(subscription, line, history.points), bytes, LEAST_BYTES)}
+      {chart(
+        "Log held back on the source",
+        <Budget subscription={subscription} points={history.points} toMs={toMs} />,
+        retainedLines(subscription, line, history.points),
+        bytes,
+        LEAST_BYTES,
+      )}
       {chart(
         "Changes applied, by operation",
         operations.length === 0 ? "No changes were applied in this time." : "Changes of rows a second, as the source made them.",
-        (operations.length === 0 ? ["insert"] : operations).map((operation, number) => line(operation, LINE_KINDS[number % LINE_KINDS.length] ?? "first", (p) => rateOf(p, operation))),
+        (operations.length === 0 ? ["insert"] : operations).map((operation, number) =>
+          line(operation, LINE_KINDS[number % LINE_KINDS.length] ?? "first", (p) => rateOf(p, operation)),
+        ),
         (value) => `${rounded(value)}/s`,
       )}
       {chart(
         "Waits for freshness",
-        waits ? "How long they took, ended in time or not: half of them, 95 % and 99 % took no longer." : "Nobody waited in this time.",
-        [line("p50", "third", (p) => wait(p.waits?.p50_ms)), line("p95", "second", (p) => wait(p.waits?.p95_ms)), line("p99", "first", (p) => wait(p.waits?.p99_ms))],
+        waits
+          ? "How long they took, ended in time or not: half of them, 95 % and 99 % took no longer."
+          : "There were no waits in this time.",
+        [
+          line("p50", "third", (p) => wait(p.waits?.p50_ms)),
+          line("p95", "second", (p) => wait(p.waits?.p95_ms)),
+          line("p99", "first", (p) => wait(p.waits?.p99_ms)),
+        ],
         short,
         0.1,
       )}
@@ -127,7 +157,11 @@ function rateOf(point: HistoryPoint, operation: string): number | null {
   return point.seconds < LEAST_OF_A_STEP_S ? null : (point.rows[operation] ?? 0) / point.seconds;
 }
 
-function retainedLines(subscription: Subscription, line: (label: string, kind: Line["kind"], read: Read) => Line, points: HistoryPoint[]): Line[] {
+function retainedLines(
+  subscription: Subscription,
+  line: (label: string, kind: Line["kind"], read: Read) => Line,
+  points: HistoryPoint[],
+): Line[] {
   const held = line("held back", "first", (point) => point.retained_bytes);
   const budget = subscription.capture.slot_budget_bytes;
   const most = Math.max(0, ...points.map((point) => point.retained_bytes ?? 0));
@@ -142,7 +176,8 @@ function Budget({ subscription, points, toMs }: { subscription: Subscription; po
   if (last == null || budget == null) return <>It is not known yet.</>;
   return (
     <>
-      {bytes(last)} of a budget of {bytes(budget)}, {percent(last / budget)}; from {percent(warnShare(subscription))} on there is a warning. <Reached found={forecast(points, budget)} toMs={toMs} />
+      {bytes(last)} of a budget of {bytes(budget)}, {percent(last / budget)}; from {percent(warnShare(subscription))} on there is a warning.{" "}
+      <Reached found={forecast(points, budget)} toMs={toMs} />
     </>
   );
 }

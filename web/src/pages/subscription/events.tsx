@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 import { eventPageQuery, SEVERITIES, type Severity } from "../../api/history";
-import { useFilters, type Filters } from "../../filters";
-import { EventList } from "../../parts/events";
-import { Loaded } from "../../parts/loaded";
-import { OlderNewer } from "../../parts/olderNewer";
+import { EventList } from "../../components/events";
+import { OlderNewer } from "../../components/olderNewer";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { type Filters, useFilters } from "../../filters";
 import { SubscriptionFrame } from "./frame";
 
 const WORDS: Record<Severity, string> = { error: "errors", warning: "warnings", info: "information" };
@@ -19,14 +19,18 @@ export function SubscriptionEventsPage({ name }: { name: string }) {
       {() => (
         <>
           <Which filters={filters} chosen={severity} />
-          <Loaded query={events}>
+          <QueryBoundary query={events}>
             {({ items, next_page_token }) => (
               <>
-                {items.length === 0 && severity !== undefined ? <p className="soft">No {WORDS[severity]}.</p> : <EventList events={items} here="subscription" />}
+                {items.length === 0 && severity !== undefined ? (
+                  <p className="soft">No {WORDS[severity]}.</p>
+                ) : (
+                  <EventList events={items} here="subscription" />
+                )}
                 <OlderNewer filters={filters} next={next_page_token} noun="events" />
               </>
             )}
-          </Loaded>
+          </QueryBoundary>
         </>
       )}
     </SubscriptionFrame>

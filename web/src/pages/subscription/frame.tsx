@@ -5,9 +5,9 @@ import { subscriptionActions } from "../../actions";
 import { FLEET, freshnessAddress, subscriptionAddress, subscriptionPart, ticketsAddress } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { subscriptionQuery } from "../../api/queries";
-import { ActionButtons } from "../../parts/actions";
-import { Loaded } from "../../parts/loaded";
-import { Page } from "../../parts/page";
+import { ActionButtons } from "../../components/actions";
+import { Page } from "../../components/page";
+import { QueryBoundary } from "../../components/queryBoundary";
 
 /** The pages of a subscription; each has an address of its own. */
 const PARTS = [
@@ -55,7 +55,7 @@ export function SubscriptionFrame({ name, part, children }: FrameProps) {
           </Link>
         </span>
       </nav>
-      <Loaded query={subscription}>{children}</Loaded>
+      <QueryBoundary query={subscription}>{children}</QueryBoundary>
     </Page>
   );
 }

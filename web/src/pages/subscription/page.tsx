@@ -4,18 +4,18 @@ import { Link } from "wouter";
 import { CONNECTIONS, subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { eventsQuery } from "../../api/queries";
-import { EventList } from "../../parts/events";
-import { Behind } from "../../parts/behind";
-import { Facts } from "../../parts/facts";
-import { Lead } from "../../parts/lead";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Section } from "../../parts/page";
-import { Share } from "../../parts/share";
-import { Ago } from "../../parts/time";
-import { aspectsOf, healthOf, slotShare, warnShare } from "../../words/health";
-import { bytes, count, ofBytes, some } from "../../words/numbers";
-import { copiedWords, copyWords } from "../../words/tables";
+import { EventList } from "../../components/events";
+import { Fact, Facts } from "../../components/facts";
+import { LagCell } from "../../components/lagCell";
+import { Section } from "../../components/page";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
+import { StatusBanner } from "../../components/statusBanner";
+import { Ago } from "../../components/time";
+import { UsageBar } from "../../components/usageBar";
+import { aspectsOf, healthOf, slotShare, warnShare } from "../../labels/health";
+import { bytes, count, ofBytes, some } from "../../labels/numbers";
+import { copiedWords, copyWords } from "../../labels/tables";
 import { NothingHerePage } from "../nothingHere";
 import { Tables } from "../subscriptionTables";
 import { BatchesPage } from "./batches";
@@ -70,7 +70,7 @@ function Overview({ name }: { name: string }) {
             <Tables subscription={found} />
           </Section>
           <Section title="Events" aside={<Link href={subscriptionPart(name, "events")}>All of them</Link>}>
-            <Loaded query={events}>{(items) => <EventList events={items} here="subscription" />}</Loaded>
+            <QueryBoundary query={events}>{(items) => <EventList events={items} here="subscription" />}</QueryBoundary>
           </Section>
         </>
       )}
@@ -83,7 +83,7 @@ function Judged({ subscription }: { subscription: Subscription }) {
   const health = healthOf(subscription);
   const aspects = aspectsOf(subscription);
   return (
-    <Lead
+    <StatusBanner
       tone={health.tone}
       word={health.word}
       why={health.why}
@@ -100,12 +100,12 @@ function Judged({ subscription }: { subscription: Subscription }) {
       <ul className="aspects" aria-label="What this was judged by">
         {aspects.map((aspect) => (
           <li key={aspect.name}>
-            <Mark tone={aspect.tone}>{aspect.name}</Mark>
+            <StatusBadge tone={aspect.tone}>{aspect.name}</StatusBadge>
             <p className="soft">{aspect.says === health.why ? health.word : aspect.says}</p>
           </li>
         ))}
       </ul>
-    </Lead>
+    </StatusBanner>
   );
 }
 
@@ -113,36 +113,47 @@ function Progress({ subscription }: { subscription: Subscription }) {
   const { positions, lag, source, target, copying } = subscription;
   const share = slotShare(subscription);
   return (
-    <Facts
-      facts={[
-        copying == null
-          ? null
-          : [
-              "Copies",
-              <>
-                {copyWords(copying) ?? "how far is not known yet"}
-                <small>{copiedWords(copying)}</small>
-              </>,
-              `${count(copying.tables_copied)} of ${some(copying.tables, "table")} done`,
-            ],
-        ["Way", <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>],
-        ["Behind the source", <Behind lag={lag} />],
-        [
-          "Log held back there",
-          bytes(subscription.retained_bytes),
+    <Facts>
+      {copying != null && (
+        <Fact name="Copies" note={`${count(copying.tables_copied)} of ${some(copying.tables, "table")} done`}>
+          {copyWords(copying) ?? "how far is not known yet"}
+          <small>{copiedWords(copying)}</small>
+        </Fact>
+      )}
+      <Fact name="Way">
+        <Link href={CONNECTIONS}>{`${source} → ${target}`}</Link>
+      </Fact>
+      <Fact name="Behind the source">
+        <LagCell lag={lag} />
+      </Fact>
+      <Fact
+        name="Log held back there"
+        note={
           share === null ? undefined : (
             <>
-              <Share share={share} warnAt={warnShare(subscription)} /> {ofBytes(subscription.capture.slot_budget_bytes)}
+              <UsageBar share={share} warnAt={warnShare(subscription)} /> {ofBytes(subscription.capture.slot_budget_bytes)}
             </>
-          ),
-        ],
-        ["End of the source's log", <Position at={positions.source} />],
-        ["Read up to", <Position at={positions.captured} />],
-        ["Durable on the target up to", <Position at={positions.applied} />],
-        ["Reported", <Ago at={positions.as_of} />],
-        ["Slot", <code>{subscription.slot}</code>],
-      ]}
-    />
+          )
+        }
+      >
+        {bytes(subscription.retained_bytes)}
+      </Fact>
+      <Fact name="End of the source's log">
+        <Position at={positions.source} />
+      </Fact>
+      <Fact name="Read up to">
+        <Position at={positions.captured} />
+      </Fact>
+      <Fact name="Durable on the target up to">
+        <Position at={positions.applied} />
+      </Fact>
+      <Fact name="Reported">
+        <Ago at={positions.as_of} />
+      </Fact>
+      <Fact name="Slot">
+        <code>{subscription.slot}</code>
+      </Fact>
+    </Facts>
   );
 }
 

@@ -4,9 +4,9 @@ import { subscriptionPart } from "../../addresses";
 import type { Subscription } from "../../api/client";
 import { historyQuery } from "../../api/history";
 import { atServer } from "../../clock";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { courseOf, type Stage } from "../../words/stages";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
+import { courseOf, type Stage } from "../../labels/stages";
 
 const HOURS = 0.1;
 
@@ -14,7 +14,7 @@ const HOURS = 0.1;
 export function Pipeline({ subscription }: { subscription: Subscription }) {
   const history = useQuery(historyQuery(subscription.name, HOURS));
   return (
-    <Loaded query={history}>
+    <QueryBoundary query={history}>
       {({ points }) => {
         const { stages, bottleneck, why } = courseOf(subscription, points, atServer(history.dataUpdatedAt));
         return (
@@ -31,7 +31,7 @@ export function Pipeline({ subscription }: { subscription: Subscription }) {
           </>
         );
       }}
-    </Loaded>
+    </QueryBoundary>
   );
 }
 
@@ -41,7 +41,7 @@ function StageItem({ stage, bottleneck }: { stage: Stage; bottleneck: boolean })
       <h3>{stage.name}</h3>
       {bottleneck && (
         <p>
-          <Mark tone="warn">bottleneck</Mark>
+          <StatusBadge tone="warn">bottleneck</StatusBadge>
         </p>
       )}
       <p className="soft">{stage.means}</p>

@@ -3,17 +3,29 @@ import { Link } from "wouter";
 import type { Action } from "../../actions";
 import { subscriptionAddress } from "../../addresses";
 import { answer, client, type Subscription } from "../../api/client";
-import type { components } from "../../api/schema";
 import { Problem } from "../../api/problem";
 import { keys } from "../../api/queries";
-import { useMay } from "../../caller";
-import { queryClient } from "../../live/queryClient";
-import { ActionButtons } from "../../parts/actions";
-import { Facts } from "../../parts/facts";
-import { Section } from "../../parts/page";
-import { Moment } from "../../parts/time";
-import { count } from "../../words/numbers";
-import { patchOf, SETTINGS, shown, valueOf, valueWords, type ChoiceSetting, type Effect, type NumberSetting, type Setting, type SettingGroup, type Value } from "../../words/settings";
+import type { components } from "../../api/schema";
+import { ActionButtons } from "../../components/actions";
+import { Fact, Facts } from "../../components/facts";
+import { Section } from "../../components/page";
+import { Moment } from "../../components/time";
+import { count } from "../../labels/numbers";
+import {
+  type ChoiceSetting,
+  type Effect,
+  type NumberSetting,
+  patchOf,
+  SETTINGS,
+  type Setting,
+  type SettingGroup,
+  settingValue,
+  shown,
+  type Value,
+  valueWords,
+} from "../../labels/settings";
+import { queryClient } from "../../stream/queryClient";
+import { usePermission } from "../../usePermission";
 import { SubscriptionFrame } from "./frame";
 
 const EFFECTS: Record<Effect, string> = { "at once": "at once", "next start": "at the next start" };
@@ -25,17 +37,23 @@ export function SettingsPage({ name }: { name: string }) {
       {(subscription) => (
         <>
           <Section title="Declared">
-            <Facts
-              facts={[
-                ["Source", subscription.source],
-                ["Target", subscription.target],
-                ["Asked to be", subscription.desired_state],
-                ["Tables and patterns", count(subscription.tables.length), <Link href={subscriptionAddress(name)}>which state they are in</Link>],
-                ["Slot and publications", <code>{subscription.slot}</code>],
-                ["Created", <Moment at={subscription.created_at} />],
-                ["Changed", <Moment at={subscription.updated_at} />],
-              ]}
-            />
+            <Facts>
+              <Fact name="Source">{subscription.source}</Fact>
+              <Fact name="Target">{subscription.target}</Fact>
+              <Fact name="Asked to be">{subscription.desired_state}</Fact>
+              <Fact name="Tables and patterns" note={<Link href={subscriptionAddress(name)}>which state they are in</Link>}>
+                {count(subscription.tables.length)}
+              </Fact>
+              <Fact name="Slot and publications">
+                <code>{subscription.slot}</code>
+              </Fact>
+              <Fact name="Created">
+                <Moment at={subscription.created_at} />
+              </Fact>
+              <Fact name="Changed">
+                <Moment at={subscription.updated_at} />
+              </Fact>
+            </Facts>
           </Section>
           {SETTINGS.map((group) => (
             <Group key={group.title} group={group} subscription={subscription} />
@@ -62,7 +80,7 @@ const keyOf = (setting: Setting): string => setting.path.join(".");
 function Group({ group, subscription }: { group: SettingGroup; subscription: Subscription }) {
   const [draft, setDraft] = useState<Draft>({});
   const place = useRef<HTMLParagraphElement>(null);
-  const mayChange = useMay()("operator");
+  const mayChange = usePermission()("operator");
   const changes = changesOf(group, subscription, draft);
   const wrong = group.settings.some((setting) => setting.kind === "number" && Number.isNaN(parsed(setting, draft[keyOf(setting)])));
   const leave = (): void => {
@@ -77,7 +95,7 @@ function Group({ group, subscription }: { group: SettingGroup; subscription: Sub
           <Entry
             key={keyOf(setting)}
             setting={setting}
-            present={valueOf(subscription, setting.path)}
+            present={settingValue(subscription, setting.path)}
             entered={draft[keyOf(setting)]}
             onEnter={(value) => setDraft((before) => ({ ...before, [keyOf(setting)]: value }))}
           />
@@ -85,7 +103,13 @@ function Group({ group, subscription }: { group: SettingGroup; subscription: Sub
       </fieldset>
       <div className="save">
         <p ref={place} tabIndex={-1} className="soft" role="status">
-          {!mayChange ? "To be changed with a token of an operator; yours is to look only." : wrong ? "A number is needed." : changes.length === 0 ? "Nothing is changed." : `${changes.length === 1 ? "One change" : `${changes.length} changes`}, not saved yet.`}
+          {!mayChange
+            ? "To be changed with a token of an operator; yours is read-only."
+            : wrong
+              ? "A number is needed."
+              : changes.length === 0
+                ? "Nothing is changed."
+                : `${changes.length === 1 ? "One change" : `${changes.length} changes`}, not saved yet.`}
         </p>
         {changes.length > 0 && !wrong && <ActionButtons first actions={[saving(subscription.name, group, changes, leave)]} />}
         {Object.keys(draft).length > 0 && (
@@ -102,7 +126,7 @@ function changesOf(group: SettingGroup, subscription: Subscription, draft: Draft
   return group.settings.flatMap((setting) => {
     const entered = draft[keyOf(setting)];
     if (entered === undefined) return [];
-    const before = valueOf(subscription, setting.path);
+    const before = settingValue(subscription, setting.path);
     const value = setting.kind === "number" ? parsed(setting, entered) : entered;
     if (value === undefined) return [];
     const same = setting.kind === "number" && typeof before === "number" ? entered === shown(setting, before) : value === (before ?? null);
@@ -124,15 +148,20 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
     verb: "Save",
     title: `Change ${group.title.toLowerCase()} of ${name}?`,
     does: [
-      ...changes.map(({ setting, before, value }) => `${setting.label}: ${valueWords(setting, before)} → ${valueWords(setting, value)}, ${EFFECTS[setting.effect]}.`),
-      ...(waiting ? ["For the next start, pause the subscription, and resume it once it is paused; until then what was set before holds."] : []),
+      ...changes.map(
+        ({ setting, before, value }) =>
+          `${setting.label}: ${valueWords(setting, before)} → ${valueWords(setting, value)}, ${EFFECTS[setting.effect]}.`,
+      ),
+      ...(waiting
+        ? ["For the next start, pause the subscription, and resume it once it is paused; until then what was set before holds."]
+        : []),
     ],
     name,
     run: async () => {
       try {
         await save(name, changes);
       } finally {
-        // What was entered stays in sight until the server shows it; what stands in its way is shown, too.
+        // What was entered stays visible until the server shows it; what prevents it is shown, too.
         await queryClient.invalidateQueries({ queryKey: keys.ofSubscription(name) });
       }
       leave();
@@ -141,14 +170,15 @@ function saving(name: string, group: SettingGroup, changes: Change[], leave: () 
   };
 }
 
-/** Changes what is still as it was shown: what somebody else set meanwhile is not written over unseen. */
+/** Changes what is still as it was shown: what another user set meanwhile is not overwritten unseen. */
 async function save(name: string, changes: Change[]): Promise<void> {
   const path = { name };
   const read = client.GET("/api/v1/subscriptions/{name}", { params: { path } });
   const present = await answer(read);
   for (const { setting, before } of changes) {
-    const now = valueOf(present, setting.path);
-    if ((now ?? null) !== (before ?? null)) throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by somebody else.`);
+    const now = settingValue(present, setting.path);
+    if ((now ?? null) !== (before ?? null))
+      throw changedMeanwhile(`${setting.label} is ${valueWords(setting, now)} by now, set by another user.`);
   }
   const etag = (await read).response.headers.get("ETag");
   const header = etag === null ? {} : { "if-match": etag };
@@ -156,12 +186,18 @@ async function save(name: string, changes: Change[]): Promise<void> {
   try {
     await answer(client.PATCH("/api/v1/subscriptions/{name}", { params: { path, header }, body }));
   } catch (error) {
-    throw Problem.from(error).status === 412 ? changedMeanwhile(`Somebody else changed ${name} at the same time.`) : error;
+    throw Problem.from(error).status === 412 ? changedMeanwhile(`Another user changed ${name} at the same time.`) : error;
   }
 }
 
 const changedMeanwhile = (detail: string): Problem =>
-  new Problem({ status: 412, code: "precondition_failed", title: "It was not saved", detail, remedy: "Look at what it is now, and save again if you still want to." });
+  new Problem({
+    status: 412,
+    code: "precondition_failed",
+    title: "It was not saved",
+    detail,
+    remedy: "Look at what it is now, and save again if you still want to.",
+  });
 
 interface EntryProps<Kind extends Setting> {
   setting: Kind;
@@ -180,7 +216,11 @@ function Entry({ setting, ...rest }: EntryProps<Setting>) {
       return (
         <div className="setting">
           <label className="check">
-            <input type="checkbox" checked={typeof rest.entered === "boolean" ? rest.entered : rest.present === true} onChange={(event) => rest.onEnter(event.target.checked)} />
+            <input
+              type="checkbox"
+              checked={typeof rest.entered === "boolean" ? rest.entered : rest.present === true}
+              onChange={(event) => rest.onEnter(event.target.checked)}
+            />
             {setting.label}
           </label>
           <Meaning setting={setting} />
@@ -206,7 +246,15 @@ function NumberEntry({ setting, present, entered, onEnter }: EntryProps<NumberSe
       <div>
         <label htmlFor={id}>{setting.label}</label>
         <div className="entry">
-          <input id={id} inputMode="decimal" autoComplete="off" value={value} placeholder={setting.empty} aria-describedby={`${id}-means`} onChange={(event) => onEnter(event.target.value)} />
+          <input
+            id={id}
+            inputMode="decimal"
+            autoComplete="off"
+            value={value}
+            placeholder={setting.empty}
+            aria-describedby={`${id}-means`}
+            onChange={(event) => onEnter(event.target.value)}
+          />
           {setting.unit !== "" && <span className="soft">{setting.unit}</span>}
         </div>
       </div>

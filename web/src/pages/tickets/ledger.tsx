@@ -1,8 +1,8 @@
 import { isOpen, type Ticket } from "../../api/tickets";
-import { Mark } from "../../parts/mark";
-import { Ago, Moment } from "../../parts/time";
-import { milliseconds } from "../../words/durations";
-import { shownMs, stageMs, STAGES, STAGE_WORDS, ticketStateWords } from "../../words/tickets";
+import { StatusBadge } from "../../components/statusBadge";
+import { Ago, Moment } from "../../components/time";
+import { milliseconds } from "../../labels/durations";
+import { STAGE_WORDS, STAGES, shownMs, stageMs, ticketStateWords } from "../../labels/tickets";
 import { StageBar, StageLegend } from "./stages";
 
 /** Tickets with the time each spent at each stage, as a bar and in numbers. */
@@ -59,7 +59,7 @@ function Row({ ticket, mostMs }: { ticket: Ticket; mostMs: number }) {
         </small>
       </th>
       <td data-column="State" className="telling">
-        <Mark tone={tone}>{word}</Mark>
+        <StatusBadge tone={tone}>{word}</StatusBadge>
         {isOpen(ticket) && (
           <small>
             {where}; placed <Ago at={placed} />

@@ -1,8 +1,8 @@
 import type { Ticket } from "../../api/tickets";
-import { Moment } from "../../parts/time";
-import { median, milliseconds } from "../../words/durations";
-import { some } from "../../words/numbers";
-import { stageMs, STAGES, STAGE_WORDS } from "../../words/tickets";
+import { Moment } from "../../components/time";
+import { median, milliseconds } from "../../labels/durations";
+import { some } from "../../labels/numbers";
+import { STAGE_WORDS, STAGES, stageMs } from "../../labels/tickets";
 
 interface Point {
   /** In ms. */
@@ -14,6 +14,7 @@ interface Point {
 export function OverTime({ tickets }: { tickets: Ticket[] }) {
   if (tickets.length < 2) return <p className="soft">It is drawn from two applied tickets on.</p>;
   const sorted = [...tickets].sort((a, b) => appliedAt(a) - appliedAt(b));
+  const [first, last] = [sorted[0], sorted.at(-1)];
   const points = (of: (ticket: Ticket) => number | null): Point[] =>
     sorted.flatMap((ticket) => {
       const ms = of(ticket);
@@ -26,7 +27,8 @@ export function OverTime({ tickets }: { tickets: Ticket[] }) {
         <Strip key={stage} name={STAGE_WORDS[stage].word} points={points((ticket) => stageMs(ticket, stage))} />
       ))}
       <p className="strip-ends soft">
-        {[sorted[0], sorted.at(-1)].map((end, number) => end !== undefined && <Moment key={number} at={appliedAt(end)} />)}
+        {first !== undefined && <Moment at={appliedAt(first)} />}
+        {last !== undefined && <Moment at={appliedAt(last)} />}
       </p>
     </div>
   );
@@ -49,17 +51,17 @@ function Strip({ name, points }: { name: string; points: Point[] }) {
   const x = ({ at }: Point): number => EDGE + ((at - first.at) / Math.max(1, last.at - first.at)) * (WIDTH - 2 * EDGE);
   const y = (ms: number): number => HEIGHT - EDGE - ((ms - floor) / Math.max(0.001, most - floor)) * (HEIGHT - 2 * EDGE);
   const places = points.map((point) => `${x(point).toFixed(1)},${y(point.ms).toFixed(1)}`);
-  const told = `latest ${milliseconds(last.ms)}, median ${milliseconds(median(values))}, ${milliseconds(least)} to ${milliseconds(most)}`;
+  const summary = `latest ${milliseconds(last.ms)}, median ${milliseconds(median(values))}, ${milliseconds(least)} to ${milliseconds(most)}`;
   return (
     <figure className="strip">
       <figcaption>
-        <strong>{name}</strong> <span className="soft">{told}</span>
+        <strong>{name}</strong> <span className="soft">{summary}</span>
       </figcaption>
       <svg
         viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${name}, ${some(points.length, "ticket")} over time: ${told}`}
+        aria-label={`${name}, ${some(points.length, "ticket")} over time: ${summary}`}
       >
         <path className="zero" d={`M0 ${y(0)}H${WIDTH}`} />
         <path className="course" d={`M${places.join("L")}`} />

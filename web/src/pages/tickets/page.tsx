@@ -1,12 +1,12 @@
 import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
-import { useId, useState, type FormEvent } from "react";
-import { placeTicket, ticketsQuery, type Ticket } from "../../api/tickets";
-import { useMay } from "../../caller";
-import { announce } from "../../parts/announcements";
-import { Loaded } from "../../parts/loaded";
-import { Page, Section } from "../../parts/page";
-import { ProblemNote } from "../../parts/problemNote";
-import { SubscriptionChoice } from "../../parts/subscriptionChoice";
+import { type FormEvent, useId, useState } from "react";
+import { placeTicket, type Ticket, ticketsQuery } from "../../api/tickets";
+import { announce } from "../../components/announcements";
+import { Page, Section } from "../../components/page";
+import { ProblemNote } from "../../components/problemNote";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { SubscriptionChoice } from "../../components/subscriptionChoice";
+import { usePermission } from "../../usePermission";
 import { TicketLedger } from "./ledger";
 import { OverTime } from "./overTime";
 import { StagePatterns } from "./stages";
@@ -24,7 +24,7 @@ export function TicketsPage() {
 
 function Tickets({ subscription }: { subscription: string }) {
   const tickets = useInfiniteQuery(ticketsQuery(subscription));
-  const may = useMay();
+  const may = usePermission();
   return (
     <>
       {may("operator") && (
@@ -32,7 +32,7 @@ function Tickets({ subscription }: { subscription: string }) {
           <PlaceForm subscription={subscription} />
         </Section>
       )}
-      <Loaded query={tickets}>
+      <QueryBoundary query={tickets}>
         {({ pages }) => {
           const items = pages.flatMap((page) => page.items);
           return (
@@ -51,7 +51,7 @@ function Tickets({ subscription }: { subscription: string }) {
             </>
           );
         }}
-      </Loaded>
+      </QueryBoundary>
     </>
   );
 }
@@ -86,8 +86,8 @@ function PlaceForm({ subscription }: { subscription: string }) {
   return (
     <>
       <p className="prose">
-        A ticket is a marker in the source&apos;s log. It changes no table, takes the way that every change takes, and tells how long each
-        stage of it lasts.
+        A ticket is a marker in the source&apos;s log. It changes no table, passes through the same stages as every change, and shows how
+        long each stage lasts.
       </p>
       <form className="place" onSubmit={submit}>
         <div className="typed">

@@ -1,9 +1,9 @@
 import type { Ticket } from "../../api/tickets";
-import { shownMs, stageMs, STAGES, STAGE_WORDS, type Stage } from "../../words/tickets";
+import { STAGE_WORDS, STAGES, type Stage, shownMs, stageMs } from "../../labels/tickets";
 
 const HEIGHT = 14;
 
-/** Fillings that tell the stages apart without colours; the bars refer to them. */
+/** Patterns that distinguish the stages without colours; the bars refer to them. */
 export const StagePatterns = () => (
   <svg className="stage-patterns" width="0" height="0" aria-hidden="true" focusable="false">
     <defs>
@@ -16,10 +16,17 @@ export const StagePatterns = () => (
 
 /** `x` and `width` as shares of the whole, 0 to 1. */
 const Segment = ({ stage, x, width }: { stage: Stage; x: number; width: number }) => (
-  <rect className={`stage-${stage}`} fill={stage === "seal" ? "url(#stage-seal)" : undefined} x={`${x * 100}%`} y="1" width={`${width * 100}%`} height={HEIGHT - 2} />
+  <rect
+    className={`stage-${stage}`}
+    fill={stage === "seal" ? "url(#stage-seal)" : undefined}
+    x={`${x * 100}%`}
+    y="1"
+    width={`${width * 100}%`}
+    height={HEIGHT - 2}
+  />
 );
 
-/** Its stages one after another, on a scale that ends at `mostMs`. The numbers stand beside it. */
+/** Its stages one after another, on a scale that ends at `mostMs`. The numbers are beside it. */
 export function StageBar({ ticket, mostMs }: { ticket: Ticket; mostMs: number }) {
   if (shownMs(ticket) === 0) return null;
   let before = 0;

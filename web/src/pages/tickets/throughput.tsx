@@ -1,12 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { useId } from "react";
-import { throughputQuery, type Ticket, type Throughput as Figures } from "../../api/tickets";
+import { type Throughput as Figures, type Ticket, throughputQuery } from "../../api/tickets";
+import { Fact, Facts } from "../../components/facts";
+import { QueryBoundary } from "../../components/queryBoundary";
 import { useFilters } from "../../filters";
-import { Facts } from "../../parts/facts";
-import { Loaded } from "../../parts/loaded";
-import { milliseconds } from "../../words/durations";
-import { bytes, count } from "../../words/numbers";
-import { ticketName } from "../../words/tickets";
+import { milliseconds } from "../../labels/durations";
+import { bytes, count } from "../../labels/numbers";
+import { ticketName } from "../../labels/tickets";
 
 interface ThroughputProps {
   subscription: string;
@@ -14,7 +14,7 @@ interface ThroughputProps {
   tickets: Ticket[];
 }
 
-/** What was replicated between two tickets; which two stands in the address. */
+/** What was replicated between two tickets; the two are kept in the address. */
 export function Throughput({ subscription, tickets }: ThroughputProps) {
   const filters = useFilters();
   const [since, until] = [filters.get("since"), filters.get("ticket")];
@@ -65,31 +65,36 @@ function Between({ subscription, since, until }: { subscription: string; since: 
   const found = useQuery(throughputQuery(subscription, until, since));
   return (
     <div className="outcome" aria-live="polite">
-      <Loaded query={found}>
-        {({ throughput }) => (throughput === null ? <p className="soft">It is known once both are applied.</p> : <Told figures={throughput} />)}
-      </Loaded>
+      <QueryBoundary query={found}>
+        {({ throughput }) =>
+          throughput === null ? <p className="soft">It is known once both are applied.</p> : <ThroughputFacts figures={throughput} />
+        }
+      </QueryBoundary>
     </div>
   );
 }
 
-const rate = (value: number | null): string =>
-  count(value === null ? null : Number(value.toFixed(value < 100 ? 2 : 0)));
+const rate = (value: number | null): string => count(value === null ? null : Number(value.toFixed(value < 100 ? 2 : 0)));
 
-function Told({ figures }: { figures: Figures }) {
+function ThroughputFacts({ figures }: { figures: Figures }) {
   const { seconds, log_bytes, transactions, commands } = figures;
   return (
     <>
-      <Facts
-        facts={[
-          ["Log", `${rate(figures.log_gib_per_hour)} GiB/h`, `${bytes(log_bytes)} in all`],
-          ["Changes of rows", `${rate(figures.commands_per_second)} /s`, `${count(commands)} in all`],
-          ["Transactions", `${rate(figures.transactions_per_second)} /s`, `${count(transactions)} in all`],
-          ["Time", milliseconds(seconds * 1000)],
-        ]}
-      />
+      <Facts>
+        <Fact name="Log" note={`${bytes(log_bytes)} in all`}>
+          {rate(figures.log_gib_per_hour)} GiB/h
+        </Fact>
+        <Fact name="Changes of rows" note={`${count(commands)} in all`}>
+          {rate(figures.commands_per_second)} /s
+        </Fact>
+        <Fact name="Transactions" note={`${count(transactions)} in all`}>
+          {rate(figures.transactions_per_second)} /s
+        </Fact>
+        <Fact name="Time">{milliseconds(seconds * 1000)}</Fact>
+      </Facts>
       <p className="below soft">
         From the capture of the first to the commit of the second on the target.
-        {transactions === null && " The subscription was started anew in between, so only the log can be compared."} Log that is not replicated
+        {transactions === null && " The subscription was restarted in between, so only the log can be compared."} Log that is not replicated
         counts as bytes only.
       </p>
     </>

@@ -1,13 +1,13 @@
 import { useMutation } from "@tanstack/react-query";
-import { useState, type FormEvent } from "react";
-import { answer, client, type Checks, type Connection, type ConnectionPut } from "../../api/client";
+import { type FormEvent, useState } from "react";
+import { answer, type Checks, type Connection, type ConnectionPut, client } from "../../api/client";
 import { keys } from "../../api/queries";
-import { queryClient } from "../../live/queryClient";
-import { Field, Radios, TextField } from "../../parts/field";
-import { Findings } from "../../parts/findings";
-import { Mark } from "../../parts/mark";
-import { ProblemNote } from "../../parts/problemNote";
-import { KINDS, kindsFor, NAME_HINT, NAME_PATTERN, type Field as Setting, type KindName, type Role } from "../../words/kinds";
+import { Field, Radios, TextField } from "../../components/field";
+import { Findings } from "../../components/findings";
+import { ProblemNote } from "../../components/problemNote";
+import { StatusBadge } from "../../components/statusBadge";
+import { KINDS, type KindName, kindsFor, NAME_HINT, NAME_PATTERN, type Role, type Field as Setting } from "../../labels/kinds";
+import { queryClient } from "../../stream/queryClient";
 import { collided } from "./queries";
 
 /** What is typed, by the names of the settings. */
@@ -85,7 +85,9 @@ export function ConnectionForm({ present, role, suggestion = {}, taken, onSaved 
         />
       )}
       <Settings fields={fields.filter(({ seldom }) => seldom !== true)} values={values} set={set} />
-      {KINDS[kind].takesPassword && <Password isSet={secrets.includes("password")} secret={secret} onChange={(next) => edit(() => setSecret(next))} />}
+      {KINDS[kind].takesPassword && (
+        <Password isSet={secrets.includes("password")} secret={secret} onChange={(next) => edit(() => setSecret(next))} />
+      )}
       <details className="more">
         <summary>More settings</summary>
         <Settings fields={fields.filter(({ seldom }) => seldom === true)} values={values} set={set} />
@@ -109,11 +111,18 @@ export function ConnectionForm({ present, role, suggestion = {}, taken, onSaved 
           {check.isPending ? "Checking …" : check.data === undefined ? "Check" : "Check again"}
         </button>
         {(check.data !== undefined || check.error !== null) && (
-          <button type="button" className={check.data?.ok === true ? "primary" : undefined} disabled={given || busy} onClick={() => save.mutate()}>
+          <button
+            type="button"
+            className={check.data?.ok === true ? "primary" : undefined}
+            disabled={given || busy}
+            onClick={() => save.mutate()}
+          >
             {saveWords(present !== null, check.data, save.isPending)}
           </button>
         )}
-        {check.data === undefined && check.error === null && <span className="soft">Nothing is stored before you have seen what the check finds.</span>}
+        {check.data === undefined && check.error === null && (
+          <span className="soft">Nothing is stored before you have seen what the check finds.</span>
+        )}
       </div>
     </form>
   );
@@ -131,7 +140,9 @@ function Outcome({ checks }: { checks: Checks | undefined }) {
     <div role="status">
       {checks !== undefined && (
         <>
-          {checks.ok && <Mark tone="good">{checks.findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}</Mark>}
+          {checks.ok && (
+            <StatusBadge tone="good">{checks.findings.length === 0 ? "No problems found." : "No problems found. Notes:"}</StatusBadge>
+          )}
           <Findings findings={checks.findings} />
         </>
       )}
@@ -155,7 +166,9 @@ function Settings({ fields, values, set }: SettingsProps) {
             <Field key={field.name} label={field.label} hint={field.hint}>
               {(described) => (
                 <select {...described} value={value} onChange={(event) => set(field.name)(event.target.value)}>
-                  {field.choices?.map((choice) => <option key={choice}>{choice}</option>)}
+                  {field.choices?.map((choice) => (
+                    <option key={choice}>{choice}</option>
+                  ))}
                 </select>
               )}
             </Field>
@@ -238,6 +251,6 @@ async function store(name: string, body: ConnectionPut, header: { "if-match"?: s
   } catch (error) {
     throw "if-none-match" in header
       ? collided(error, `There is a connection named ${name} already.`, "Take another name.")
-      : collided(error, "Somebody changed the connection since you opened it.", "Open it again, and change what it is now.");
+      : collided(error, "The connection was changed since you opened it.", "Open it again, and change what it is now.");
   }
 }

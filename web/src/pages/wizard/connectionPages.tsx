@@ -1,23 +1,23 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useLocation } from "wouter";
-import { CONNECTIONS } from "../../addresses";
 import type { Action } from "../../actions";
-import { answer, client, type Connection } from "../../api/client";
+import { CONNECTIONS } from "../../addresses";
+import { answer, type Connection, client } from "../../api/client";
 import { connectionsQuery } from "../../api/queries";
-import { ActionButtons } from "../../parts/actions";
-import { announce } from "../../parts/announcements";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Page, Section } from "../../parts/page";
-import { ProblemNote } from "../../parts/problemNote";
-import { Statements } from "../../parts/statements";
-import { kindLabel, rolesOf } from "../../words/kinds";
+import { ActionButtons } from "../../components/actions";
+import { announce } from "../../components/announcements";
+import { Page, Section } from "../../components/page";
+import { ProblemNote } from "../../components/problemNote";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { Statements } from "../../components/statements";
+import { StatusBadge } from "../../components/statusBadge";
+import { kindLabel, rolesOf } from "../../labels/kinds";
 import { ConnectionForm } from "./connectionForm";
 import { connectionQuery, ddlCaptureQuery } from "./queries";
 
 const above = <Link href={CONNECTIONS}>Connections</Link>;
 
-/** Leads back to the list, and tells what was done once it is there. */
+/** Returns to the list, and announces there what was done. */
 function useSaved(done: (name: string) => string): (name: string) => void {
   const [, navigate] = useLocation();
   return (name) => {
@@ -31,20 +31,20 @@ export function NewConnectionPage() {
   const saved = useSaved((name) => `${name}: the connection was created.`);
   return (
     <Page title="New connection" above={above}>
-      <Loaded query={connections}>
+      <QueryBoundary query={connections}>
         {(items) => <ConnectionForm present={null} role={null} taken={items.map(({ name }) => name)} onSaved={saved} />}
-      </Loaded>
+      </QueryBoundary>
     </Page>
   );
 }
 
-/** One connection: how it is reached, and what its source tells of changes of structure. */
+/** One connection: how it is reached, and how its source reports changes of structure. */
 export function ConnectionPage({ name }: { name: string }) {
   const found = useQuery({ ...connectionQuery(name), refetchInterval: false });
   const saved = useSaved(() => `${name}: the connection was changed; running subscriptions take it over.`);
   return (
     <Page title={name} above={above}>
-      <Loaded query={found}>
+      <QueryBoundary query={found}>
         {(present) => (
           <>
             <Section title="Settings" aside={kindLabel(present.connection.kind)}>
@@ -57,12 +57,12 @@ export function ConnectionPage({ name }: { name: string }) {
             )}
           </>
         )}
-      </Loaded>
+      </QueryBoundary>
     </Page>
   );
 }
 
-/** The triggers that tell changes of structure in the log: whether they are there, what installing them would run, and the button for it. */
+/** The triggers that write changes of structure to the log: whether they are there, what installing them would run, and the button for it. */
 function DdlCapture({ connection: { name } }: { connection: Connection }) {
   const capture = useQuery(ddlCaptureQuery(name));
   if (capture.error !== null) return <ProblemNote error={capture.error} />;
@@ -74,11 +74,14 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
     actions.push({
       verb: "Install",
       title: `Install triggers in the source of ${name}?`,
-      does: ["The statements shown on the page run in one transaction, as the connection's user, who has to be a superuser.", "Subscriptions go on."],
+      does: [
+        "The statements shown on the page run in one transaction, as the connection's user, who has to be a superuser.",
+        "Subscriptions go on.",
+      ],
       name,
       role: "admin",
       run: () => answer(client.PUT("/api/v1/connections/{name}/ddl-capture", { params })),
-      done: `${name}: the source tells its changes of structure.`,
+      done: `${name}: the triggers were installed.`,
     });
   }
   if (installed) {
@@ -95,10 +98,14 @@ function DdlCapture({ connection: { name } }: { connection: Connection }) {
   return (
     <>
       <p className="prose">
-        <Mark tone={current ? "good" : installed ? "warn" : "idle"}>
-          {current ? "Triggers tell them in the log." : installed ? "There are triggers, but not whole, or of another version." : "They are learnt from the log and the catalog; nothing has to be done."}
-        </Mark>{" "}
-        <span className="soft">Triggers tell them inside the transactions that make them; they need a superuser once.</span>
+        <StatusBadge tone={current ? "good" : installed ? "warn" : "idle"}>
+          {current
+            ? "Triggers write them to the log."
+            : installed
+              ? "There are triggers, but not whole, or of another version."
+              : "They are learnt from the log and the catalog; nothing has to be done."}
+        </StatusBadge>{" "}
+        <span className="soft">Triggers write them inside the transactions that make them; installing them needs a superuser.</span>
       </p>
       <div className="actions">
         <ActionButtons actions={actions} />

@@ -35,6 +35,14 @@ export interface Draft {
   options: Options;
 }
 
+/** What each step of the wizard is given. */
+export interface StepProps {
+  draft: Draft;
+  onChange: (changes: Partial<Draft>) => void;
+  /** Leads to the next step. */
+  onNext: () => void;
+}
+
 export const DEFAULTS: Options = {
   start: true,
   policy: "apply",

@@ -1,9 +1,9 @@
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { Connection, SampleSource, Subscription } from "../../api/client";
-import { Radios, TextField } from "../../parts/field";
-import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, rolesOf, type Role } from "../../words/kinds";
+import { Radios, TextField } from "../../components/field";
+import { kindLabel, NAME_HINT, NAME_PATTERN, placeOf, type Role, rolesOf } from "../../labels/kinds";
 import { ConnectionForm, type Suggestion } from "./connectionForm";
-import type { StepProps } from "./newSubscription";
+import type { StepProps } from "./draft";
 import { SampleSourcePart } from "./sampleSource";
 
 interface EndsStepProps extends StepProps {
@@ -16,7 +16,7 @@ const NAME = new RegExp(`^${NAME_PATTERN}$`);
 
 /** Where the rows come from, where they go to, and what the subscription is called. */
 export function EndsStep({ draft, onChange, onNext, connections, subscriptions, sample }: EndsStepProps) {
-  // What is called like its source goes on to be, until somebody gives it a name.
+  // The name follows that of the source until another one is typed.
   const [named, setNamed] = useState(draft.name !== draft.source);
   const names = subscriptions.map(({ name }) => name);
   const fresh = (source: string): string => (named ? draft.name : freeName(source, names));
@@ -88,7 +88,11 @@ export function EndsStep({ draft, onChange, onNext, connections, subscriptions, 
 }
 
 const missing = (source: string, target: string): string =>
-  source === "" ? "Choose where the rows come from, or connect it." : target === "" ? "Choose where they go to, or connect it." : "It needs a name.";
+  source === ""
+    ? "Choose where the rows come from, or connect it."
+    : target === ""
+      ? "Choose where they go to, or connect it."
+      : "It needs a name.";
 
 interface EndProps {
   role: Role;
@@ -116,7 +120,7 @@ function End({ role, title, chosen, connections, taken, suggestion, onChoose, be
   useEffect(() => {
     const only = before.current === 0 && connections.length === 1 ? connections[0] : undefined;
     before.current = connections.length;
-    // Nobody's database is to be written to because it was the only one at hand.
+    // No database is written to only because it was the only one to choose.
     if (only !== undefined && chosen === "" && (role === "source" || only.kind === "duckdb")) onChoose(only.name);
   });
   const asNew = making || connections.length === 0;
@@ -160,7 +164,10 @@ function End({ role, title, chosen, connections, taken, suggestion, onChoose, be
 
 /** A file beside the sample's own data where the source is the sample, else a name to begin with. */
 function suggestedTarget(connections: Connection[], sample: SampleSource | null): Suggestion {
-  const name = freeName("mart", connections.map((connection) => connection.name));
+  const name = freeName(
+    "mart",
+    connections.map((connection) => connection.name),
+  );
   const place = sample?.target_path;
   const used = connections.some(({ settings }) => settings.path === place);
   return { name, kind: "duckdb", values: { path: place === undefined || used ? `${name}.duckdb` : place } };

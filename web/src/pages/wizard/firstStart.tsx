@@ -1,12 +1,13 @@
 import { Link } from "wouter";
 import { NEW_SUBSCRIPTION } from "../../addresses";
-import { useMay } from "../../caller";
+import { usePermission } from "../../usePermission";
 import { SampleSourcePart } from "./sampleSource";
 
 /** What an empty installation shows: two ways to a first subscription. */
 export function FirstStart() {
-  const may = useMay();
-  if (!may("operator")) return <p className="prose">There is no subscription yet. Making one needs a token of an operator; yours is to look only.</p>;
+  const may = usePermission();
+  if (!may("operator"))
+    return <p className="prose">There is no subscription yet. Making one needs a token of an operator; yours is read-only.</p>;
   return (
     <>
       <p className="prose">

@@ -3,9 +3,9 @@ import { useState } from "react";
 import { Link, useLocation, useSearch } from "wouter";
 import { FLEET, NEW_SUBSCRIPTION } from "../../addresses";
 import { connectionsQuery, subscriptionsQuery } from "../../api/queries";
-import { Loaded } from "../../parts/loaded";
-import { Page } from "../../parts/page";
-import { DEFAULTS, type Draft } from "./draft";
+import { Page } from "../../components/page";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { DEFAULTS, type Draft, type StepProps } from "./draft";
 import { EndsStep } from "./endsStep";
 import { OptionsStep } from "./optionsStep";
 import { sampleQuery } from "./queries";
@@ -19,13 +19,6 @@ const STEPS = [
   { name: "summary", title: "Check and create" },
 ] as const;
 type Step = (typeof STEPS)[number]["name"];
-
-export interface StepProps {
-  draft: Draft;
-  onChange: (changes: Partial<Draft>) => void;
-  /** Leads to the next step. */
-  onNext: () => void;
-}
 
 /** Puts a subscription together, step by step; nothing is made before the last one. */
 export function NewSubscriptionPage() {
@@ -65,7 +58,7 @@ export function NewSubscriptionPage() {
           ))}
         </ol>
       </nav>
-      <Loaded query={connections}>
+      <QueryBoundary query={connections}>
         {(items) => {
           const ends = { source: items.find(({ name }) => name === draft.source), target: items.find(({ name }) => name === draft.target) };
           if (at === 0 || ends.source === undefined || ends.target === undefined) {
@@ -75,7 +68,7 @@ export function NewSubscriptionPage() {
           if (at === 2) return <OptionsStep {...props} target={ends.target} />;
           return <SummaryStep {...props} source={ends.source} target={ends.target} />;
         }}
-      </Loaded>
+      </QueryBoundary>
     </Page>
   );
 }

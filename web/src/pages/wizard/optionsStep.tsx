@@ -1,7 +1,6 @@
 import type { Connection } from "../../api/client";
-import { Radios, TextField } from "../../parts/field";
-import type { Options } from "./draft";
-import type { StepProps } from "./newSubscription";
+import { Radios, TextField } from "../../components/field";
+import type { Options, StepProps } from "./draft";
 
 /** What people decide; everything else has a default that fits, and can be changed later. */
 export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { target: Connection }) {
@@ -22,7 +21,7 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         value={options.start ? "now" : "later"}
         choices={[
           { value: "now", label: "Begin at once", hint: "The tables are copied, then follow the source." },
-          { value: "later", label: "Leave it stopped", hint: "Nothing is replicated before you resume it." },
+          { value: "later", label: "Keep it stopped", hint: "Nothing is replicated before you resume it." },
         ]}
         onChange={(value) => set({ start: value === "now" })}
       />
@@ -30,9 +29,17 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         legend="When the structure of a table changes on the source"
         value={options.policy}
         choices={[
-          { value: "apply", label: "Follow", hint: "The target changes with it; where rows may have changed unseen, the table is copied anew, its old rows readable until then." },
-          { value: "ask", label: "Ask first", hint: "The table waits, with the exact statements, until somebody approves them." },
-          { value: "ignore", label: "Leave the target as it is", hint: "New columns are left out; what cannot be left out parks the table." },
+          {
+            value: "apply",
+            label: "Follow",
+            hint: "The target changes with it; where rows may have changed unseen, the table is copied again, its old rows readable until then.",
+          },
+          { value: "ask", label: "Ask first", hint: "The table waits, with the exact statements, until they are approved." },
+          {
+            value: "ignore",
+            label: "Leave the target as it is",
+            hint: "New columns are left out; what cannot be left out parks the table.",
+          },
         ]}
         onChange={(policy) => set({ policy })}
       />
@@ -40,7 +47,7 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         legend="When the target does not take a row"
         value={options.refusedRows}
         choices={[
-          { value: "park", label: "Park the table", hint: "It stands still with the row at hand; the other tables go on." },
+          { value: "park", label: "Park the table", hint: "The table stops at the row; the other tables are not affected." },
           { value: "set_aside", label: "Set the row aside", hint: "It is kept beside the table, which goes on without it." },
         ]}
         onChange={(refusedRows) => set({ refusedRows })}
@@ -63,7 +70,7 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
         />
         <TextField
           label="Log the source may hold back, GiB"
-          hint="Empty: 16. While nobody reads it, the source keeps its log; towards this limit you are warned, then copies stop, at last the slot is dropped."
+          hint="Empty: 16. The source keeps its log until it is read; near this limit an event warns, then copies stop, at last the slot is dropped."
           wrong={wrong.budget}
           inputMode="decimal"
           value={options.slotBudgetGib}
@@ -77,7 +84,11 @@ export function OptionsStep({ draft, onChange, onNext, target }: StepProps & { t
           value={options.origin}
           choices={[
             { value: "any", label: "Follow them, too" },
-            { value: "none", label: "Leave them out", hint: "So that they do not go round in a circle. Needs PostgreSQL 16 or newer as the source." },
+            {
+              value: "none",
+              label: "Leave them out",
+              hint: "So that they do not go round in a circle. Needs PostgreSQL 16 or newer as the source.",
+            },
           ]}
           onChange={(origin) => set({ origin })}
         />

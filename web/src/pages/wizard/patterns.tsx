@@ -1,19 +1,18 @@
-import { useState, type FormEvent } from "react";
+import { type FormEvent, useState } from "react";
 import type { SourceTable } from "../../api/client";
-import { Field, TextField } from "../../parts/field";
-import { Section } from "../../parts/page";
-import { some } from "../../words/numbers";
-import { keyOf, lacksIdentity, takes, type Draft, type Pattern } from "./draft";
-import type { StepProps } from "./newSubscription";
+import { Field, TextField } from "../../components/field";
+import { Section } from "../../components/page";
+import { some } from "../../labels/numbers";
+import { type Draft, keyOf, lacksIdentity, type Pattern, type StepProps, takes } from "./draft";
 
-/** Patterns of names: they stand for the tables that are there and for those that appear later. */
+/** Patterns of names: they match the tables that exist and those that appear later. */
 export function Patterns({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {
   const set = (patterns: Pattern[]): void => onChange({ patterns });
   return (
     <Section title="Tables that appear later" aside="By a pattern of their names">
       <p className="prose soft">
         A pattern takes all tables of a schema that fit it, those that are there now and those that are made later: they are copied as soon
-        as the source tells of them.
+        as they appear in the source&apos;s log.
       </p>
       {draft.patterns.length > 0 && (
         <ul className="patterns">
@@ -61,11 +60,17 @@ function Entry({ pattern, tables, onChange, onRemove }: EntryProps) {
           </>
         )}{" "}
         <span className="soft">
-          {some(tables.length, "table")} now{keyless > 0 && `, ${keyless} of them without a key${pattern.insertOnly ? ": their updates and deletes are not followed" : ": they stand in the way without the consent below"}`}
+          {some(tables.length, "table")} now
+          {keyless > 0 &&
+            `, ${keyless} of them without a key${pattern.insertOnly ? ": their updates and deletes are not followed" : ": they prevent the subscription without the consent below"}`}
         </span>
       </p>
       <label className="check">
-        <input type="checkbox" checked={pattern.insertOnly} onChange={(event) => onChange({ ...pattern, insertOnly: event.target.checked })} />
+        <input
+          type="checkbox"
+          checked={pattern.insertOnly}
+          onChange={(event) => onChange({ ...pattern, insertOnly: event.target.checked })}
+        />
         Of tables without a key, follow only inserts
       </label>
       <button type="button" className="quiet" aria-label={`Remove the pattern ${name}`} onClick={onRemove}>
@@ -81,7 +86,14 @@ function Add({ draft, tables, onAdd }: { draft: Draft; tables: SourceTable[]; on
   const [name, setName] = useState("*");
   const [exclude, setExclude] = useState("");
   const there = draft.patterns.some((pattern) => pattern.schema === schema && pattern.name === name);
-  const wrong = name === "" ? null : !name.includes("*") ? "A pattern has a * in it, for any characters." : there ? "This pattern is there already." : null;
+  const wrong =
+    name === ""
+      ? null
+      : !name.includes("*")
+        ? "A pattern has a * in it, for any characters."
+        : there
+          ? "This pattern is there already."
+          : null;
   const submit = (event: FormEvent): void => {
     event.preventDefault();
     if (wrong !== null) return;
@@ -101,7 +113,7 @@ function Add({ draft, tables, onAdd }: { draft: Draft; tables: SourceTable[]; on
           </select>
         )}
       </Field>
-      <TextField label="Names like" value={name} wrong={wrong} hint="* stands for any characters." required onChange={setName} />
+      <TextField label="Names like" value={name} wrong={wrong} hint="* matches any characters." required onChange={setName} />
       <TextField label="But not" value={exclude} hint="Names or patterns, divided by commas." onChange={setExclude} />
       <button type="submit" disabled={wrong !== null || name === ""}>
         Add the pattern

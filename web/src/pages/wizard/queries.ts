@@ -2,9 +2,9 @@ import { queryOptions } from "@tanstack/react-query";
 import { answer, client, everyItem, LARGEST_PAGE, type TableBody } from "../../api/client";
 import { Problem } from "../../api/problem";
 import { keys } from "../../api/queries";
-import type { Role } from "../../words/kinds";
+import type { Role } from "../../labels/kinds";
 
-/** The engine asks the database for these; they are read when somebody wants them, not by the clock. */
+/** The engine asks the database for these; they are read on request, not at intervals. */
 const ON_REQUEST = { refetchInterval: false, staleTime: Infinity, retry: false, refetchOnWindowFocus: false } as const;
 
 export const sampleKey = ["sample-source"] as const;
@@ -17,7 +17,7 @@ export const sampleQuery = () =>
     refetchInterval: (query) => (query.state.data?.state === "starting" ? WHILE_STARTING_MS : 10_000),
   });
 
-/** A connection with the tag that tells whether somebody changed it meanwhile. */
+/** A connection with its entity tag, which detects a change by another user. */
 export const connectionQuery = (name: string) =>
   queryOptions({
     queryKey: [...keys.connections, name],
@@ -51,7 +51,7 @@ interface ToCheck {
   origin: "any" | "none";
 }
 
-/** What stands in the way of these tables at one end. */
+/** What prevents the replication of these tables at one end. */
 export const checksQuery = ({ connection, role, tables, origin }: ToCheck) =>
   queryOptions({
     queryKey: ["checks", connection, role, origin, tables],

@@ -1,16 +1,16 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
-import { NEW_SUBSCRIPTION } from "../../addresses";
 import type { Action } from "../../actions";
+import { NEW_SUBSCRIPTION } from "../../addresses";
 import { answer, client, type SampleSource } from "../../api/client";
-import { useMay } from "../../caller";
 import { keys } from "../../api/queries";
-import { queryClient } from "../../live/queryClient";
-import { ActionButtons } from "../../parts/actions";
-import { Mark } from "../../parts/mark";
-import { ProblemNote } from "../../parts/problemNote";
-import { count } from "../../words/numbers";
-import type { Tone } from "../../words/tone";
+import { ActionButtons } from "../../components/actions";
+import { ProblemNote } from "../../components/problemNote";
+import { StatusBadge } from "../../components/statusBadge";
+import { count } from "../../labels/numbers";
+import type { Tone } from "../../labels/tone";
+import { queryClient } from "../../stream/queryClient";
+import { usePermission } from "../../usePermission";
 import { sampleKey, sampleQuery } from "./queries";
 
 const STATES: Record<SampleSource["state"], { tone: Tone; word: string }> = {
@@ -25,7 +25,7 @@ const UNKNOWN = { tone: "unknown", word: "This console does not know how it is; 
 /** The sample source: how it is, and what can be done about it. `removable`: also how it is got rid of. */
 export function SampleSourcePart({ removable = false }: { removable?: boolean }) {
   const sample = useQuery(sampleQuery());
-  const may = useMay();
+  const may = usePermission();
   const start = useMutation({
     mutationFn: () => answer(client.PUT("/api/v1/sample-source")),
     onSuccess: async (found) => {
@@ -41,7 +41,7 @@ export function SampleSourcePart({ removable = false }: { removable?: boolean })
     <div className="sample">
       {state !== "absent" && (
         <p role="status">
-          <Mark tone={tone}>{word}</Mark>{" "}
+          <StatusBadge tone={tone}>{word}</StatusBadge>{" "}
           {state === "running" && (
             <span className="soft">
               {transactions_per_second} transactions a second, {count(transactions)} so far.
@@ -54,17 +54,17 @@ export function SampleSourcePart({ removable = false }: { removable?: boolean })
       {start.error !== null && <ProblemNote error={start.error} />}
       {may("operator") && (
         <div className="actions">
-        {(state === "absent" || state === "failed") && (
-          <button type="button" className={removable ? undefined : "primary"} disabled={start.isPending} onClick={() => start.mutate()}>
-            {start.isPending ? "Starting …" : state === "failed" ? "Start it again" : "Start the sample database"}
-          </button>
-        )}
-        {state === "running" && (
-          <Link href={`${NEW_SUBSCRIPTION}?source=${encodeURIComponent(connection)}`} className={removable ? "button" : "button primary"}>
-            Replicate it
-          </Link>
-        )}
-        {removable && state !== "absent" && state !== "unavailable" && <ActionButtons actions={[removal(connection)]} />}
+          {(state === "absent" || state === "failed") && (
+            <button type="button" className={removable ? undefined : "primary"} disabled={start.isPending} onClick={() => start.mutate()}>
+              {start.isPending ? "Starting …" : state === "failed" ? "Start it again" : "Start the sample database"}
+            </button>
+          )}
+          {state === "running" && (
+            <Link href={`${NEW_SUBSCRIPTION}?source=${encodeURIComponent(connection)}`} className={removable ? "button" : "button primary"}>
+              Replicate it
+            </Link>
+          )}
+          {removable && state !== "absent" && state !== "unavailable" && <ActionButtons actions={[removal(connection)]} />}
         </div>
       )}
     </div>
@@ -74,7 +74,10 @@ export function SampleSourcePart({ removable = false }: { removable?: boolean })
 const removal = (connection: string): Action => ({
   verb: "Remove",
   title: "Remove the sample database?",
-  does: ["It is stopped, and its connection is deleted.", "Subscriptions that use it have to be deleted before; their tables on the target stay."],
+  does: [
+    "It is stopped, and its connection is deleted.",
+    "Subscriptions that use it have to be deleted before; their tables on the target stay.",
+  ],
   loses: "All its tables and rows are lost. Another start makes a new one.",
   name: connection,
   serious: true,

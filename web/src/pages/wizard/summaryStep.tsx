@@ -1,20 +1,19 @@
-import { useMutation, useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { type UseQueryResult, useMutation, useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useLocation } from "wouter";
 import { subscriptionAddress } from "../../addresses";
-import { answer, client, type Checks, type Connection, type SourceTable, type SubscriptionPut } from "../../api/client";
+import { answer, type Checks, type Connection, client, type SourceTable, type SubscriptionPut } from "../../api/client";
 import { keys } from "../../api/queries";
-import { queryClient } from "../../live/queryClient";
-import { announce } from "../../parts/announcements";
-import { Findings } from "../../parts/findings";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Section } from "../../parts/page";
-import { ProblemNote } from "../../parts/problemNote";
-import { kindLabel, placeOf } from "../../words/kinds";
-import { bytes, some } from "../../words/numbers";
-import { bodyOf, chosenOf, nameOf, tablesToCheck, type Draft } from "./draft";
-import type { StepProps } from "./newSubscription";
+import { announce } from "../../components/announcements";
+import { Findings } from "../../components/findings";
+import { Section } from "../../components/page";
+import { ProblemNote } from "../../components/problemNote";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
+import { kindLabel, placeOf } from "../../labels/kinds";
+import { bytes, some } from "../../labels/numbers";
+import { queryClient } from "../../stream/queryClient";
+import { bodyOf, chosenOf, type Draft, nameOf, type StepProps, tablesToCheck } from "./draft";
 import { checksQuery, collided, sourceTablesQuery } from "./queries";
 
 interface SummaryStepProps extends StepProps {
@@ -22,10 +21,10 @@ interface SummaryStepProps extends StepProps {
   target: Connection;
 }
 
-/** What will be made where, what stands in the way of it, and the button that makes it. */
+/** What will be made where, what prevents it, and the button that makes it. */
 export function SummaryStep(props: SummaryStepProps) {
   const tables = useQuery(sourceTablesQuery(props.draft.source));
-  return <Loaded query={tables}>{(found) => <Summary {...props} found={found} />}</Loaded>;
+  return <QueryBoundary query={tables}>{(found) => <Summary {...props} found={found} />}</QueryBoundary>;
 }
 
 function Summary({ draft, source, target, found }: SummaryStepProps & { found: SourceTable[] }) {
@@ -46,17 +45,22 @@ function Summary({ draft, source, target, found }: SummaryStepProps & { found: S
   const good = atSource.data?.ok === true && atTarget.data?.ok === true;
   return (
     <>
-      <Section title="On the source" aside={<>{source.name}</>}>
+      <Section title="On the source" aside={source.name}>
         <AtSource draft={draft} source={source} found={found} />
         <CheckResult query={atSource} />
       </Section>
-      <Section title="On the target" aside={<>{target.name}</>}>
+      <Section title="On the target" aside={target.name}>
         <AtTarget draft={draft} target={target} found={found} />
         <CheckResult query={atTarget} />
       </Section>
       {create.error !== null && <ProblemNote error={create.error} />}
       <div className="form-foot">
-        <button type="button" className={good ? "primary" : undefined} disabled={checking || create.isPending} onClick={() => create.mutate()}>
+        <button
+          type="button"
+          className={good ? "primary" : undefined}
+          disabled={checking || create.isPending}
+          onClick={() => create.mutate()}
+        >
           {create.isPending ? "Creating …" : good || checking ? `Create ${draft.name}` : `Create ${draft.name} nevertheless`}
         </button>
         <button
@@ -82,15 +86,17 @@ function AtSource({ draft, source, found }: { draft: Draft; source: Connection; 
   return (
     <ul className="does">
       <li>
-        A replication slot and publications are made, named <code>penstock_</code>, the subscription's name and eight hexadecimal digits. Tables and rows of{" "}
-        {kindLabel(source.kind)} at <code>{placeOf(source)}</code> stay as they are.
+        A replication slot and publications are made, named <code>penstock_</code>, the subscription's name and eight hexadecimal digits.
+        Tables and rows of {kindLabel(source.kind)} at <code>{placeOf(source)}</code> stay as they are.
       </li>
       <li>
-        {some(chosen.length, "table")} {chosen.length === 1 ? "is" : "are"} read once, about {some(rows, "row")} and {bytes(size)}; from then on its log.
+        {some(chosen.length, "table")} {chosen.length === 1 ? "is" : "are"} read once, about {some(rows, "row")} and {bytes(size)}; from
+        then on its log.
       </li>
       {draft.patterns.length > 0 && (
         <li>
-          Tables that appear later and fit <code>{draft.patterns.map(({ schema, name }) => `${schema}.${name}`).join(", ")}</code> are taken, too.
+          Tables that appear later and fit <code>{draft.patterns.map(({ schema, name }) => `${schema}.${name}`).join(", ")}</code> are
+          taken, too.
         </li>
       )}
     </ul>
@@ -99,13 +105,16 @@ function AtSource({ draft, source, found }: { draft: Draft; source: Connection; 
 
 function AtTarget({ draft, target, found }: { draft: Draft; target: Connection; found: SourceTable[] }) {
   const { targetSchema } = draft.options;
-  const names = chosenOf(draft, found).map((table) => nameOf({ schema: targetSchema === "" ? table.schema : targetSchema, name: table.name }));
+  const names = chosenOf(draft, found).map((table) =>
+    nameOf({ schema: targetSchema === "" ? table.schema : targetSchema, name: table.name }),
+  );
   return (
     <ul className="does">
       <li>
         {target.kind === "duckdb" ? (
           <>
-            The file <code>{placeOf(target)}</code> is made where it is missing. While the engine has it open, other programs ask it through Penstock.
+            The file <code>{placeOf(target)}</code> is made where it is missing. While the engine has it open, other programs ask it through
+            Penstock.
           </>
         ) : (
           <>
@@ -125,7 +134,12 @@ function AtTarget({ draft, target, found }: { draft: Draft; target: Connection; 
 
 function Many({ number, names }: { number: number; names: string[] }) {
   const list: ReactNode = <code>{names.join(", ")}</code>;
-  if (number <= 12) return <>{some(number, "table")}: {list}</>;
+  if (number <= 12)
+    return (
+      <>
+        {some(number, "table")}: {list}
+      </>
+    );
   return (
     <details>
       <summary>{some(number, "table")}</summary>
@@ -138,7 +152,7 @@ function CheckResult({ query }: { query: UseQueryResult<Checks> }) {
   if (query.isFetching || query.isPending) {
     return (
       <p role="status">
-        <Mark tone="busy">Checking …</Mark>
+        <StatusBadge tone="busy">Checking …</StatusBadge>
       </p>
     );
   }
@@ -148,9 +162,9 @@ function CheckResult({ query }: { query: UseQueryResult<Checks> }) {
     <div role="status">
       <p>
         {ok ? (
-          <Mark tone="good">{findings.length === 0 ? "Nothing stands in the way." : "Nothing stands in the way; to be known:"}</Mark>
+          <StatusBadge tone="good">{findings.length === 0 ? "No problems found." : "No problems found. Notes:"}</StatusBadge>
         ) : (
-          <Mark tone="bad">This stands in the way:</Mark>
+          <StatusBadge tone="bad">Problems found:</StatusBadge>
         )}
       </p>
       <Findings findings={findings} />

@@ -1,14 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import type { SourceTable } from "../../api/client";
+import { Findings } from "../../components/findings";
+import { Pager } from "../../components/pager";
+import { QueryBoundary } from "../../components/queryBoundary";
+import { StatusBadge } from "../../components/statusBadge";
 import { matches } from "../../filters";
-import { Findings } from "../../parts/findings";
-import { Loaded } from "../../parts/loaded";
-import { Mark } from "../../parts/mark";
-import { Pager } from "../../parts/pager";
-import { bytes, count, some } from "../../words/numbers";
-import { chosenOf, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type Draft } from "./draft";
-import type { StepProps } from "./newSubscription";
+import { bytes, count, some } from "../../labels/numbers";
+import { chosenOf, type Draft, isBlocked, keyOf, lacksIdentity, nameOf, patternOf, type StepProps } from "./draft";
 import { Patterns } from "./patterns";
 import { sourceTablesQuery } from "./queries";
 
@@ -20,7 +19,7 @@ export function TablesStep(props: StepProps & { all: boolean }) {
   return (
     <>
       {tables.data === undefined && tables.error === null && <p className="soft">The engine asks the source what it has.</p>}
-      <Loaded query={tables}>{(found) => <Choice {...props} found={found} />}</Loaded>
+      <QueryBoundary query={tables}>{(found) => <Choice {...props} found={found} />}</QueryBoundary>
       {(tables.data !== undefined || tables.error !== null) && (
         <div className="form-foot">
           <Next {...props} found={tables.data ?? []} />
@@ -136,7 +135,11 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
           />
           {nameOf(table)}
         </label>
-        {pattern !== undefined && <small>{named ? "by name, and by" : "by"} the pattern {`${pattern.schema}.${pattern.name}`}</small>}
+        {pattern !== undefined && (
+          <small>
+            {named ? "by name, and by" : "by"} the pattern {`${pattern.schema}.${pattern.name}`}
+          </small>
+        )}
       </th>
       <td data-column="Rows, about" className="number">
         {count(table.rows_estimate)}
@@ -150,7 +153,7 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
       </td>
       <td data-column="To be known" className="telling">
         {problems.length > 0 ? <Findings findings={problems} /> : !lacksIdentity(table) && <span className="soft">nothing</span>}
-        {consented && lacksIdentity(table) && <Mark tone="warn">Its updates and deletes are not followed.</Mark>}
+        {consented && lacksIdentity(table) && <StatusBadge tone="warn">Its updates and deletes are not followed.</StatusBadge>}
         {lacksIdentity(table) && pattern === undefined && (
           <label className="check">
             <input
@@ -167,7 +170,7 @@ function Row({ table, draft, onChange }: Pick<StepProps, "draft" | "onChange"> &
   );
 }
 
-/** Those that can be followed wholly, and those of which somebody said before that inserts are enough. */
+/** Those that can be followed wholly, and those for which following inserts only was accepted before. */
 function withAll(draft: Draft, tables: SourceTable[]): Partial<Draft> {
   const able = tables.filter((table) => !isBlocked(table) && (!lacksIdentity(table) || draft.insertOnly.has(keyOf(table))));
   return withThese(draft, able);
@@ -180,7 +183,7 @@ function without(draft: Draft, tables: SourceTable[]): Partial<Draft> {
   return { tables: new Set([...draft.tables].filter((key) => !gone.has(key))) };
 }
 
-/** Whoever consents to follow only inserts of a table wants it followed. */
+/** Consent to follow only inserts of a table also chooses the table. */
 function consent(draft: Draft, tables: SourceTable[], given: boolean): Partial<Draft> {
   const insertOnly = new Set(draft.insertOnly);
   for (const table of tables) {
@@ -190,19 +193,23 @@ function consent(draft: Draft, tables: SourceTable[], given: boolean): Partial<D
   return given ? { insertOnly, ...withThese(draft, tables) } : { insertOnly };
 }
 
-/** Tables without a key that nobody has consented to yet: what they lack, and the button that consents. */
+/** Tables without a key and without consent: what they lack, and the button that consents. */
 function Keyless({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChange"> & { tables: SourceTable[] }) {
-  const left = tables.filter((table) => lacksIdentity(table) && !isBlocked(table) && !draft.insertOnly.has(keyOf(table)) && patternOf(draft, table) === undefined);
+  const left = tables.filter(
+    (table) => lacksIdentity(table) && !isBlocked(table) && !draft.insertOnly.has(keyOf(table)) && patternOf(draft, table) === undefined,
+  );
   if (left.length === 0) return null;
   return (
     <div className="note tone-warn">
       <p>
-        <Mark tone="warn">
-          {some(left.length, "table")} {left.length === 1 ? "has" : "have"} no key, and {left.length === 1 ? "is" : "are"} not chosen with the others.
-        </Mark>
+        <StatusBadge tone="warn">
+          {some(left.length, "table")} {left.length === 1 ? "has" : "have"} no key, and {left.length === 1 ? "is" : "are"} not chosen with
+          the others.
+        </StatusBadge>
       </p>
       <p>
-        Only inserts of such a table can be followed: what is updated or deleted on the source stays here as it was. With a primary key or a REPLICA IDENTITY on the source it is followed wholly.
+        Only inserts of such a table can be followed: what is updated or deleted on the source stays here as it was. With a primary key or a
+        REPLICA IDENTITY on the source it is followed wholly.
       </p>
       <button type="button" onClick={() => onChange(consent(draft, left, true))}>
         Choose {left.length === 1 ? "it" : "them"}, with inserts only
@@ -210,4 +217,3 @@ function Keyless({ draft, onChange, tables }: Pick<StepProps, "draft" | "onChang
     </div>
   );
 }
-

@@ -1,0 +1,85 @@
+import type { Subscription } from "../api/client";
+import type { Tone } from "./tone";
+
+/** One word for a subscription, as the server judged it, and the sentence that says why. */
+export interface Health {
+  group: HealthGroup;
+  tone: Tone;
+  word: string;
+  why: string;
+  remedy: string | null;
+}
+
+type Judged = Subscription["health"];
+
+/** The worst first, as the server orders them. */
+export const HEALTH_GROUPS = ["failed", "attention", "unknown", "moving", "running", "resting"] as const;
+export type HealthGroup = (typeof HEALTH_GROUPS)[number];
+
+export const GROUP_WORDS: Record<HealthGroup, { tone: Tone; word: string }> = {
+  failed: { tone: "bad", word: "failed" },
+  attention: { tone: "warn", word: "need attention" },
+  unknown: { tone: "unknown", word: "unknown" },
+  moving: { tone: "busy", word: "in progress" },
+  running: { tone: "good", word: "running" },
+  resting: { tone: "idle", word: "inactive" },
+};
+
+const ASPECT_NAMES: Record<string, string> = {
+  applying: "Applying",
+  freshness: "Freshness",
+  source_log: "Source's log",
+  last_fault: "Last fault",
+};
+
+/** A status of a newer server counts as unknown. */
+const groupOf = (status: string): HealthGroup => HEALTH_GROUPS.find((group) => group === status) ?? "unknown";
+
+export const toneOf = (status: string): Tone => GROUP_WORDS[groupOf(status)].tone;
+
+export function healthOf({ health: { status, word, reason, remedy } }: Subscription): Health {
+  const group = groupOf(status);
+  return { group, tone: GROUP_WORDS[group].tone, word: word.replaceAll("_", " "), why: reason, remedy: remedy ?? null };
+}
+
+/** One of the things that health is judged by. */
+interface Aspect {
+  name: string;
+  tone: Tone;
+  says: string;
+}
+
+export const aspectsOf = ({ health }: Subscription): Aspect[] =>
+  health.aspects.map(({ name, status, reason }) => ({ name: ASPECT_NAMES[name] ?? name, tone: toneOf(status), says: reason }));
+
+/** The tone of tables that would be followed and are not; null where they are. */
+export function heldUp({ following, aspects, status }: Judged): Tone | null {
+  if (following) return null;
+  const tone = toneOf(aspects.find(({ name }) => name === "applying")?.status ?? status);
+  return tone === "bad" ? "warn" : tone;
+}
+
+/** Log held back on the source as a share of what may be; null where it is not known. */
+export function slotShare(subscription: Subscription): number | null {
+  const { slot_budget_bytes } = subscription.capture;
+  if (subscription.retained_bytes == null || !slot_budget_bytes) return null;
+  return subscription.retained_bytes / slot_budget_bytes;
+}
+
+const WARN_SHARE = 0.5;
+const GOAL_S = 60;
+
+/** From which share of the budget on it is a risk: the subscription's own setting. */
+export const warnShare = (subscription: Subscription): number => subscription.capture.guard?.warn_share ?? WARN_SHARE;
+
+/** The most that the target should be behind, in seconds. */
+export const goalOf = (subscription: Subscription): number => subscription.freshness.goal_seconds ?? GOAL_S;
+
+/** Worst first; among equals, those that are furthest behind. */
+export function worstFirst(a: { item: Subscription; health: Health }, b: { item: Subscription; health: Health }): number {
+  return (
+    HEALTH_GROUPS.indexOf(a.health.group) - HEALTH_GROUPS.indexOf(b.health.group) ||
+    (b.item.lag.seconds ?? 0) - (a.item.lag.seconds ?? 0) ||
+    a.item.name.localeCompare(b.item.name)
+  );
+}

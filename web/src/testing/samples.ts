@@ -1,0 +1,106 @@
+/** Answers of the API as tests need them: whole and valid, with what a test is about put in place of the defaults. */
+import type { Connection, Event, SourceTable, Subscription, Table } from "../api/client";
+import type { HistoryPoint } from "../api/history";
+import type { Ticket } from "../api/tickets";
+
+export const NOW = "2026-05-04T10:00:00Z";
+
+/** The moment so many seconds after `NOW`. */
+export const later = (seconds: number): string => new Date(Date.parse(NOW) + seconds * 1000).toISOString();
+
+export const subscription = (changes: Partial<Subscription> = {}): Subscription =>
+  ({
+    name: "copy",
+    source: "shop",
+    target: "mart",
+    slot: "penstock_copy",
+    state: "running",
+    desired_state: "running",
+    health: { status: "running", word: "running", reason: "All 3 tables are live.", remedy: null, following: true, aspects: [] },
+    lag: { seconds: 0.5, bytes: 2048, tables: 3 },
+    capture: { slot_budget_bytes: 1000 },
+    freshness: {},
+    retained_bytes: 250,
+    table_states: { live: 3 },
+    tables: [],
+    positions: {},
+    created_at: NOW,
+    updated_at: NOW,
+    ...changes,
+  }) as Subscription;
+
+export const table = (changes: Partial<Table> = {}): Table =>
+  ({
+    id: "t1",
+    schema: "public",
+    name: "orders",
+    state: "live",
+    desired_state: "running",
+    health: { status: "running", word: "live", reason: null, following: true },
+    target: { schema: "public", name: "orders" },
+    copied: { rows: 10, bytes: 4096, total_rows: null, total_bytes: null, percent: null, eta_seconds: null, rows_per_second: null },
+    columns: {},
+    key: ["id"],
+    operations: ["insert", "update", "delete"],
+    insert_only: false,
+    into_existing: false,
+    created_at: NOW,
+    ...changes,
+  }) as Table;
+
+export const event = (changes: Partial<Event> = {}): Event =>
+  ({ id: "e1", at: NOW, kind: "table_live", severity: "info", detail: "It is live.", ...changes }) as Event;
+
+export const point = (changes: Partial<HistoryPoint> = {}): HistoryPoint =>
+  ({
+    at: NOW,
+    seconds: 10,
+    batches: 0,
+    transactions: 0,
+    rows: {},
+    net_rows: 0,
+    stage_seconds: {},
+    log_bytes: 0,
+    log_bytes_per_second: { source: null, captured: null, applied: null },
+    lag_bytes: null,
+    lag_seconds: null,
+    retained_bytes: null,
+    unread_bytes: null,
+    unapplied_bytes: null,
+    ...changes,
+  }) as HistoryPoint;
+
+export const ticket = (changes: Partial<Ticket> = {}): Ticket =>
+  ({
+    id: "k1",
+    name: null,
+    state: "applied",
+    created_at: NOW,
+    durations: { capture_ms: 1, seal_ms: 2, compute_ms: 3, apply_ms: 4, total_ms: 10 },
+    times: { captured_at: NOW, sealed_at: NOW, computed_at: NOW, applied_at: NOW },
+    ...changes,
+  }) as Ticket;
+
+export const connection = (changes: Partial<Connection> = {}): Connection => ({
+  name: "shop",
+  kind: "postgres",
+  settings: { host: "db", port: 5432, database: "shop", user: "penstock" },
+  secrets_set: ["password"],
+  created_at: NOW,
+  updated_at: NOW,
+  ...changes,
+});
+
+export const sourceTable = (changes: Partial<SourceTable> = {}): SourceTable =>
+  ({
+    schema: "public",
+    name: "orders",
+    bytes: 1,
+    rows_estimate: 1,
+    identity: "d",
+    key: ["id"],
+    columns: [],
+    partitioned: false,
+    problems: [],
+    ...changes,
+  }) as SourceTable;
