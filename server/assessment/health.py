@@ -56,7 +56,7 @@ class HealthWord(StrEnum):
 
 
 class AspectName(StrEnum):
-    """What health is assessed by."""
+    """What health is judged by."""
 
     APPLYING = "applying"
     FRESHNESS = "freshness"
@@ -65,7 +65,7 @@ class AspectName(StrEnum):
 
 
 class Aspect(BaseModel):
-    """One of the things that health is assessed by."""
+    """One of the things that health is judged by."""
 
     name: AspectName
     status: HealthStatus
@@ -73,7 +73,7 @@ class Aspect(BaseModel):
 
 
 class Health(BaseModel):
-    """The worst of what is known of a subscription, and what it was assessed by."""
+    """The worst of what is known of a subscription, and what it was judged by."""
 
     status: HealthStatus = Field(
         description="`running` only where all tables follow the source and an engine is there."
@@ -98,7 +98,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class HealthInputs:
-    """All that health is assessed by."""
+    """All that health is judged by."""
 
     state: SubscriptionState
     desired: DesiredState = DesiredState.RUNNING

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class WorkState(StrEnum):
-    """State of long-running work. The values are those of the REST interface and of the control database."""
+    """What long work is doing; the value is what REST shows."""
 
     QUEUED = "queued"
     RUNNING = "running"

@@ -1200,7 +1200,7 @@ export interface components {
         };
         /**
          * Aspect
-         * @description One of the things that health is assessed by.
+         * @description One of the things that health is judged by.
          */
         Aspect: {
             name: components["schemas"]["AspectName"];
@@ -1210,7 +1210,7 @@ export interface components {
         };
         /**
          * AspectName
-         * @description What health is assessed by.
+         * @description What health is judged by.
          * @enum {string}
          */
         AspectName: "applying" | "freshness" | "source_log" | "last_fault";
@@ -4438,7 +4438,7 @@ export interface components {
         };
         /**
          * WorkState
-         * @description State of long-running work. The values are those of the REST interface and of the control database.
+         * @description What long work is doing; the value is what REST shows.
          * @enum {string}
          */
         WorkState: "queued" | "running" | "succeeded" | "failed" | "cancelled";
@@ -4479,7 +4479,7 @@ export interface components {
         };
         /**
          * Health
-         * @description The worst of what is known of a subscription, and what it was assessed by.
+         * @description The worst of what is known of a subscription, and what it was judged by.
          */
         server__subscriptions__health__Health: {
             /** Aspects */
