@@ -35,6 +35,7 @@ from engine.model.fault import FaultKind
 from engine.model.identity import TableId, TableName, TicketId
 from engine.model.partitions import LoadReason
 from engine.model.position import Lsn
+from engine.model.positions import DEFAULT_CAPTURE, FORMS
 from engine.model.schema import TableSchema
 from engine.model.subscription import ApplyMode, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import Reason, SubscriptionState
@@ -121,6 +122,7 @@ class Reporter:
         self._epoch = int(spec.epoch)
         self._send = send
         self._clock = clock
+        self._form = FORMS[spec.source.capture.kind if spec.source.capture is not None else DEFAULT_CAPTURE]
         self.run = 1
         """Number of the run that is under way, or of the next one."""
 
@@ -240,7 +242,7 @@ class Reporter:
                 source=source,
                 captured=captured,
                 applied=applied,
-                lag_bytes=max(0, source.value - applied.value) if source and lag_seconds is not None else None,
+                lag_bytes=self._form.lag(source, applied) if source and lag_seconds is not None else None,
                 lag_seconds=lag_seconds,
                 retained_bytes=retained,
                 sealed_at=wall_time(times.sealed_us) if times else None,

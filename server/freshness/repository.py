@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlmodel import col, delete, select
 
+from engine.model.positions import DEFAULT_CAPTURE, FORMS
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
 from server.db.models.freshness_wait import FreshnessWaitRow
@@ -58,6 +59,7 @@ def list_existing(session: ReadSession, names: Collection[str]) -> set[str]:
 def _status_of(row: SubscriptionRow) -> SubscriptionStatus:
     return SubscriptionStatus(
         name=row.name,
+        form=FORMS[row.capture.get("kind", DEFAULT_CAPTURE)],
         epoch=row.epoch,
         state=SubscriptionState(row.state),
         desired=DesiredState(row.desired_state),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from engine.model.position import Lsn
+from engine.model.positions import DEFAULT_CAPTURE, FORMS, PositionForm
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
 from server.clock import SystemClock
@@ -84,6 +85,8 @@ class SubscriptionStatus:
     """One subscription. Changed on the event loop only. Lags are in bytes of the source's log and in seconds; times are in UTC."""
 
     name: str
+    form: PositionForm = FORMS[DEFAULT_CAPTURE]
+    """How positions of its source are written and measured."""
     epoch: int = 0
     state: SubscriptionState = SubscriptionState.CREATED
     desired: DesiredState = DesiredState.RUNNING

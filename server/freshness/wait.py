@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from engine.model.position import Lsn, MalformedPosition
+from engine.model.positions import PositionForm
 from engine.model.table_state import TableState
 from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
@@ -21,10 +22,7 @@ from server.gateway.hub import AnswerError, EngineAwayError, EngineSilentError
 _STARTING_PAUSE_S = 0.2
 _SERVICE_UNAVAILABLE = 503
 _MOST_NAMED = 3
-_BEYOND = (
-    "Look whether it is a position of this source: there, SELECT pg_current_wal_insert_lsn() shows the end of the log. One of another"
-    " server, or from before a restore, may never come."
-)
+_BEYOND = "Check that it is a position of this source: {origin}. One of another server, or from before a restore, may never come."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +70,8 @@ async def parse_request(
         detail = f"on_timeout '{request.on_timeout}' does not work yet."
         wrong = [FieldError(pointer="/on_timeout", detail=detail)]
         raise NotSupportedYet(detail, "Leave on_timeout out, or send 'error'.", errors=wrong)
-    position = parse_position(request.position, pointer)
     registry = await tracker.current_registry(subscription)
+    position = parse_position(request.position, pointer, registry.status.form)
     timeout_s, patient = request.timeout_ms / 1000, request.on_unreachable == "wait"
     if not request.tables:
         following = frozenset(view.id for view in registry.status.tables.values() if not view.left_out)
@@ -87,16 +85,16 @@ async def parse_request(
     return WaitSpec(subscription, position, tables, named=True, timeout_s=timeout_s, patient=patient)
 
 
-def parse_position(text: str | None, pointer: str) -> Lsn | None:
-    """A position of a request.
+def parse_position(text: str | None, pointer: str, form: PositionForm) -> Lsn | None:
+    """A position of a request, in the form of the subscription's capture.
 
     Raises:
         InvalidRequest: it is malformed.
     """
     try:
-        return None if text is None else Lsn.parse(text)
+        return None if text is None else form.parse(text)
     except MalformedPosition as error:
-        remedy = "Send a position as the source prints it after the commit: SELECT pg_current_wal_insert_lsn()."
+        remedy = f"Send a position of the source, like {form.example}: {form.origin}."
         raise InvalidRequest.at(pointer, f"{error}.", remedy) from None
 
 
@@ -224,7 +222,9 @@ class _Run:
         known = {**self._progress_fields(), "estimate_ms": estimate, "beyond_source": beyond}
         if absence is not None:
             known["cause"] = absence.cause
-        remedy = absence.remedy if absence is not None else _BEYOND if beyond else None
+        remedy = (
+            absence.remedy if absence is not None else _BEYOND.format(origin=status.form.origin) if beyond else None
+        )
         if position is not None and self._is_applied(position):
             name = self._spec.subscription
             remedy = (

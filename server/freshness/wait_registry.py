@@ -14,12 +14,6 @@ from engine.model.subscription_state import SubscriptionState
 from engine.model.table_state import TableState
 from server.freshness.subscription_status import HALTED_STATES, SubscriptionStatus, TableView
 
-HORIZON_BYTES = 64 * 1024 * 1024
-"""A position further than this beyond everything known is not yet demanded.
-
-It may never come, and must not hold up others.
-"""
-
 
 class WaitStatus(StrEnum):
     """State of a wait; all but `waiting` are final."""
@@ -216,7 +210,7 @@ class WaitRegistry:
 
     def _is_near(self, position: Lsn) -> bool:
         furthest = self.status.highest_position
-        return furthest is None or position.value <= furthest.value + HORIZON_BYTES
+        return furthest is None or position.value <= furthest.value + self.status.form.horizon
 
     def _bring_near(self) -> None:
         while self._far and self._is_near(Lsn(self._far[0][0])):

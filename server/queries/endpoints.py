@@ -10,6 +10,7 @@ from typing import Annotated, cast
 
 from fastapi import APIRouter, Header, Request, Response
 
+from engine.model.positions import PositionForm
 from server.errors import FieldError, InvalidRequest, NotFound, NotSupportedYet, Problem, responses
 from server.freshness.endpoints import tracker_of, waits_of
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
@@ -133,7 +134,7 @@ def _writer(wanted: Format, result: QueryResult, receipt: Receipt | None) -> ren
     return render.JsonWriter(str(result.position), extra)
 
 
-def _requirement_of(freshness: QueryFreshness) -> FreshnessRequirement | None:
+def _requirement_of(freshness: QueryFreshness, form: PositionForm) -> FreshnessRequirement | None:
     """What is asked for. None: whatever is there."""
     if freshness.on_timeout != "error":
         detail = f"on_timeout '{freshness.on_timeout}' does not work yet."
@@ -144,7 +145,7 @@ def _requirement_of(freshness: QueryFreshness) -> FreshnessRequirement | None:
         raise InvalidRequest.at("/freshness/position", detail)
     if freshness.mode == "any":
         return None
-    position = parse_position(freshness.position, "/freshness/position")
+    position = parse_position(freshness.position, "/freshness/position", form)
     return FreshnessRequirement(position, freshness.timeout_ms / 1000, following=freshness.on_unavailable == "error")
 
 
@@ -157,8 +158,8 @@ async def _run(request: Request, name: str, body: QueryRequest, wanted: Format) 
     async def run(*, following: bool) -> QueryResult:
         return await gateway.query(payload | {"following": following}, body.timeout_ms / 1000 + _GRACE_S)
 
-    requirement = _requirement_of(body.freshness)
     status = (await tracker_of(request).current_registry(name)).status
+    requirement = _requirement_of(body.freshness, status.form)
     if requirement is None:
         return await run(following=False), None
     return await query_fresh_rows(waits_of(request), status, requirement, run)

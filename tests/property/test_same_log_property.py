@@ -12,9 +12,9 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.last_commit import LastCommit
 from engine.model.position import Lsn
 from engine.model.subscription import BatchPolicy
+from engine.records.history import HistoryCheck, SessionCommits
 from engine.sort.batcher import Batcher
 from engine.sort.sorter import TransactionSorter
-from engine.sources.postgres_log.history import HistoryCheck, SessionCommits
 from tests.property.forked_log import Sent, Transaction, Walsender, chunks, history, placed
 
 

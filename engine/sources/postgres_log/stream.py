@@ -16,11 +16,11 @@ from engine.model.position import Lsn
 from engine.model.source import RecordChunk
 from engine.model.subscription import OriginFilter
 from engine.postgres.sessions import describe_state
+from engine.records.history import HistoryCheck, SessionCommits
 from engine.records.scan import find_controls
 from engine.sources.postgres_log import slots
 from engine.sources.postgres_log.connect import SOURCE, Connector
 from engine.sources.postgres_log.frames import MALFORMED, Array, Frames, cut, error_fields
-from engine.sources.postgres_log.history import HistoryCheck, SessionCommits
 from engine.sources.postgres_log.keep_alive import KeepAlive, period_s
 from engine.sources.postgres_log.own_messages import own_records
 from engine.sources.postgres_log.transport import Inbox, Transport, open_transport

@@ -13,7 +13,7 @@ from engine.copy.reload_requests import ReloadRequests
 from engine.link.messages import ReloadReport, Report
 from engine.model.copies import CopyProgress
 from engine.model.identity import Epoch, SubscriptionName, TableId
-from engine.model.subscription import SubscriptionSpec
+from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.platform.clock import SystemClock
 from engine.tables.reporter import Reporter
 
@@ -23,6 +23,7 @@ A, B = TableId("ta"), TableId("tb")
 class _Named:
     name = SubscriptionName("s")
     epoch = Epoch(1)
+    source = ConnectionSpec("shop", "postgres", {})
 
 
 class Told:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.model.position import Lsn
+from engine.model.positions import PostgresLogForm
 from engine.model.subscription_state import DesiredState, SubscriptionState
 from engine.model.table_state import TableState
 from server.freshness.subscription_status import GONE_AFTER_S, SubscriptionStatus, TableView
-from server.freshness.wait_registry import HORIZON_BYTES, Unreachable, Verdict, Wait, WaitRegistry
+from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry
 
 _TABLES = ("t1", "t2", "t3")
 
@@ -118,7 +119,7 @@ def test_a_new_stream_hears_the_outstanding_demand_again() -> None:
 
 def test_a_position_far_away_is_not_demanded_before_it_comes_near() -> None:
     registry = _registry()
-    far = 10 + HORIZON_BYTES + 5
+    far = 10 + PostgresLogForm.horizon + 5
     registry.add(_watch(far).wait)
     registry.add(_watch(20).wait)
     assert registry.take_demand() == [Lsn(20)]

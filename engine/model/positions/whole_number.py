@@ -1,0 +1,25 @@
+"""Positions that are whole numbers, of sources that number their transactions themselves."""
+
+from __future__ import annotations
+
+from engine.model.position import Lsn, MalformedPosition
+
+
+class WholeNumberForm:
+    """Decimal digits without sign or leading zeros."""
+
+    example = "4711"
+    origin = "the number that the source gives to the transaction"
+    horizon = 1_000_000
+
+    def parse(self, text: str) -> Lsn:
+        if not (text.isascii() and text.isdigit()) or (len(text) > 1 and text[0] == "0") or len(text) > 20:
+            raise MalformedPosition(f"{text!r} is not a position; write a whole number, like {self.example}")
+        return Lsn(int(text))
+
+    def text(self, position: Lsn) -> str:
+        return str(position.value)
+
+    def lag(self, source: Lsn, applied: Lsn) -> int | None:
+        del source, applied  # Numbers of transactions are no bytes.
+        return None
