@@ -319,7 +319,7 @@ class PostgresLogStream:
             raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._slot, "the source ended the stream")
 
     def _judge_notice(self, fields: dict[str, str]) -> None:
-        """Raise on a notice of severity WARNING: on this session it concerns the publications and what is sent."""
+        """Raise PUBLICATION_CHANGED unless the notice is known to be harmless: others on this session concern what is published."""
         state = fields.get("C", "")
         if fields.get("V", "") in _HARMLESS_SEVERITIES or fields.get("V", "").startswith("DEBUG"):
             return
