@@ -1,4 +1,4 @@
-"""Which kinds of source and target there are. Adding one is a folder and a line here."""
+"""Catalog of source and target kinds. A new kind is a folder and an entry here."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ TARGETS: dict[str, Callable[[ConnectionSpec, EngineSettings], Target]] = {
     ),
 }
 _MAPPINGS = {"postgres": "source"}
-"""How columns are held on the way to a target, where that is not by their type."""
+"""`TableSpec.map_others_as` by kind of target, for targets whose columns are not held by their type."""
 _COMPUTES_HERE: dict[str, Callable[[ConnectionSpec], bool]] = {"postgres": is_on_this_machine}
-"""Whether a server that is no part of the engine computes a target's queries on this machine."""
+"""By kind of target: whether a separate server on this machine executes its queries."""
 
 
 def open_source(connection: ConnectionSpec) -> Source:
@@ -60,7 +60,7 @@ def open_source(connection: ConnectionSpec) -> Source:
 
 
 def open_target(connection: ConnectionSpec, settings: EngineSettings) -> Target:
-    """A target by its kind."""
+    """Open a target by its kind."""
     opener = TARGETS.get(connection.kind)
     if opener is None:
         raise EngineFault(
@@ -70,12 +70,12 @@ def open_target(connection: ConnectionSpec, settings: EngineSettings) -> Target:
 
 
 def is_unyielding(connection: ConnectionSpec) -> bool:
-    """Whether a server on this machine computes this target's queries, with the same right to the processors as replication."""
+    """Whether a server on this machine executes this target's queries, at the same process priority as replication."""
     computes_here = _COMPUTES_HERE.get(connection.kind)
     return computes_here is not None and computes_here(connection)
 
 
 def as_held(spec: SubscriptionSpec) -> SubscriptionSpec:
-    """The subscription with its tables' columns held as its kind of target takes them."""
+    """The subscription with its tables' `map_others_as` set for its kind of target."""
     mapping = _MAPPINGS.get(spec.target.kind)
     return replace(spec, tables=tuple(replace(table, map_others_as=mapping) for table in spec.tables))

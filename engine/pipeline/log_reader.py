@@ -1,6 +1,6 @@
-"""The log reader process: lands raw records of one source log in segments.
+"""The log reader process: writes raw records of one source's log to segments of the queue.
 
-It is told what to do over the connection that it is given, and reports there what it landed; it never outlives the engine.
+It receives commands from the engine over a connection and reports there what it wrote. It never outlives the engine.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from engine.model.source import LogStream
 
 READ_TIMEOUT_S = 5.0
-"""How long a read waits for the log; a command ends it."""
+"""How long a read waits for records; a command ends the wait."""
 HELD_TIMEOUT_S = 1.0
-"""How often a reader that is held looks whether the source wants to be told something; it answers before the source's time-out."""
+"""How often a reader on hold processes keepalive requests; well below the source's `wal_sender_timeout`."""
 NOTE_POSITION_S = 1.0
-"""How often a position that moved without records is made durable in the queue."""
+"""Interval at which a position that moved without records is made durable in the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +52,24 @@ class ReaderConfig:
     relations: tuple[bytes, ...] = ()
     origin: OriginFilter = OriginFilter.ANY
     last: LastCommit | None = None
-    """The last transaction up to `start`, by which the session verifies that it reads the same log."""
+    """The last transaction up to `start`; the session verifies with it that it reads the same log (see `history`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The session is open; what lands from here on belongs to it, and counts where it ends behind `start`."""
+    """The session is open; later landings belong to it. Its transactions that end at or before `start` are ignored."""
 
     start: Lsn
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The session reads the log of which everything up to its start is held."""
+    """The session was verified: it continues the log that was read before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Nothing landed, but everything committed up to `wal_end` has been read."""
+    """No records, but everything committed up to `wal_end` has been read."""
 
     wal_end: Lsn
 
@@ -83,7 +83,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The order holds: all of the queue, up to `wal_end`, is durable and stays so; or nothing is made durable any more."""
+    """The order is in force. On: the whole queue up to `wal_end` is durable, and stays so. Off: nothing is made durable any more."""
 
     order: KeepDurable
     wal_end: Lsn
@@ -103,7 +103,7 @@ ReaderEvent = Started | Verified | Landed | Moved | Durable | Holds | Failed
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Tell the source that everything up to here may go."""
+    """Confirm to the source that it may release its log up to here."""
 
     position: Lsn
 
@@ -115,7 +115,7 @@ class AskPosition:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Stop or resume landing records; keepalives go on being answered."""
+    """Stop or resume writing records; keepalives are still answered."""
 
     on: bool
 
@@ -169,7 +169,7 @@ class _Reader:
             source.close()
 
     def _prepare_queue(self) -> None:
-        """What lies in the folder is made durable, or counts as not durable, before anything is written behind it."""
+        """Make the existing segments durable, or remove the durability mark, before new records are written."""
         if not self._durable:
             unmark_durable(self._config.queue)
             return
@@ -207,7 +207,7 @@ class _Reader:
             self._engine.send(Verified())
 
     def _note_position(self, chunk: RecordChunk, writer: SegmentWriter) -> None:
-        """Make a position without records durable, now and then, before the source may be told of it."""
+        """Make a position without records durable, every NOTE_POSITION_S, so that it may be confirmed to the source."""
         writer.append(chunk)
         if not self._durable:
             return
@@ -218,7 +218,7 @@ class _Reader:
             self._engine.send(Durable(chunk.wal_end))
 
     def _make_durable(self, writer: SegmentWriter) -> None:
-        """One step on the way to a durable queue; reading and keepalives go on between the steps."""
+        """Make one more segment durable; the reader reads and answers keepalives between these steps."""
         if self._making_durable is None:
             return
         order, backlog = self._making_durable
@@ -242,7 +242,7 @@ class _Reader:
         self._engine.send(Holds(order, writer.wal_end))
 
     def _goes_on(self, stream: LogStream, writer: SegmentWriter) -> bool:
-        """Take the commands that are there; False where one of them is to stop."""
+        """Process the pending commands; False after Stop."""
         while self._engine.poll(0):
             command = self._engine.recv()
             if isinstance(command, Confirm):
@@ -261,7 +261,7 @@ class _Reader:
 
 
 def main(engine: Connection, environment: Mapping[str, str]) -> None:
-    """Run until told to stop, the engine is gone, or a fault that is reported first. `environment`: the engine's, as it is now."""
+    """Run until Stop, the engine's end, or a fault, which is reported. `environment`: the engine's current environment."""
     die_with_parent()
     die_with_peer(engine)
     name_process("penstock-reader")

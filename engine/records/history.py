@@ -1,8 +1,8 @@
-"""Whether a session reads the log of which everything up to some position is held, or another one with the same positions.
+"""Checks that a session continues the log that was read before, and not another one with the same positions.
 
-A source that was set back to an older copy of itself, and written to since, is the same cluster, has the same slot, and its log may have
-grown past where the old one ended. So each session begins at the last transaction that is held, which the source sends once more, and
-nothing that the session brings counts before that has been found, and all up to the position with it.
+A source that was restored from a backup and written to since has the same system identifier and the same slot, and its log may have
+grown past the end of the old one. So each session starts at the last transaction already held, which the source sends again, and no
+record of the session is used until that transaction, and everything up to the start position, has been verified.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Array = npt.NDArray[Any]
 _ROWS = np.frombuffer(b"IUDT", np.uint8)
 _MESSAGE = ord("M")
 _EMPTY = 2
-"""Records of a transaction without changes, which some versions of the source send: BEGIN and COMMIT."""
+"""Records of a transaction without changes: BEGIN and COMMIT. Some versions of PostgreSQL send such transactions."""
 _WITH_XID = 5
-"""Bytes of a record's type and, inside a chunk of an open transaction, of the transaction that wrote it."""
+"""Bytes of a record's type, and of the transaction id that follows it inside a streamed transaction."""
 
 
 class Commit(NamedTuple):
-    """A transaction as a session brings it. `changes`: it has some, however the source chooses to send it."""
+    """A transaction as a session delivers it. `changes`: it contains changes, whether it was streamed or not."""
 
     end: int
     time_us: int
@@ -37,10 +37,11 @@ class Commit(NamedTuple):
 
 
 class HistoryCheck:
-    """The rule, for one session. `done` once all up to `start` is known to be the same; the session counts from there on.
+    """The check for one session. `done`: the log up to `start` has been verified; the session's records are used from there on.
 
-    The source's slot was confirmed for transactions that were read, so what lies before that is the same. Behind it the last transaction
-    that is held must come, the same, and behind that none up to `start`. Positions alone prove nothing: both logs have them.
+    The slot's confirmed position only covers transactions that were read, so the log before it is the same. After it, the session must
+    deliver the last held transaction unchanged, and no other transaction that ends at or before `start`. Positions alone prove nothing,
+    because both logs contain them.
     """
 
     def __init__(self, slot: str, last: LastCommit, start: Lsn) -> None:
@@ -53,16 +54,18 @@ class HistoryCheck:
 
     @property
     def begin(self) -> Lsn:
-        """Where the session has to begin."""
+        """The position at which the session must start."""
         return min(self._last.after if self._last.known else self._last.end, self._start)
 
     def confirmed(self, confirmed: Lsn) -> None:
-        """The slot brings nothing that ends at or before this."""
+        """Set the slot's confirmed position: the session delivers no transaction that ends at or before it."""
         self._awaited &= confirmed < self._last.end
         self.done = confirmed >= self._start
 
     def take(self, commits: Iterable[Commit], read: Lsn) -> None:
-        """Transactions in the order of their commits; all that end at or before `read` have come then. Raises EngineFault(LOG_GAP)."""
+        """Check `commits`, in commit order; with them, every transaction that ends at or before `read` was delivered.
+
+        Raises EngineFault(LOG_GAP) if the log is another one."""
         for commit in commits:
             if self.done:
                 return
@@ -95,7 +98,7 @@ class HistoryCheck:
 
 @dataclass(slots=True)
 class _Open:
-    """Of an open transaction that the source streams: who wrote its rows, who was rolled back, and whether it has messages."""
+    """An open streamed transaction: the (sub)transactions that wrote rows, those that were rolled back, and whether it has messages."""
 
     writers: set[int] = field(default_factory=set)
     aborted: set[int] = field(default_factory=set)
@@ -103,23 +106,23 @@ class _Open:
 
     @property
     def changes(self) -> bool:
-        """A message does not say which subtransaction wrote it."""
+        """Whether it has changes. A message does not name the subtransaction that wrote it, so a rollback cannot remove it."""
         return bool(self.writers - self.aborted) or (self.messages and not self.aborted)
 
 
 class SessionCommits:
-    """Finds the transactions in what one session brings, from its beginning on."""
+    """Finds the committed transactions in the records of one session, from its start on."""
 
     def __init__(self) -> None:
         self._records = 0
-        """Before the chunk."""
+        """Records of the session before the current chunk."""
         self._begin = 0
         self._streams: dict[int, _Open] = {}
         self._stream = 0
-        """The transaction of which a chunk is open."""
+        """The streamed transaction between STREAM_START and STREAM_STOP; 0 = none."""
 
     def of(self, data: Array, offsets: Array, controls: Array) -> Iterator[Commit]:
-        """Of the next records, as in RecordChunk. To be taken to the end, unless nothing behind them is asked for."""
+        """Commits in the next records, given as in RecordChunk. Exhaust the iterator before the next call, which continues its state."""
         at = 0
         for control in controls:
             kind, ordinal, xid = int(control["kind"]), int(control["ordinal"]), int(control["xid"])
@@ -149,7 +152,7 @@ class SessionCommits:
             self._streams[xid].aborted.add(subxid)
 
     def _written(self, data: Array, borders: Array) -> None:
-        """Records of a chunk of the open transaction."""
+        """Note the writers of records inside a streamed transaction."""
         starts = borders[:-1][np.diff(borders) >= _WITH_XID].astype(np.int64)
         found = self._streams.setdefault(self._stream, _Open())
         rows = starts[np.isin(data[starts], _ROWS)]

@@ -34,7 +34,7 @@ def _kernel(function: _F) -> _F:
 
 _CONTROL_DTYPE = np.dtype(CONTROL_FIELDS)
 _UNIX_SHIFT_US = 946_684_800_000_000
-"""From 2000-01-01, the zero of PostgreSQL's clock, to 1970-01-01."""
+"""Microseconds from 1970-01-01 to 2000-01-01, PostgreSQL's epoch."""
 
 _BEGIN, _COMMIT = int(ControlKind.BEGIN), int(ControlKind.COMMIT)
 _STREAM_START, _STREAM_STOP = int(ControlKind.STREAM_START), int(ControlKind.STREAM_STOP)
@@ -66,7 +66,7 @@ for _type, _kind, _length in (
 
 @_kernel
 def _byte(data: Array, at: int) -> int:
-    """One byte as a signed integer: unsigned ones would turn sums with signed ones into floats."""
+    """One byte as a signed integer: numba turns sums of signed and unsigned 64-bit integers into floats."""
     return int(np.int64(data[at]))
 
 
@@ -149,11 +149,11 @@ def find_controls(data: Array, offsets: Array, in_stream_xid: int) -> tuple[Arra
     """Pick the control records out of a chunk of raw records.
 
     Args:
-        data: uint8, the records one behind the other. offsets: int32 or int64 borders (count + 1).
-        in_stream_xid: what the call before returned for the same session; 0 at its start.
+        data: uint8, the concatenated records. offsets: int32 or int64 borders (count + 1).
+        in_stream_xid: result of the previous call for the same session; 0 at its start.
 
-    Returns: a structured array of CONTROL_FIELDS, `ordinal` from 0 within the chunk, and the transaction whose stream
-        is open behind the last record (0 = none).
+    Returns: a structured array of CONTROL_FIELDS, `ordinal` from 0 within the chunk, and the streamed transaction
+        that is open after the last record (0 = none).
 
     Raises:
         EngineFault(LOG_UNREADABLE): a record is shorter than its kind allows.
@@ -203,7 +203,7 @@ class _Out(NamedTuple):
 
 @_kernel
 def _most_entries(data: Array, offsets: Array, ranges: _Ranges) -> int:
-    """Upper bound of entries: one per record, and for each truncate one per relation that it can name."""
+    """Upper bound of entries: one per record, and for each TRUNCATE one per relation that fits into the record."""
     total = 0
     for r in range(ranges.low.size):
         for i in range(ranges.low[r], ranges.high[r]):
@@ -217,7 +217,7 @@ def _most_entries(data: Array, offsets: Array, ranges: _Ranges) -> int:
 
 @_kernel
 def _position(sorted_values: Array, low: int, high: int, value: int) -> int:
-    """Index of `value` in `sorted_values[low:high]`, -1 where it is not there."""
+    """Index of `value` in `sorted_values[low:high]`, -1 if absent."""
     stop = high
     while low < high:
         middle = (low + high) >> 1
@@ -232,7 +232,7 @@ def _position(sorted_values: Array, low: int, high: int, value: int) -> int:
 
 @_kernel
 def _behind_tuple(data: Array, at: int, stop: int) -> int:
-    """The place behind the tuple at `at`, -1 where it does not end before `stop`."""
+    """Offset of the end of the tuple at `at`, -1 if it does not end at or before `stop`."""
     if at + 2 > stop:
         return -1
     columns = _be16(data, at)
@@ -255,7 +255,7 @@ def _behind_tuple(data: Array, at: int, stop: int) -> int:
 
 @_kernel
 def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -> bool:
-    """Note where the images of the row change lie whose relation ends at `at`; False where it is unreadable."""
+    """Record the offsets of the row change's images; its relation OID ends at `at`. False if the record is unreadable."""
     out.new[n] = -1
     out.old[n] = -1
     out.old_kind[n] = 0
@@ -281,7 +281,7 @@ def _row_change(data: Array, at: int, stop: int, kind: int, n: int, out: _Out) -
 
 @_kernel
 def _truncates(data: Array, at: int, stop: int, r: int, end: int, parts: _Parts, n: int, out: _Out) -> int:
-    """One entry for each of the truncate's relations that is a part; returns the next entry, -1 where unreadable."""
+    """Write one entry for each relation of the TRUNCATE that is a part; returns the next free entry, -1 if unreadable."""
     if at + 5 > stop or at + 5 + 4 * _be32(data, at) > stop:
         return -1
     for k in range(_be32(data, at)):
@@ -317,8 +317,8 @@ def _scan_range(
         row = kind in (_T_INSERT, _T_UPDATE, _T_DELETE)
         if not row and kind not in (_T_RELATION, _T_TRUNCATE):
             if kind == _T_BEGIN and skip == 0 and stop - p == _SHORTEST_BEGIN:
-                # A run of transactions may span a part's `after`: each counts by its own commit. The record names the commit's
-                # start, which lies before `after` exactly where its end does not lie behind it.
+                # A range may span a part's `after`, so each transaction is compared by its own commit. BEGIN carries the start of
+                # the commit record, which is before `after` exactly if the commit's end is at or before `after`.
                 end = np.uint64(_be64(data, p + 1) + 1)
             elif kind == _T_COMMIT and skip == 0:
                 out.end[begun:n] = np.uint64(_be64(data, p + 10))
@@ -371,8 +371,8 @@ class RecordScanner:
         """Find the changes of `parts` in committed order; see `model.source.Scanner`.
 
         Raises:
-            EngineFault(QUEUE_CORRUPT): a record that a range names is not among those given.
-            EngineFault(LOG_UNREADABLE): a record is not what its type byte says.
+            EngineFault(QUEUE_CORRUPT): a record of a range is missing in `data`.
+            EngineFault(LOG_UNREADABLE): a record does not have the format of its type byte.
         """
         places = _locate(first, ranges)
         sorted_parts = sorted(parts, key=lambda part: part.versions[0].relation)
@@ -393,7 +393,7 @@ class RecordScanner:
 
 
 def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
-    """Turn ordinals into record indices and lay the aborted transactions of all ranges out in one array."""
+    """Translate ordinals to record indices, and concatenate the aborted transactions of all ranges in one array."""
     starts = np.array([r.start for r in ranges], np.int64)
     stops = np.array([r.stop for r in ranges], np.int64)
     low, high = np.searchsorted(first, starts), np.searchsorted(first, stops)
@@ -419,7 +419,7 @@ def _locate(first: Array, ranges: Sequence[LogRange]) -> _Ranges:
 
 @_kernel
 def _note_writers(data: Array, offsets: Array, low: int, high: int, found: Array) -> int:
-    """Write the transaction ids of row changes, each once per stretch; returns their number."""
+    """Write the transaction ids of row changes to `found`, consecutive equal ones once; returns the number written."""
     count = 0
     for i in range(low, high):
         if data[offsets[i]] in (_T_INSERT, _T_UPDATE, _T_DELETE, _T_TRUNCATE):
@@ -431,7 +431,7 @@ def _note_writers(data: Array, offsets: Array, low: int, high: int, found: Array
 
 
 def _writers(data: Array, offsets: Array, ranges: _Ranges) -> frozenset[int]:
-    """Who wrote what lies in the streamed ranges; their records have been found readable."""
+    """The (sub)transactions that wrote rows in the streamed ranges. The records must have been scanned already."""
     writers: set[int] = set()
     for r in np.flatnonzero(ranges.xid != 0).tolist():
         low, high = int(ranges.low[r]), int(ranges.high[r])

@@ -1,4 +1,4 @@
-"""What the source's catalog says of tables: columns, identity, keys, partitions."""
+"""Reads tables from the source's catalog: columns, replica identity, keys, partitions."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ WHERE d.adrelid = ANY(%s::oid[]) AND NOT EXISTS (
            OR NOT (has_function_privilege(f.oid, 'EXECUTE') AND has_schema_privilege(f.pronamespace, 'USAGE'))))
 ORDER BY d.adrelid, d.adnum
 """
-"""How generated columns are computed that this user can have computed: of values of the row alone, and by functions that it may call.
+"""Expressions of generated columns that this user may evaluate: they read the row only, and call functions that the user may execute.
 
-Up to PostgreSQL 14 what an expression uses is recorded of its column, later of the expression itself."""
+Up to PostgreSQL 14 pg_depend records what an expression uses under the column, later under the expression (pg_attrdef)."""
 _DROPPED = """
 SELECT a.attrelid, a.attnum, a.atttypmod FROM pg_attribute a
 WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND a.attisdropped ORDER BY a.attrelid, a.attnum
@@ -91,7 +91,7 @@ CROSS JOIN LATERAL (
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
     WHERE k.place <= i.indnkeyatts
 ) AS k"""
-"""A column may be NOT NULL for new rows only (PostgreSQL 18): older ones then hold NULL still."""
+"""PostgreSQL 18 allows NOT NULL constraints that are not validated: existing rows may still hold NULL."""
 USABLE_INDEX = "i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL"
 _INDEXES = f"""
 SELECT {INDEX_FACTS}
@@ -120,20 +120,20 @@ ORDER BY r.root, p.relid::oid
 """
 
 STORED_VERSION = 180000
-"""From here on publications carry stored generated columns where they are asked to, and the server lets nobody change rows whose
-replica identity has columns that are not published."""
+"""PostgreSQL 18. Publications can include stored generated columns from this version on, and the server rejects an UPDATE or DELETE of
+a table whose replica identity contains an unpublished column."""
 _STORED = "s"
 """pg_attribute.attgenerated."""
 
 
 def publishes_stored(server_version: int) -> bool:
-    """Whether publications of this server (its number) can carry stored generated columns; virtual ones none does."""
+    """Whether publications of this `server_version_num` can include stored generated columns. Virtual ones are never published."""
     return server_version >= STORED_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogColumn:
-    """A column that the log sends. `has_default`: rows that are older than it may hold something else than NULL."""
+    """A column that the log contains. `has_default`: rows written before the column was added may hold another value than NULL."""
 
     column: Column
     type_oid: int
@@ -144,7 +144,7 @@ class CatalogColumn:
 
 @dataclass(frozen=True, slots=True)
 class UniqueIndex:
-    """A unique index over plain columns without a condition."""
+    """A unique index without expressions and without a predicate."""
 
     primary: bool
     replica_identity: bool
@@ -155,7 +155,7 @@ class UniqueIndex:
 
 @dataclass(slots=True)
 class CatalogTable:
-    """One table of the source. `leaves` are the partitions that hold a root's rows."""
+    """One table of the source. `leaves`: for a partitioned root, the partitions that store its rows."""
 
     oid: int
     name: TableName
@@ -166,16 +166,16 @@ class CatalogTable:
     rows: float
     columns: list[CatalogColumn] = field(default_factory=list)
     generated: list[str] = field(default_factory=list)
-    """Generated columns that the log does not send: virtual ones, and before PostgreSQL 18 stored ones."""
+    """Generated columns that the log does not contain: virtual ones, and before PostgreSQL 18 stored ones."""
     unsent: list[int] = field(default_factory=list)
-    """Attribute numbers of those."""
+    """Attribute numbers of `generated`."""
     computed: list[Column] = field(default_factory=list)
-    """Those of them that the source can be asked to compute of other values of the row."""
+    """The columns of `generated` that the source can compute from the other values of the row."""
     dropped: dict[int, int] = field(default_factory=dict)
-    """Attribute numbers of columns that are gone, and the modifier of the type that each had; nothing else is left of them."""
+    """Type modifier by attribute number of each dropped column. The catalog keeps nothing else of a dropped column."""
     stored_sent: bool = False
-    """Whether the log sends stored generated columns. Such a server lets nobody change rows whose replica identity has columns that are
-    not published."""
+    """Whether the log contains stored generated columns. Such a server rejects changes of rows whose replica identity contains an
+    unpublished column."""
     indexes: list[UniqueIndex] = field(default_factory=list)
     leaves: list[CatalogTable] = field(default_factory=list)
 
@@ -194,27 +194,27 @@ class CatalogTable:
 
     @property
     def identity_columns(self) -> tuple[str, ...]:
-        """Columns that the log sends of an old row; empty where updates and deletes cannot be followed."""
+        """Columns that the log contains of an old row; empty if updates and deletes cannot be replicated."""
         if self.identity is ReplicaIdentity.FULL:
             return self.column_names
         for index in self.indexes:
             if index.replica_identity and self.identity is ReplicaIdentity.INDEX:
                 return index.columns
-            # The server itself does not use a deferrable primary key as identity.
+            # PostgreSQL does not use a deferrable primary key as replica identity.
             if index.primary and index.immediate and self.identity is ReplicaIdentity.DEFAULT:
                 return index.columns
         return ()
 
     @property
     def unsent_identity(self) -> list[str]:
-        """Generated columns that keep its updates and deletes from being followed, since its replica identity has them."""
+        """Unpublished generated columns in the replica identity. They prevent updates and deletes from being replicated."""
         if self.identity is ReplicaIdentity.FULL:
             return self.generated if self.stored_sent else []
         return [name for name in self.identity_columns if name in self.generated]
 
     @property
     def fallback_key(self) -> tuple[str, ...]:
-        """For REPLICA IDENTITY FULL: the primary key, else a unique index without NULLs; empty where there is none."""
+        """Key for REPLICA IDENTITY FULL: the primary key, else a unique index without NULLs; empty if the table has neither."""
         usable = [i for i in self.indexes if i.immediate and i.not_null and set(i.columns) <= set(self.column_names)]
         usable.sort(key=lambda i: not i.primary)
         return usable[0].columns if usable else ()
@@ -222,38 +222,38 @@ class CatalogTable:
 
 @contextmanager
 def one_look(connection: PostgresConnection) -> Iterator[None]:
-    """What is read in the block is of one moment: names, storage and columns of different ones would tell of what never was."""
+    """The block's reads share one snapshot. Names, storage and columns of different moments would give a table that never existed."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield
 
 
 def load_tables(connection: PostgresConnection, names: Iterable[TableName]) -> dict[TableName, CatalogTable]:
-    """The catalog's view of these tables; a missing one is left out."""
+    """Read these tables from the catalog; missing ones are left out."""
     wanted = list(names)
     rows = connection.execute(_BY_NAME, [[n.schema for n in wanted], [n.name for n in wanted]]).fetchall()
     return {table.name: table for table in _load(connection, rows)}
 
 
 def load_numbered(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, CatalogTable]:
-    """The catalog's view of these tables by number; a missing one is left out."""
+    """Read these tables from the catalog by OID; missing ones are left out."""
     return {table.oid: table for table in _load(connection, connection.execute(_BY_OID, [list(oids)]).fetchall())}
 
 
 def names_of(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TableName]:
-    """Under which names these tables stand now; those that are gone are left out."""
+    """The current names of these tables by OID; dropped ones are left out."""
     rows = connection.execute(_NAMES, [list(oids)]).fetchall()
     return {oid: TableName(schema, name) for oid, schema, name in rows}
 
 
 def standing(connection: PostgresConnection, schemas: Iterable[str]) -> dict[int, TableName]:
-    """Logged tables of these schemas, without partitions and without copies that another Penstock loads there."""
+    """Logged tables of these schemas, without partitions and without the hidden copies of another Penstock that writes there."""
     rows = connection.execute(_STANDING, [list(schemas)]).fetchall()
     return {oid: TableName(schema, name) for oid, schema, name in rows}
 
 
 def roots_of(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TableName]:
-    """Those of these tables that are partitions, each with the table at the top."""
+    """The root table of each of these tables that is a partition."""
     rows = connection.execute(_ROOTS, [list(oids)]).fetchall()
     return {oid: TableName(schema, name) for oid, schema, name in rows}
 
@@ -326,7 +326,7 @@ def fill_tables(
     indexes: Iterable[Sequence[Any]],
     types: Mapping[int, TypeRow],
 ) -> None:
-    """Give tables their columns and unique indexes, from rows of COLUMN_FACTS and INDEX_FACTS."""
+    """Fill in the tables' columns and unique indexes from rows of COLUMN_FACTS and INDEX_FACTS."""
     by_oid = {t.oid: t for t in tables}
     for (
         oid,
@@ -370,7 +370,7 @@ def fill_tables(
 
 
 def _leaves_fills(leaves: Sequence[CatalogTable]) -> dict[str, set[str | None]]:
-    """By column, what old rows of the leaves hold of it."""
+    """By column, the values that older rows of the leaves hold for it."""
     fills: dict[str, set[str | None]] = {}
     for column in (c for leaf in leaves for c in leaf.columns if c.has_missing):
         fills.setdefault(column.column.name, set()).add(column.column.fill)
@@ -378,7 +378,7 @@ def _leaves_fills(leaves: Sequence[CatalogTable]) -> dict[str, set[str | None]]:
 
 
 def with_leaves_fill(root: CatalogColumn, fills: Mapping[str, set[str | None]]) -> CatalogColumn:
-    """A root stores nothing: what old rows hold of a new column is noted at its leaves, where they agree."""
+    """The root's column with the leaves' value for older rows, if all leaves agree. A root itself stores no rows."""
     found = fills.get(root.column.name, set())
     if len(found) != 1:
         return root
@@ -390,7 +390,7 @@ def with_leaves_fill(root: CatalogColumn, fills: Mapping[str, set[str | None]]) 
 
 @dataclass(frozen=True, slots=True)
 class KeyChoice:
-    """How rows of a table are found. `problem` is set where updates and deletes cannot be followed."""
+    """How rows of a table are identified. `problem` is set if updates and deletes cannot be replicated."""
 
     key: tuple[str, ...]
     mode: KeyMode
@@ -404,7 +404,7 @@ def choose_key(
     identity_columns: Sequence[str],
     fallback_key: Sequence[str],
 ) -> KeyChoice:
-    """Declared key, then replica identity index or primary key; for FULL without a key the whole row. Insert-only needs none."""
+    """The declared key, else the replica identity's columns; for FULL `fallback_key`, else the whole row. Insert-only needs none."""
     if spec.insert_only:
         return KeyChoice((), KeyMode.APPEND)
     if not identity_columns:
@@ -425,7 +425,7 @@ def choose_key(
 
 
 def key_of(table: CatalogTable, spec: TableSpec) -> KeyChoice:
-    """The key choice for a table as it is now. Partitions must send the key too: each leaf has an identity of its own."""
+    """The key choice for a table of the catalog. The log must contain the key for each leaf too: leaves have their own replica identity."""
     choice = choose_key(spec, table.identity, table.column_names, table.identity_columns, table.fallback_key)
     if choice.problem is not None or spec.insert_only:
         return choice
@@ -450,7 +450,7 @@ def key_of(table: CatalogTable, spec: TableSpec) -> KeyChoice:
 
 
 def not_logged(table: CatalogTable) -> str | None:
-    """Which of the table and its partitions does not get its changes into the log, in words; None where all do."""
+    """Names the table or partition whose changes are not logged, as text; None if all are logged."""
     for one in (table, *table.leaves):
         kinds = {"r": "", "p": "", "f": "is a foreign table"}
         reason = kinds.get(one.kind, "is not a table") or {"u": "is unlogged", "t": "is temporary"}.get(one.persistence)
@@ -460,8 +460,8 @@ def not_logged(table: CatalogTable) -> str | None:
 
 
 def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
-    """A table's structure; None where some of its changes are not in the log, or its updates and deletes cannot be followed and there is
-    no insert_only consent."""
+    """The table's schema; None if some of its changes are not logged, or if updates and deletes cannot be replicated and the user did not
+    consent to `insert_only`."""
     choice = key_of(table, spec)
     if choice.problem is not None or not_logged(table) is not None:
         return None
@@ -480,12 +480,12 @@ def schema_of(table: CatalogTable, spec: TableSpec) -> TableSchema | None:
 
 
 def computed_of(table: CatalogTable, spec: TableSpec) -> tuple[Column, ...]:
-    """The columns that the log does not carry and the source is asked for."""
+    """The columns that the log does not contain and that the source computes on request."""
     return tuple(mapped(column, spec) for column in table.computed if column.expression is not None)
 
 
 def mapped(column: Column, spec: TableSpec) -> Column:
-    """The column with the mapping that user or target asks for."""
+    """The column with its type override from the user or the target."""
     wanted = spec.map_as.get(column.name, spec.map_others_as)
     if wanted == column.map_as:
         return column

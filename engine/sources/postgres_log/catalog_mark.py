@@ -1,8 +1,8 @@
-"""A mark of what the source's catalog says of tables: where two readings give the same one, nothing was changed between them.
+"""Fingerprint of the catalog rows of tables (called a mark in the code). Equal fingerprints of two readings: the tables did not change.
 
-Every change of a catalog row is a new row of another transaction, so the transactions that wrote the rows stand for what they say.
-Statistics and freezing are written in place and change nothing here. What comes and goes between two readings leaves no trace: a
-partition that does so with rows is found by the log, which names it.
+The fingerprint is built from the transaction ids (xmin) of the catalog rows, because every change of a catalog row writes a new row
+version. Statistics and freezing update rows in place and do not change it. A partition that was attached and detached between two
+readings does not show in it; if the partition had rows, its relation records in the log show it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from engine.sources.postgres_log.partition_watch import PartitionWatch
 from engine.sources.postgres_log.position import end_of_log, written_now
 
 _FIRST_OF_USERS = 16384
-"""Lower numbers are of types that come with the server, and do not change."""
+"""FirstNormalObjectId. Types with lower OIDs belong to the server and do not change."""
 
 _NOT_BY_ITSELF = 1 << 30
-"""Of all that a session runs, only this question is prepared: for a few tables, planning it takes longer than answering it."""
+"""psycopg's `prepare_threshold` that turns automatic preparation off; only the query of this module is prepared, explicitly. For a few
+tables it takes longer to plan than to execute."""
 
 _MARK = """
 SELECT concat_ws(' ',
@@ -54,14 +55,14 @@ SELECT q.oid, q.typrelid::bigint FROM made JOIN pg_type q ON q.oid = made.oid
 
 @dataclass(frozen=True, slots=True)
 class _Types:
-    """What users' types of columns are made of. `relations`: those that hold the fields of composite ones."""
+    """User-defined types that columns are made of. `relations`: pg_class rows that hold the fields of composite types."""
 
     oids: tuple[int, ...] = ()
     relations: tuple[int, ...] = ()
 
 
 class CatalogMarks:
-    """Reads marks of the tables that a watch has met. Any thread may use it."""
+    """Reads fingerprints of the tables that a `PartitionWatch` has looked at. Any thread may use it."""
 
     def __init__(self, watch: PartitionWatch) -> None:
         self._watch = watch
@@ -69,7 +70,7 @@ class CatalogMarks:
         self._types = _Types()
 
     def looked(self, connection: PostgresConnection, names: Collection[TableName]) -> None:
-        """The watch has looked at these tables: from now on marks tell of the types that their columns have now, too."""
+        """Record that the watch has looked at these tables: fingerprints include their columns' current types from now on."""
         tables, _ = self._watch.numbers(names)
         rows = connection.execute(_TYPES, [list(tables), _FIRST_OF_USERS, _FIRST_OF_USERS]).fetchall()
         found = _Types(tuple(sorted(row[0] for row in rows)), tuple(sorted(row[1] for row in rows if row[1])))
@@ -84,7 +85,7 @@ class CatalogMarks:
         *,
         now: bool,
     ) -> CatalogAt:
-        """A position, and the mark as it is behind it: what is committed and can be seen up to there is in the mark."""
+        """A position, and a fingerprint read after it: the fingerprint includes every change that was committed before the position."""
         tables, below = self._watch.numbers(names)
         with self._lock:
             types = self._types

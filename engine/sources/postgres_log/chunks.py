@@ -1,4 +1,4 @@
-"""Reading a table for a copy or a comparison: parts by place in the file, each under one imported snapshot."""
+"""Reads a table for a copy or a comparison: chunks by block range of the table's file, each under one imported snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.sources.postgres_log.transport import Inbox, RawSocket
 
 PIECE_BYTES = 256 * 1024
 _READ_TIMEOUT_MS = 21_600_000
-"""Of one chunk; a copy that is slowed down takes its time."""
+"""Statement timeout for one chunk (6 hours): a throttled copy reads slowly."""
 _SILENCE_S = 600.0
 
 _STORAGE = """
@@ -30,13 +30,13 @@ WHERE c.oid IN (SELECT p.relid FROM pg_partition_tree(%s::oid::regclass) AS p WH
   AND c.relkind <> 'p'
 ORDER BY c.oid
 """
-"""Sizes are NULL of a table that was dropped this moment; reading it tells of that."""
+"""A size is NULL if the table was dropped during the query; reading the table then raises the fault."""
 _SAME_STORAGE = "SELECT relfilenode = pg_relation_filenode(oid) FROM pg_class WHERE oid = %s"
 _NAMES = """
 SELECT o.object_names FROM unnest(%s::int[]) WITH ORDINALITY AS a (attnum, place)
 CROSS JOIN LATERAL pg_identify_object_as_address('pg_class'::regclass, %s, a.attnum) AS o ORDER BY a.place
 """
-"""Of this moment, as the query will find what it reads. The catalog's own rows would show what the snapshot saw."""
+"""Current names, by the functions that resolve names in a query too. Catalog rows would show the state of the snapshot."""
 _KINDS = {
     "22023": FaultKind.COPY_LOST,
     "42704": FaultKind.COPY_LOST,
@@ -46,8 +46,8 @@ _KINDS = {
 
 
 def cut_table(connector: Connector, schema: TableSchema, chunk_bytes: int) -> list[CopyChunk]:
-    """Parts of about `chunk_bytes`; a partitioned root's by leaf. The last part of each table is open to the end of its file, so
-    that nothing is missed that came while we looked. Raises EngineFault(TABLE_MISSING) where the table is gone."""
+    """Cut the table into chunks of about `chunk_bytes`; a partitioned root leaf by leaf. The last chunk of each file has no upper bound,
+    so that blocks added after the sizes were read are included. Raises EngineFault(TABLE_MISSING) if the table does not exist."""
     with connector.session(str(schema.name)) as connection:
         rows = connection.execute(_STORAGE, [schema.relation, schema.relation]).fetchall()
         if not rows and connection.execute("SELECT FROM pg_class WHERE oid = %s", [schema.relation]).fetchone() is None:
@@ -78,7 +78,7 @@ def _select(schema: TableSchema, storage: TableName, low: int | None, high: int 
 
 
 def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sql.Composable]) -> sql.Composed:
-    """The structure's columns in order, of the rows of one table alone that meet all conditions."""
+    """Query for the schema's columns in order, from `storage` alone (ONLY), of the rows that meet all conditions."""
     columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in schema.columns)
     query = sql.SQL("SELECT {} FROM ONLY {}").format(columns, sql.Identifier(storage.schema, storage.name))
     if conditions:
@@ -87,15 +87,15 @@ def select_rows(schema: TableSchema, storage: TableName, conditions: Sequence[sq
 
 
 def columns_read(schema: TableSchema) -> tuple[tuple[int, str], ...]:
-    """The names that such a query goes by, as CopyChunk.columns."""
+    """The column numbers and names that `select_rows` uses, as CopyChunk.columns."""
     return tuple((int(column.attnum), column.name) for column in schema.columns)
 
 
 def read_chunk(connector: Connector, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
-    """COPY output in text form, in pieces of whole lines.
+    """COPY output in text format, in pieces of whole lines.
 
-    Raises EngineFault(COPY_LOST) where the snapshot is gone, TABLE_STRUCTURE_CHANGED where the table was rewritten or truncated after
-    it: a rewritten file does not hold what the snapshot saw.
+    Raises EngineFault: COPY_LOST if the snapshot does not exist any more; TABLE_STRUCTURE_CHANGED if the table was rewritten or
+    truncated after the snapshot, because the new file does not hold the rows of the snapshot.
     """
     subject = f"relation {chunk.relation}"
     with connector.session(subject) as connection:
@@ -106,7 +106,7 @@ def read_chunk(connector: Connector, chunk: CopyChunk, snapshot: str) -> Iterato
         except psycopg.Error as error:
             raise SOURCE.fault(error, subject, _KINDS) from error
         finally:
-            # A reader that stops half-way, or a fault, leaves a session in the middle of a command.
+            # A reader that stops early, or a fault, leaves the session in the middle of COPY; such a session cannot be reused.
             if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 connection.close()
 
@@ -118,10 +118,10 @@ def _begin(connection: PostgresConnection, chunk: CopyChunk, snapshot: str, subj
     connection.execute(f"SET LOCAL statement_timeout = {_READ_TIMEOUT_MS}")
     name = connection.execute("SELECT %s::oid::regclass::text", [storage]).fetchall()[0][0]
     if name.isdecimal():
-        # A partition that is gone is a change of its root; where the table itself is gone, nothing is left to copy.
+        # A dropped partition is a change of its root, which is copied again. A dropped table has nothing left to copy.
         gone = FaultKind.TABLE_MISSING if storage == chunk.relation else FaultKind.TABLE_STRUCTURE_CHANGED
         raise EngineFault(gone, subject, "the table is gone")
-    # Held until the end of this transaction: nobody can rewrite the file between the look and the read.
+    # Held until the end of this transaction: no command can rewrite the file between the check and the read.
     connection.execute("LOCK TABLE ONLY " + name + " IN ACCESS SHARE MODE")
     same = connection.execute(_SAME_STORAGE, [storage]).fetchone()
     if same is not None and not same[0]:
@@ -133,7 +133,7 @@ def _begin(connection: PostgresConnection, chunk: CopyChunk, snapshot: str, subj
 
 
 def _named_alike(connection: PostgresConnection, chunk: CopyChunk, storage: RelationId) -> bool:
-    """Whether the names in its SQL still mean what they meant when it was made: they may have been exchanged since."""
+    """Whether the names in the chunk's SQL still refer to the same table and columns; two of them may have been swapped since."""
     if chunk.reads is None:
         return True
     table = connection.execute(_NAMES, [[0], storage]).fetchall()
@@ -143,7 +143,7 @@ def _named_alike(connection: PostgresConnection, chunk: CopyChunk, storage: Rela
 
 
 def _copy_out(connector: Connector, connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:
-    """Straight from the socket where there is no TLS: libpq's one call per row costs more than reading the rows."""
+    """COPY output, read from the socket itself if the session has no TLS: libpq's call per row costs more than reading the rows."""
     if not connection.pgconn.ssl_in_use:
         yield from _raw_copy(connection, query, subject)
         return
@@ -163,7 +163,7 @@ def _copy_out(connector: Connector, connection: PostgresConnection, query: str, 
 
 
 def _raw_copy(connection: PostgresConnection, query: str, subject: str) -> Iterator[bytes]:
-    """COPY spoken over the bare socket. Stopped half-way, the session is of no use to libpq any more and is closed."""
+    """COPY output read from the socket. If the caller stops early, libpq's protocol state is lost and the session is closed."""
     raw = RawSocket(connection)
     raw.size_buffer()
     pieces: list[bytes] = []
@@ -194,7 +194,7 @@ def _raw_copy(connection: PostgresConnection, query: str, subject: str) -> Itera
 
 
 def _answers(raw: RawSocket, subject: str) -> Iterator[tuple[bytes, bytes]]:
-    """Messages as they come; those of copy data joined, with their headers taken off."""
+    """Type and body of each protocol message in order; consecutive CopyData messages are joined without their headers."""
     inbox = Inbox(2 * PIECE_BYTES)
     while raw.wait(_SILENCE_S):
         inbox.fill(raw)
@@ -212,7 +212,7 @@ def _answers(raw: RawSocket, subject: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _pieces(pgconn: pq.abc.PGconn) -> Iterator[bytes]:
-    """One message holds one line, so any number of messages are whole lines."""
+    """CopyData messages joined to larger pieces. A message holds one line, so each piece consists of whole lines."""
     lines: list[bytes | memoryview] = []
     size = 0
     receive = pgconn.get_copy_data

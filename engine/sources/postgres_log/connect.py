@@ -1,4 +1,4 @@
-"""Sessions of a PostgreSQL source, and which fault an SQLSTATE stands for there."""
+"""Sessions of a PostgreSQL source, and the fault kind for each SQLSTATE on a source."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SOURCE = StateKinds(
 
 
 class Connector(Sessions):
-    """Sessions of one source. A table of which row-level security hides rows from the user cannot be read in them: a copy without
-    those rows would be taken for the whole table."""
+    """Sessions of one source. They set `row_security = off`, so that reading a table with rows hidden by row-level security is an error:
+    a copy without those rows would be incomplete without notice."""
 
     def __init__(self, spec: ConnectionSpec) -> None:
         super().__init__(spec, SOURCE, {"row_security": "off"})

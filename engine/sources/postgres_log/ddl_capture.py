@@ -1,6 +1,6 @@
-"""An event trigger on the source that tells changes of structure in the log, inside the transaction that makes them.
+"""DDL capture: event triggers on the source that write a DDL message into the log in the transaction that changes a table's structure.
 
-It is installed on request only. Everything of it is one schema with one function, and three event triggers.
+It is installed on request only, and consists of one schema with one function, and three event triggers.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from engine.sources.postgres_log.connect import SOURCE, Connector
 from engine.sources.postgres_log.types import TYPE_FACTS, TYPES
 
 VERSION = 3
-"""Of function and messages; a message says which one wrote it."""
+"""Version of the function and of its messages; each message carries it."""
 PREFIX = "penstock.ddl"
 MOST_BYTES = 256 * 1024
-"""Of a message's content. A structure that is larger is not told, only that there is another one."""
+"""Upper bound of a DDL message's content. For a larger schema the message says only that the table changed."""
 _MOST_TABLES = 1000
-"""Told of by one command; of all others it is said that they are unknown."""
+"""Tables described for one command; if the command changes more, the message marks the others as unknown."""
 
 _NOTE = f"Penstock: tells changes of structure, version {VERSION}"
 _SCHEMA_NOTE = "Penstock: made for penstock.tell_ddl()"
@@ -42,7 +42,7 @@ SELECT coalesce(CASE WHEN count(*) = {len(_TRIGGERS)} THEN
            string_agg(concat_ws(' ', e.oid, e.xmin, p.oid, p.xmin), ',' ORDER BY e.evtname) END, '')
 FROM pg_catalog.pg_event_trigger e JOIN pg_catalog.pg_proc p ON p.oid = e.evtfoid
 WHERE e.evtname IN ({_NAMES}) AND e.evtenabled = 'A'"""
-"""Another text whenever trigger or function were changed or switched off meanwhile, empty where one is missing or off."""
+"""Fingerprint of triggers and function: differs after one was changed or switched off and on; empty if one is missing or disabled."""
 
 _TABLE = f"""
     SELECT jsonb_build_object(
@@ -103,10 +103,11 @@ _HOLDING = """
     JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND d.objsubid > 0
     WHERE NOT h.listed AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.oid <> ALL (touched)
 """
-"""Tables with columns that hold values of these types somewhere inside. Of enums, arrays and domains of them the labels are told."""
+"""Tables with columns that contain these types at any depth. For enums, and arrays and domains over enums, messages list the labels."""
 
 _APART = f"PERFORM pg_logical_emit_message(false, '{PREFIX}', '');"
-"""A message counts as written where it ends, a row change where it begins: something has to lie between, or they may change places."""
+"""Empty separator message. The LSN of a message is its end, that of a row change its start: without a record between them the two could
+get the same LSN and be decoded in the wrong order."""
 
 _FUNCTION = f"""CREATE OR REPLACE FUNCTION penstock.tell_ddl() RETURNS event_trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -212,14 +213,14 @@ EXCEPTION WHEN OTHERS THEN
     END;
 END
 $penstock$"""
-"""Whatever goes wrong in it, the command that it was called for goes on."""
+"""The event trigger function. It catches its own errors, so that the user's DDL command never fails because of it."""
 
 _ALTERED = "'ALTER TABLE', 'ALTER TYPE', 'CREATE TABLE'"
 _DROPPED = (
     "'ALTER EXTENSION', 'DROP ACCESS METHOD', 'DROP COLLATION', 'DROP DOMAIN', 'DROP EXTENSION', 'DROP FUNCTION',"
     " 'DROP OPERATOR CLASS', 'DROP OWNED', 'DROP ROUTINE', 'DROP SCHEMA', 'DROP TYPE'"
 )
-"""What may drop columns of tables that stay, beside ALTER TABLE."""
+"""Commands other than ALTER TABLE that can drop columns of tables (CASCADE)."""
 _EVENTS = {
     "penstock_ddl_end": f"ddl_command_end WHEN TAG IN ({_ALTERED})",
     "penstock_ddl_drop": f"sql_drop WHEN TAG IN ({_DROPPED})",
@@ -256,18 +257,18 @@ class _State:
 
 
 def look(connector: Connector) -> DdlCapture:
-    """What is installed, and what would be run to install and to remove it."""
+    """The installed state, and the statements that would install and remove it."""
     with connector.session() as connection:
         return state(connection)
 
 
 def state(connection: PostgresConnection) -> DdlCapture:
-    """As `look`, in a session that is open already."""
+    """As `look`, in an open session."""
     return _capture(_state(connection))
 
 
 def install(connector: Connector) -> DdlCapture:
-    """Install it, or bring it up to date. Safe to repeat. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) where the user may not."""
+    """Install or upgrade the DDL capture. Idempotent. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) if the user lacks the privilege."""
     with connector.session() as connection:
         found = _capture(_state(connection))
         if not found.current:
@@ -276,7 +277,7 @@ def install(connector: Connector) -> DdlCapture:
 
 
 def remove(connector: Connector) -> DdlCapture:
-    """Take away whatever is there of it. Safe to repeat. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) where the user may not."""
+    """Remove every part of the DDL capture that exists. Idempotent. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) as `install`."""
     with connector.session() as connection:
         found = _capture(_state(connection))
         if found.installed:
@@ -330,7 +331,7 @@ def _install_sql(state: _State) -> tuple[str, ...]:
 
 
 def _remove_sql(state: _State) -> tuple[str, ...]:
-    """The schema goes where this made it and nothing else is in it."""
+    """The schema is dropped only if `install` created it and it contains nothing else."""
     schema = ["DROP SCHEMA IF EXISTS penstock"] if not state.shared and (state.schema_ours or not state.schema) else []
     return (
         *(f"DROP EVENT TRIGGER IF EXISTS {name}" for name in _EVENTS),
@@ -340,18 +341,18 @@ def _remove_sql(state: _State) -> tuple[str, ...]:
 
 
 class CaptureWatch:
-    """Tells from when on every change of structure is in the log. Any thread may use it."""
+    """Determines from when on every DDL command is in the log. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._mark = ""
         self._before: frozenset[str] | None = None
-        """Transactions that ran when the mark was seen first: a command of theirs may have begun without the trigger."""
+        """Transactions that were open when the mark was first seen: their commands may have started before the trigger existed."""
 
     def in_force(self, connection: PostgresConnection) -> str:
-        """The mark of the trigger that is in force for all transactions, empty where there is none.
+        """The mark of the trigger if it is in force for all transactions, else empty.
 
-        Two looks that see the same mark tell that nothing happened between them that it did not tell of.
+        If two calls return the same mark, every DDL command between them has a DDL message in the log.
         """
         (mark,) = connection.execute(_MARK).fetchall()[0]
         with self._lock:

@@ -1,4 +1,4 @@
-"""Messages of the DDL capture: reading what they say."""
+"""Parses DDL messages, which the function of `ddl_capture` writes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from engine.sources.postgres_log.own_messages import HEAD
 from engine.sources.postgres_log.types import TypeRow
 
 _BEHIND = HEAD + len(PREFIX) + 1 + 4
-"""Where the content begins: behind the prefix with its end mark, and the content's length."""
+"""Offset of the content: it follows the prefix with its NUL byte and the 4-byte length of the content."""
 _VALUES_CHANGED = 0x02 | 0x04
-"""Reasons of a rewrite that give rows other values: a default that differs by row, a column of another type."""
+"""AT_REWRITE_DEFAULT_VAL and AT_REWRITE_COLUMN_REWRITE: rewrites that change values, by a volatile default or another column type."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTold:
-    """A table as the catalog had it behind a command; `DdlTable`."""
+    """`DdlTable`: a table as the catalog showed it at the end of a DDL command."""
 
     table: CatalogTable
     mark: str
@@ -54,7 +54,7 @@ class CatalogTold:
         return schema
 
     def is_announced(self, announced: Announced) -> bool:
-        """Whether a relation record of the table announces just this structure."""
+        """Whether the table's relation record announces exactly this schema."""
         columns = [(c.name, c.type_oid, c.modifier) for c in announced.columns]
         here = [(c.column.name, c.type_oid, c.modifier) for c in self.table.columns]
         identity = {c.name for c in announced.columns if c.identity}
@@ -67,9 +67,9 @@ class CatalogTold:
 
 
 def read_told(payload: bytes) -> DdlMessage:
-    """What a record of the DDL capture says, without the transaction id that it carries inside a streamed transaction.
+    """Parse a DDL message. `payload`: the record without the transaction id that it carries inside a streamed transaction.
 
-    Raises EngineFault(LOG_UNREADABLE) where this release does not understand it.
+    Raises EngineFault(LOG_UNREADABLE) if this release cannot parse it.
     """
     try:
         return _read(json.loads(payload[_BEHIND:].decode("utf-8")))
@@ -120,7 +120,7 @@ def _table(said: Mapping[str, Any]) -> CatalogTable:
 
 
 def _leaf(root: CatalogTable, name: str, identity: str, columns: Sequence[str] | None) -> CatalogTable:
-    """One for all leaves with the same identity, as far as a root's key asks for."""
+    """A leaf that represents all leaves with this replica identity; it holds what the choice of the root's key reads."""
     kind = identity_of(identity)
     leaf = CatalogTable(0, TableName(root.name.schema, name), "r", "p", kind, 0, 0.0, generated=root.generated)
     leaf.stored_sent = root.stored_sent

@@ -1,4 +1,4 @@
-"""Cutting the replication protocol's byte stream into log records. Pure; offsets only, one copy of the payload."""
+"""Cuts the byte stream of the replication protocol into log records. Pure; works on offsets and copies the payload once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _number(buffer: Array, at: int, size: int) -> Any:
 
 @_kernel
 def _measure(buffer: Array, filled: int, most_bytes: int) -> tuple[int, int, int, int]:
-    """Records, their bytes and the offset behind the last whole message up to the first that is no copy data; that one's type."""
+    """Count of records, their bytes, offset of the end of the last whole CopyData message, and the type of the message after them."""
     at, records, size, other = 0, 0, 0, 0
     while at + MESSAGE_HEADER <= filled:
         length = _number(buffer, at + 1, 4)
@@ -67,7 +67,7 @@ def _measure(buffer: Array, filled: int, most_bytes: int) -> tuple[int, int, int
 
 @_kernel
 def _copy(buffer: Array, stop: int, data: Array, offsets: Array) -> tuple[int, int, int]:
-    """Copy the records of `buffer[:stop]`; the highest position, the last send time, and whether an answer is asked for."""
+    """Copy the records of `buffer[:stop]`. Returns the highest position, the last send time, and whether the server wants a reply."""
     at, out, record = 0, 0, 0
     highest: Any = np.int64(0)
     sent: Any = np.int64(0)
@@ -94,8 +94,8 @@ def _copy(buffer: Array, stop: int, data: Array, offsets: Array) -> tuple[int, i
 
 
 class Frames(NamedTuple):
-    """What `cut` found. `consumed`: bytes of the input that are done with. `other`: type of the protocol message that stands there
-    whole and is no copy data, 0 for none, MALFORMED for bytes that make no sense. `wal_end`, `sent_us` 0 where nothing told them."""
+    """Result of `cut`. `consumed`: bytes of the input that were processed. `other`: type of the next whole message if it is not CopyData,
+    0 for none, MALFORMED for bytes that are no message. `wal_end` and `sent_us` are 0 if no message carried them."""
 
     data: npt.NDArray[np.uint8]
     offsets: npt.NDArray[np.int32]
@@ -107,7 +107,7 @@ class Frames(NamedTuple):
 
 
 def cut(buffer: Array, filled: int, most_bytes: int) -> Frames:
-    """Log records of the whole messages in `buffer[:filled]`, at most `most_bytes` of them unless a single one is larger."""
+    """Log records of the whole messages in `buffer[:filled]`: at most `most_bytes` in total, or one record that is larger."""
     records, size, consumed, other = _measure(buffer, filled, most_bytes)
     data = np.empty(size, np.uint8)
     offsets = np.empty(records + 1, np.int32)
@@ -137,7 +137,7 @@ def _strip(buffer: Array, filled: int, out: Array) -> tuple[int, int, int]:
 
 
 def copy_lines(buffer: Array, filled: int) -> tuple[bytes, int, int]:
-    """COPY output in the whole messages of `buffer[:filled]`: the bytes, how much is done with, and `other` as in Frames."""
+    """COPY output in the whole messages of `buffer[:filled]`: the bytes, `consumed` and `other` as in Frames."""
     out = np.empty(filled, np.uint8)
     size, consumed, other = _strip(buffer, filled, out)
     return out[:size].tobytes(), int(consumed), int(other)
@@ -153,6 +153,6 @@ def error_fields(body: bytes) -> dict[str, str]:
 
 
 def warm() -> None:
-    """Compile what is not in the cache yet."""
+    """Compile the kernels that numba's cache does not hold yet."""
     cut(np.zeros(16, np.uint8), 0, 1)
     copy_lines(np.zeros(16, np.uint8), 0)

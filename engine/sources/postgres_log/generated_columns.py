@@ -1,4 +1,4 @@
-"""Values of generated columns that the log does not carry: the source computes them of rows that it is given."""
+"""Values of generated columns that the log does not contain: the source computes them from the rows that the engine sends."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ROW = sql.Identifier("__penstock_row")
 def compute(
     connector: Connector, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int
 ) -> bytes:
-    """COPY text with the values of `columns`, which have expressions, one line for each row in order.
+    """COPY text with the values of `columns` (each has an expression), one line per row, in order.
 
     Args:
-        inputs: by attribute number, every column that an expression reads, as the text of an array of texts, NULL where it is NULL.
+        inputs: by attribute number, each column that an expression reads, as the text form of a text[] with one element per row.
 
     Raises:
-        EngineFault: TABLE_STRUCTURE_CHANGED where the source does not compute them any more, and what a lost source raises.
+        EngineFault: TABLE_STRUCTURE_CHANGED if an expression fails or does not exist any more; SOURCE_* if the source is lost.
     """
     with connector.session(table) as connection:
         try:
@@ -42,7 +42,7 @@ def compute(
 
 
 def _query(columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> sql.Composed:
-    """Each input goes by the name that the expressions have for it."""
+    """The query names each input as the expressions do."""
     read: dict[int, Input] = {}
     for column in columns:
         if column.expression is not None:

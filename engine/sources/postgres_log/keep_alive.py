@@ -1,7 +1,7 @@
-"""Keeps a replication session alive from a thread of its own, whatever the thread that reads the session is busy with.
+"""Keeps a replication session alive from a thread of its own, independently of the thread that reads the session.
 
-The source ends a session from which it has heard nothing for `wal_sender_timeout`, and it asks before only in its stream, where
-the question may be behind a value of hundreds of megabytes. So the time is kept without being asked.
+The source ends a session that sends nothing for `wal_sender_timeout`. Its request for a reply comes in the stream, possibly after a
+value of hundreds of megabytes, so status messages are sent periodically without waiting for a request.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from engine.postgres.sessions import PostgresConnection
 
 LONGEST_S = 5.0
 _WITHIN_TIMEOUT = 4
-"""So many times within the source's time-out: a machine under load may be late with some of them."""
+"""Status messages per `wal_sender_timeout`: under load the thread may be late with some of them."""
 _TIMEOUT = "SELECT setting::bigint FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"
 
 
 def period_s(connection: PostgresConnection) -> float:
-    """How often this session's source has to hear something. Raises psycopg.Error."""
+    """Interval between status messages in seconds, from the source's `wal_sender_timeout`. Raises psycopg.Error."""
     timeout_ms = int(connection.execute(_TIMEOUT).fetchall()[0][0])
     return min(LONGEST_S, timeout_ms / 1000 / _WITHIN_TIMEOUT) if timeout_ms else LONGEST_S
 
 
 class KeepAlive:
-    """Calls `tell` every `period_s` from now on. It may raise EngineFault: who reads the session finds out too, and judges."""
+    """Calls `tell` every `period_s` until `end`, or until it raises EngineFault: the thread that reads the session meets that fault too."""
 
     def __init__(self, period_s: float, tell: Callable[[], None]) -> None:
         self._period_s = period_s
@@ -35,7 +35,7 @@ class KeepAlive:
         self._thread.start()
 
     def end(self) -> None:
-        """Behind this, `tell` is not called any more."""
+        """Stop the thread; `tell` is not called after this returns."""
         self._over.set()
         self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Cutting a table along its key: chunks that mean the same rows under every snapshot, so that those that are in stay in."""
+"""Cuts a table into chunks by key range. A key range is valid under every snapshot, so an interrupted copy keeps its finished chunks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engine.sources.postgres_log.chunks import columns_read, select_rows
 from engine.sources.postgres_log.connect import SOURCE, Connector
 
 ROW_BYTES = 100
-"""Assumed of a row where the source knows no better."""
+"""Assumed row size if the source has no statistics of the table."""
 WALK_TIMEOUT_MS = 3_600_000
 _IDENTITIES = frozenset({ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX, ReplicaIdentity.FULL})
 _KINDS = {"42703": FaultKind.TABLE_STRUCTURE_CHANGED, "42P01": FaultKind.TABLE_STRUCTURE_CHANGED}
-"""Names come from the structure, and the catalog knows them no more: given away since, or gone, which a new copy tells."""
+"""undefined_column and undefined_table: a name of our schema was renamed or dropped since. The new copy finds out which."""
 _KEYS = """
 SELECT (i.indkey::int2[])[0:i.indnkeyatts - 1]::int[], coalesce(array_agg(coll.by_bytes ORDER BY coll.at), '{}')
 FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am a ON a.oid = x.relam AND a.amname = 'btree'
@@ -48,12 +48,12 @@ def walk_key(
     most_chunks: int,
     above_bytes: int | None = None,
 ) -> KeyWalk | None:
-    """At most so many chunks of about `chunk_bytes` behind the place `after`; None where the table has no key to go along.
+    """At most `most_chunks` chunks of about `chunk_bytes` after the key `after`.
 
-    That is a unique index over the columns of its key of which the first ones have an order that is the same everywhere. Only the
-    index is walked, and not even that in a table that is no larger than `above_bytes`: None for that one too.
+    None if the table has no unique index over its key whose first columns sort the same on every server, or is not larger than
+    `above_bytes` (then it is not read at all). Only the index is read.
 
-    Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the table, or a column of its key, has another name by now.
+    Raises EngineFault(TABLE_STRUCTURE_CHANGED) if the table, or a column of its key, was renamed.
     """
     if schema.mode is not KeyMode.KEYED or schema.identity not in _IDENTITIES:
         return None
@@ -81,7 +81,7 @@ def _walk(
     columns = _ordered_columns(connection, schema)
     if not columns or (after is not None and len(after.values) > len(columns)):
         return None
-    # A copy that goes on keeps to the columns that it began with.
+    # A resumed copy uses the columns of its existing bounds.
     columns = columns if after is None else columns[: len(after.values)]
     row_bytes = max(1.0, table_bytes / rows if rows else ROW_BYTES)
     step = max(1, int(chunk_bytes / row_bytes))
@@ -104,7 +104,7 @@ def _walk(
 
 
 def _ordered_columns(connection: PostgresConnection, schema: TableSchema) -> Sequence[Column]:
-    """The first columns of the key whose order is known, as far as an index has them first too."""
+    """The leading key columns whose sort order is known, as long as a unique index starts with them."""
     key = schema.key_columns
     best = 0
     for numbers, by_bytes in connection.execute(_KEYS, [schema.relation]).fetchall():
@@ -127,7 +127,7 @@ def _is_ordered(column: Column, *, by_bytes: bool) -> bool:
 def _place(
     connection: PostgresConnection, schema: TableSchema, columns: Sequence[Column], after: KeyBound | None, step: int
 ) -> KeyBound | None:
-    """The key of the row so many rows behind; None where there are fewer."""
+    """The key of the row `step` rows after `after`; None if there are fewer rows."""
     names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
     texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in columns)
     query = sql.SQL("SELECT {} FROM ONLY {}").format(texts, sql.Identifier(schema.name.schema, schema.name.name))
@@ -150,7 +150,7 @@ def _select(
 
 
 def _compared(columns: Sequence[Column], operator: str, bound: KeyBound) -> sql.Composed:
-    """The literals take their types from the columns."""
+    """Row comparison of `columns` with the bound. Literals are untyped, so that they take the types of the columns."""
     names = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
     values = sql.SQL(", ").join(sql.Literal(value) for value in bound.values)
     return sql.SQL("({}) {} ({})").format(names, sql.SQL(operator), values)

@@ -1,4 +1,4 @@
-"""Statements that mend what a check of a source found, written out for the one who may run them."""
+"""SQL statements that fix the findings of a source check, as text for a user with the necessary privileges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _name(text: str) -> str:
 
 
 def set_for_good(setting: str, value: str) -> Statements:
-    """A setting of the whole server that takes hold when it is started again."""
+    """Statements that change a server setting which takes effect at the next restart."""
     return (f"ALTER SYSTEM SET {setting} = '{value}'",)
 
 

@@ -1,4 +1,4 @@
-"""Finds messages that are for us in the log: those of the DDL capture, and markers of tickets."""
+"""Finds the engine's own messages in the log: DDL messages and ticket markers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = npt.NDArray[Any]
 
 
 def own_records(data: Array, offsets: Array, ordinals: Array, streamed: Array) -> dict[int, bytes]:
-    """Which of these message records are for us, by ordinal, whole, and cut where they are longer than ours are.
+    """The message records with one of our prefixes, by ordinal; truncated if longer than our messages can be.
 
     Args:
-        data, offsets: records one behind the other and their borders. ordinals: of the message records among them, in order.
-        streamed: for each of those, whether it carries a transaction id.
+        data, offsets: concatenated records and their borders (count + 1). ordinals: indexes of the message records, ascending.
+        streamed: for each message record, whether it carries a transaction id.
     """
     starts = offsets[ordinals].astype(np.int64)
     at = starts + HEAD + np.where(streamed, XID_BYTES, 0)

@@ -1,6 +1,5 @@
-"""Changes of tables that the log does not tell of: dropped, made again under their name, and what happens below a partitioned root.
-
-Below a root these are partitions that are detached, attached full, truncated or rewritten.
+"""Detects changes of tables that the log does not contain: a table dropped, or dropped and created again under its name, and partitions
+of a root that were detached, attached with rows, truncated or rewritten.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from engine.sources.postgres_log.connect import Connector
 from engine.sources.postgres_log.position import current
 
 _CREATED_IN_PLACE = 2
-"""CREATE TABLE … PARTITION OF enters the partition two commands behind its row type; CREATE and ATTACH lie further apart."""
+"""Most command ids (cmin) between the rows of the partition and of its row type if CREATE TABLE … PARTITION OF made both. CREATE TABLE
+followed by ATTACH PARTITION lies further apart."""
 LEFT_KEPT = 10_000
-"""How many of the partitions that left a root are known; the log may tell of changes in them until it is read up to the look that
-found them gone, and where it does behind that, they were back for a while."""
+"""Most former partitions remembered per root. The log may contain changes of them up to the log's end at the check that found them
+missing; changes after that mean that they were attached again for a while."""
 
 _OIDS = """
 SELECT n.nspname, c.relname, c.oid, c.relkind = 'p' FROM unnest(%s::text[], %s::text[]) AS w(s, t)
@@ -47,11 +47,11 @@ WHERE p.relid <> c.oid
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A partition. `writer`: the (sub)transaction that wrote its row in pg_class, from the same snapshot as `relfilenode`.
+    """A partition. `writer`: the (sub)transaction (xmin) that wrote its pg_class row, from the same snapshot as `relfilenode`.
 
-    `joined`: the one that wrote its row in pg_inherits, which made it a partition of its parent; 0 = unknown, in marks of before this was
-    kept. Freezing leaves it as it is. DETACH CONCURRENTLY writes the row once more, and from then on the partition is not shown.
-    `seen`: by a look; others were only named by the log.
+    `joined`: xmin of its pg_inherits row, which made it a partition of its parent; 0 = unknown (fingerprints of older versions). Freezing
+    does not change it. DETACH CONCURRENTLY writes the row again, and the partition is not listed from then on.
+    `seen`: found in the catalog; otherwise only named by relation records.
     """
 
     name: str
@@ -64,12 +64,12 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class TablesLook:
-    """What changed since the look before.
+    """Changes since the previous check.
 
-    `faults`: each table with what changed, in words. `rewrites`: those of them where partitions only came, or got other storage, which a
-    truncate of the root, or the DDL capture, may explain. `replaced`: those that were dropped or made again, with what stands there now.
-    `marks`: what is below each root, for `PartitionWatch.remember`. `below`: what is there, `left`: what was, and the log's end behind
-    the look that found it gone. `renamed`: tables that go by another name now.
+    `faults`: each changed table with a description. `rewrites`: the tables of `faults` whose partitions were only added or got new
+    storage, which a TRUNCATE of the root or a DDL message may explain. `replaced`: the tables that were dropped or created again, with the
+    OID that has the name now. `marks`: fingerprint of each root's partitions, for `PartitionWatch.remember`. `below`: current partitions;
+    `left`: former ones, with the log's end after the check that found them missing. `renamed`: old name to new name.
     """
 
     faults: Mapping[TableName, str]
@@ -81,7 +81,7 @@ class TablesLook:
     left: Mapping[TableName, Mapping[RelationId, Lsn]] = field(default_factory=dict)
 
     def joined(self, later: TablesLook) -> TablesLook:
-        """Both looks as one; what the later one says of a table counts."""
+        """Both results as one; for a table in both, the later one counts."""
         rewrites = {n: r for n, r in self.rewrites.items() if n not in later.faults}
         return TablesLook(
             {**self.faults, **later.faults},
@@ -95,48 +95,48 @@ class TablesLook:
 
 
 class PartitionWatch:
-    """Remembers tables, and what was below each root, at the first look or before, and tells what changed since.
+    """Remembers the OIDs of tables and the partitions of each root, and reports changes between two checks.
 
-    Any thread may use it.
+    The first check is compared with what `remember` set. Any thread may use it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._below: dict[TableName, dict[int, _Member]] = {}
         self._left: dict[TableName, dict[RelationId, Lsn]] = {}
-        """What was below each root before, the last to leave last, and where the log ended when that had been seen."""
+        """Former partitions of each root, in the order in which they left, with the log's end when that was noticed."""
         self._oids: dict[TableName, int] = {}
         self._gone: dict[TableName, int] = {}
-        """What stood there when it was told; 0 = nothing."""
+        """OID that had the table's name when its loss was reported; 0 = none."""
 
     @property
     def gone(self) -> frozenset[TableName]:
-        """Tables that were dropped, and maybe made again, since they were first seen; until `settle`."""
+        """Tables that were dropped, and possibly created again, since they were first seen; until `settle`."""
         with self._lock:
             return frozenset(self._gone)
 
     def unseen(self, tables: Sequence[TableSpec]) -> list[TableSpec]:
-        """Those of these tables that no look has met yet: they are watched from the next one on."""
+        """The given tables that no check has seen yet; they are watched from the next check on."""
         with self._lock:
             return [t for t in tables if t.source not in self._oids]
 
     def remember(self, marks: Mapping[TableName, str]) -> None:
-        """What an earlier look, of this watch or another, saw below these roots: the next look is compared with that."""
+        """Set the fingerprints that an earlier check, of this object or another, took of these roots; the next check compares with them."""
         seen = {name: _from_mark(mark) for name, mark in marks.items()}
         with self._lock:
             for name, (oid, members) in seen.items():
                 self._oids[name], self._below[name] = oid, members
 
     def accept(self, name: TableName, relation: RelationId) -> None:
-        """A table told as gone is followed as it is now; what the last look saw of it counts. Nothing where it was settled since."""
+        """Watch `relation`, which has the name of a table reported as gone; the last check is its base. No-op after `settle`."""
         with self._lock:
             if self._gone.pop(name, None) is not None:
                 self._oids[name] = relation
 
     def settle(self, tables: Sequence[TableSpec], stands: Mapping[TableName, int]) -> None:
-        """These tables are taken up anew, as `stands` has them; what is below them at the next look counts.
+        """Start to watch these tables again with the OIDs of `stands`; the next check sets the base for their partitions.
 
-        Not what came back since it was told as dropped: that is still to be told.
+        A table that was created again after it was reported as dropped is not included: that is still to be reported.
         """
         with self._lock:
             for name in {spec.source for spec in tables} & stands.keys():
@@ -146,25 +146,25 @@ class PartitionWatch:
                     self._oids[name] = stands[name]
 
     def numbers(self, names: Collection[TableName]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The numbers of these tables as far as a look met them, also of what took the place of one; and of all that is below them."""
+        """OIDs of the given tables that a check has seen, including tables that replaced one of them; and OIDs of all their partitions."""
         with self._lock:
             tables = {oid for name in names for oid in (self._oids.get(name, 0), self._gone.get(name, 0)) if oid}
             below = {oid for name in names for oid in self._below.get(name, ())}
         return tuple(sorted(tables)), tuple(sorted(below))
 
     def look(self, connector: Connector, tables: Sequence[TableSpec]) -> Mapping[TableName, str]:
-        """Tables that changed, with what, in words. Each change is told once."""
+        """Changed tables with a description. Each change is reported once."""
         return self.examine(connector, tables).faults
 
     def examine(self, connector: Connector, tables: Sequence[TableSpec]) -> TablesLook:
-        """As `look`, with what it takes to tell a truncate of a root from one of a partition. Each change is told once."""
+        """As `look`, with the facts that distinguish a TRUNCATE of a root from one of a partition. Each change is reported once."""
         names = {t.source for t in tables}
         with connector.session() as connection, one_look(connection):
             oids, roots = _oids(connection, names)
             below = _below(connection, names)
             away = self._known(names - oids.keys())
             elsewhere = names_of(connection, away) if away else {}
-        # Read behind the catalog: every transaction whose work was seen there has committed before this position.
+        # Read after the catalog: every transaction that the catalog showed has committed before this position.
         seen_by = current(connector)
         for name in roots:
             below.setdefault(name, {})
@@ -216,15 +216,15 @@ class PartitionWatch:
             return [oid for name in names if (oid := self._stood(name))]
 
     def _stood(self, name: TableName) -> int:
-        """What was last seen under the name; 0 = nothing."""
+        """The OID last seen under the name; 0 = none."""
         return self._gone.get(name, self._oids.get(name, 0))
 
     def _renamed(
         self, missing: Collection[TableName], elsewhere: Mapping[int, TableName]
     ) -> dict[TableName, TableName]:
-        """Tables that are not under their name any more but under another one; from now on they are known by that.
+        """Tables that were renamed, old name to new name; they are watched under the new name from now on.
 
-        One that has the name of another table of ours is that table now, and gone from where it was.
+        A table that took the name of another watched table is not renamed: it replaces that table, and is missing under its old name.
         """
         found = {}
         for name in missing:
@@ -253,7 +253,7 @@ class PartitionWatch:
 
 
 def marks_of(connector: Connector, names: Collection[TableName]) -> dict[TableName, str]:
-    """The marks of those of these tables that are partitioned, as they are now."""
+    """Current fingerprints of the given tables that are partitioned."""
     with connector.session() as connection, one_look(connection):
         oids, roots = _oids(connection, names)
         below = _below(connection, roots)
@@ -261,13 +261,13 @@ def marks_of(connector: Connector, names: Collection[TableName]) -> dict[TableNa
 
 
 def _to_mark(oid: int, members: Mapping[int, _Member]) -> str:
-    """A root and its members as text; equal where nothing changed that a later look would tell."""
+    """Fingerprint of a root and its partitions as text; equal if there is no change that a later check would report."""
     listed = [[number, member.name, member.relfilenode, member.joined] for number, member in sorted(members.items())]
     return _written(oid, listed)
 
 
 def mark_told(mark: str, below: Mapping[RelationId, TableName]) -> str:
-    """The mark with these partitions, which the log named and no look has met; the same text where it has them all."""
+    """The fingerprint with these partitions added, which only relation records named; the same text if it contains all of them."""
     oid, listed = json.loads(mark)
     had = {number for number, *_ in listed}
     more = [[leaf, str(name), None, 0] for leaf, name in below.items() if leaf not in had]
@@ -290,7 +290,7 @@ def _from_mark(mark: str) -> tuple[int, dict[int, _Member]]:
 def _oids(
     connection: PostgresConnection, names: Collection[TableName]
 ) -> tuple[dict[TableName, int], frozenset[TableName]]:
-    """The tables that exist, by number, and which of them are partitioned."""
+    """OIDs of the tables that exist, and the set of those that are partitioned."""
     rows = connection.execute(_OIDS, [[n.schema for n in names], [n.name for n in names]]).fetchall()
     oids = {TableName(schema, name): oid for schema, name, oid, _ in rows}
     return oids, frozenset(TableName(schema, name) for schema, name, _, partitioned in rows if partitioned)
@@ -316,12 +316,12 @@ def _change(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> str | 
 
 
 def _attached(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> frozenset[RelationId]:
-    """New members that may have had rows when they came."""
+    """New partitions that may have had rows when they were attached."""
     return frozenset(RelationId(o) for o, member in now.items() if o not in before and not member.created_in_place)
 
 
 def _rewritten(before: Mapping[int, _Member], now: Mapping[int, _Member]) -> list[_Member]:
-    """Members with other storage than before; one that is new was made with storage of its own number, or with none."""
+    """Partitions whose storage changed. A new partition has a relfilenode equal to its OID, or none, unless it was rewritten."""
     return [
         member
         for oid, member in now.items()

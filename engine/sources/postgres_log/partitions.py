@@ -1,4 +1,4 @@
-"""The partitions of a table as one snapshot sees them, and which rows each holds in terms that hold elsewhere too."""
+"""Reads the partitions of a table under one snapshot, with their bounds in a form that the engine and the target can evaluate."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ FROM tree t JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.re
 LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid
 ORDER BY n.nspname, c.relname
 """
-"""Plain reads of the catalog only, so that they show what the snapshot saw."""
+"""Reads catalog tables only: catalog functions would show the current state instead of the snapshot's."""
 _GONE = {"22023": FaultKind.COPY_LOST, "42704": FaultKind.COPY_LOST, "55000": FaultKind.COPY_LOST}
 _TOKEN = re.compile(
     r"\s*(?:(?P<text>E?'(?:[^']|'')*')|(?P<word>[A-Za-z]+)|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<sign>[(),]))"
 )
 _BOOLEANS = {"true": "t", "false": "f"}
-"""As a bound prints them, and as COPY does."""
+"""Boolean literals of pg_get_expr, and their COPY text."""
 
 
 class NotUnderstood(Exception):
-    """Why a bound means nothing elsewhere."""
+    """A bound cannot be evaluated outside the source; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Row:
     columns: tuple[str | None, ...]
     deterministic: bool
     plain: bool
-    """Its columns are compared by the default rules of their types."""
+    """The partition key uses the default operator classes and collations of its columns' types."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class _Tree:
     regions: dict[int, Region | NotUnderstood] = field(default_factory=dict)
 
     def region(self, oid: int) -> Region | NotUnderstood:
-        """Which rows of the root are in a part of it; of the root itself, all."""
+        """Which rows of the root belong to this partition; all rows for the root itself."""
         row = self.rows[oid]
         if row.parent == 0:
             return ()
@@ -92,7 +92,7 @@ class _Tree:
         return DefaultBound(tuple(read_bound(other.bound, columns, self._kind(columns)) for other in others))
 
     def _columns(self, parent: _Row) -> tuple[str, ...]:
-        """Those by which a table is parted, where they compare here as they do everywhere."""
+        """The partition key columns. Raises NotUnderstood if their comparison is specific to the source."""
         if parent.strategy not in {"l", "r"}:
             raise NotUnderstood(f"{parent.name} is partitioned by hash")
         columns = tuple(column for column in parent.columns if column is not None)
@@ -116,9 +116,9 @@ class _Tree:
 
 
 def partitions(connector: Connector, schema: TableSchema, snapshot: str | None) -> list[Partition]:
-    """Everything below a root, by name; none where the table is not partitioned. As of an exported snapshot, or of now.
+    """All partitions below a root, ordered by name; empty if the table is not partitioned. `snapshot`: an exported one; None = now.
 
-    Raises EngineFault(COPY_LOST) where the snapshot is gone.
+    Raises EngineFault(COPY_LOST) if the snapshot does not exist any more.
     """
     subject = str(schema.name)
     with connector.session(subject) as connection:
@@ -154,7 +154,7 @@ def _read(connection: PostgresConnection, schema: TableSchema, snapshot: str | N
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """`value`: of a literal; None of a word or a sign. `edge`: MINVALUE or MAXVALUE."""
+    """`value`: of a literal; None for a keyword or a punctuation mark. `edge`: MINVALUE or MAXVALUE."""
 
     text: str
     value: str | None = None
@@ -165,7 +165,7 @@ _END = _Token("")
 
 
 def read_bound(text: str, columns: Sequence[str], kind: Kind | None = None) -> ListBound | RangeBound:
-    """A bound as pg_get_expr prints it. `kind`: of the first column's values. Raises NotUnderstood."""
+    """Parse a bound as pg_get_expr prints it. `kind`: of the first column's values. Raises NotUnderstood."""
     words = _tokens(text)
     head = [next(words, _END).text for _ in range(3)]
     if head == ["FOR", "VALUES", "IN"]:
@@ -209,7 +209,7 @@ def _refuse_endless(values: Sequence[str]) -> None:
 
 
 def _listed(words: Iterator[_Token]) -> list[_Token]:
-    """The items of one parenthesised list; the one for NULL has neither value nor edge."""
+    """The items of one parenthesised list; NULL has neither value nor edge."""
     if next(words, _END).text != "(":
         raise _OTHER_FORM
     items: list[_Token] = []

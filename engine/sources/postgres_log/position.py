@@ -1,4 +1,4 @@
-"""Positions of the source: which cluster it is, where its log ends, and "now"."""
+"""Positions of the source: cluster identity, current end of the log, and "now"."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SELECT pg_is_in_recovery(),
 
 
 def identify(connector: Connector) -> SourceIdentity:
-    """Cluster, timeline and version, as the replication protocol tells them."""
+    """System identifier, timeline and version, from IDENTIFY_SYSTEM."""
     with connector.open(replication=True) as connection:
         try:
             system_id, timeline, *_ = connection.execute("IDENTIFY_SYSTEM").fetchall()[0]
@@ -40,7 +40,7 @@ def identify(connector: Connector) -> SourceIdentity:
 
 
 def now(connector: Connector) -> Lsn:
-    """Behind every commit so far, with the log flushed up to there; where writing is not allowed, the log's end."""
+    """A position after every commit so far, with the log flushed up to it; the log's end if the session may not write."""
     with connector.session() as connection:
         return written_now(connection)
 
@@ -70,7 +70,7 @@ def write_ticket(connector: Connector, ticket: TicketId) -> TicketWritten:
 
 
 def current(connector: Connector) -> Lsn:
-    """Where the log ends at present."""
+    """The current end of the log."""
     with connector.session() as connection:
         return end_of_log(connection)
 
@@ -86,7 +86,7 @@ def end_of_log(connection: PostgresConnection) -> Lsn:
 
 
 def without_page_header(position: Lsn, segment_bytes: int, page_bytes: int) -> Lsn:
-    """The end of the last record: a position just behind a page's header is never reached by one, and a wait for it would hang."""
+    """The position without a WAL page header that it may include. No record ends right after a header, so a wait for it would hang."""
     if position.value % segment_bytes == _LONG_HEADER:
         return Lsn(position.value - _LONG_HEADER)
     if position.value % page_bytes == _SHORT_HEADER:

@@ -1,4 +1,4 @@
-"""What would keep tables from being replicated, found before anything is changed, and which tables there are."""
+"""Preflight checks: finds what prevents tables from being replicated, without changes on the source; and lists the source's tables."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class _Rights:
     owner: str
     user: str
     hidden: Sequence[str]
-    """Tables that hold its rows and that row-level security hides some of from the user."""
+    """The table or its partitions, as far as row-level security hides rows of them from the user."""
 
 
 def check(
     connector: Connector, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
 ) -> list[Finding]:
-    """Findings about the source and these tables; what is wrong with the connection itself is one too."""
+    """Findings about the source and these tables. A failed connection is a finding, not a fault."""
     try:
         with connector.session() as connection:
             version = connection.info.server_version
@@ -116,7 +116,7 @@ def _ddl_capture(found: DdlCapture) -> list[Finding]:
 
 
 def discover(connector: Connector) -> list[DiscoveredTable]:
-    """Every table outside the system's schemas, partitions under their root."""
+    """Every table outside the system schemas; partitions are listed under their root."""
     with connector.session() as connection:
         rows = connection.execute(_DISCOVER).fetchall()
         names = [TableName(schema, name) for schema, name, *_ in rows]
@@ -181,7 +181,7 @@ def _server(connection: PostgresConnection, slot: str | None, version: int) -> l
 
 
 def _origin(origin: OriginFilter, version: int) -> list[Finding]:
-    """What is to be known where changes are left out by their origin."""
+    """Findings about filtering changes by their replication origin."""
     if origin is OriginFilter.ANY:
         return []
     if version < ORIGIN_VERSION:
@@ -201,7 +201,7 @@ _CONNECTION_REMEDIES = {
 
 
 def _replication(connector: Connector, user: str) -> list[Finding]:
-    """Whether the server lets this `user` open a replication session; roles of hosted services cannot be judged in any other way."""
+    """Test whether `user` may open a replication session, by opening one: on hosted services the role attributes do not show it."""
     try:
         connector.open(replication=True).close()
     except EngineFault as fault:
@@ -290,7 +290,7 @@ _NAMING = frozenset(
 
 
 def _named_elsewhere(table: CatalogTable) -> list[Finding]:
-    """Columns whose values are printed by the names of what they stand for."""
+    """Findings on columns (such as regclass) whose printed values are names of objects of the source."""
     naming = [c.column.name for c in table.columns if (c.column.type.element or c.column.type).name in _NAMING]
     if not naming:
         return []
@@ -320,7 +320,7 @@ def _generated(table: CatalogTable, spec: TableSpec) -> list[Finding]:
 
 
 def _storage(table: CatalogTable) -> Finding | None:
-    """Tables, or partitions, whose changes do not get into the log."""
+    """Finding on tables or partitions whose changes are not logged."""
     if table.kind not in {"r", "p", "f"}:
         remedy = "Name a table, or take it out of the subscription."
         return Finding(_E, FaultKind.TABLE_MISSING.value, f"{table.name} is not a table", remedy)
@@ -343,7 +343,7 @@ _IDENTITY_REMEDY = (
 
 
 def _declared_key_remedy(table: CatalogTable, spec: TableSpec) -> str:
-    """How the log comes to send the declared key of rows that are updated or deleted."""
+    """The remedy that makes the log contain the declared key of updated and deleted rows."""
     unknown = [name for name in spec.key if name not in table.column_names]
     if unknown:
         return f"Declare columns that {table.name} has and the log carries; it has no {', '.join(unknown)}."

@@ -1,8 +1,8 @@
-"""Who changed a publication: its comment names the transactions of ours that wrote its rows in the source's catalog. Pure.
+"""Detects changes of a publication by others: its comment lists the engine's transactions that wrote its catalog rows. Pure.
 
-Each change of ours writes the comment in its own transaction, so that no crash comes between the two. Whatever another transaction
-writes has that one's number (xmin), also where it puts things back as they were; freezing leaves the number as it is, and while our slot
-exists the source gives no number twice. A table that another transaction took out, and did not put in again, is missing.
+The engine changes the publication and its comment in one transaction, so that a crash cannot separate the two. Rows that another
+transaction wrote carry its id (xmin), even if it restored the previous state. Freezing keeps xmin, and while our slot exists the source
+does not reuse transaction ids. A table that another transaction removed from the publication is missing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _TEXT = "Penstock: leave this publication alone. Its rows were written by"
 
 
 def mark_text(writers: Collection[int]) -> str:
-    """The comment of a publication whose rows these transactions of ours wrote."""
+    """The comment of a publication whose catalog rows these transactions of the engine wrote."""
     return " ".join([_TEXT, *map(str, sorted(writers))])
 
 
 def writers_in(comment: str | None) -> frozenset[int] | None:
-    """The transactions that a comment names; None where it is not one of ours."""
+    """The transactions that a comment lists; None if the engine did not write it."""
     if comment is None or not comment.startswith(f"{_TEXT} "):
         return None
     numbers = comment[len(_TEXT) :].split()
@@ -27,7 +27,7 @@ def writers_in(comment: str | None) -> frozenset[int] | None:
 
 
 def strangers(name: str, writers: Collection[int], ours: Collection[int] | None) -> list[str]:
-    """What shows that others changed a publication, in words; nothing where they did not."""
+    """Evidence that others changed a publication, as text; empty if they did not."""
     if ours is None:
         return [f"publication {name} lacks the comment by which Penstock recognises its own changes"]
     found = sorted(set(writers) - set(ours))

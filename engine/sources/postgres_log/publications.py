@@ -1,6 +1,6 @@
-"""The two publications of a subscription: one for tables whose updates and deletes can be followed, one for inserts only.
+"""The two publications of a subscription: one for tables whose updates and deletes can be replicated, one for inserts only.
 
-A table without identity never gets into the first: its owner's own UPDATE would fail from then on.
+A table without replica identity is never added to the first: UPDATE and DELETE on the table would fail for all its users.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FROM pg_publication p LEFT JOIN (
 ) AS m ON m.prpubid = p.oid
 WHERE p.pubname = %s
 """
-"""One row for each of its tables, one without a table where it has none. Its comment, which may be long, comes once."""
+"""One row per table of the publication, or one row without a table. The comment, which may be long, is in the first row only."""
 _SCHEMAS = "(SELECT count(*) FROM pg_publication_namespace WHERE pnpubid = p.oid)"
 _NUMBERS = "SELECT pubname::text, oid FROM pg_publication WHERE pubname = ANY (%s)"
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
@@ -52,11 +52,10 @@ _OWN_WRITER = "SELECT pg_current_xact_id()::xid::text::bigint"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication as it is.
+    """A publication as it is on the source.
 
-    `generated`: which generated columns it carries, as in pg_publication.pubgencols. `members`: per table, whether it is restricted by
-    a filter or column list. `writers`: the transactions that wrote its rows in the catalog, `mark`: those of them that its comment
-    says are ours; None where it says nothing.
+    `generated`: pg_publication.pubgencols. `members`: per table, whether it has a row filter or a column list. `writers`: the
+    transactions (xmin) that wrote its catalog rows. `mark`: the engine's transactions, from its comment; None without such a comment.
     """
 
     name: str
@@ -75,8 +74,8 @@ class Publication:
 class Wanted:
     """A publication as it should be.
 
-    `generated`: None where it does not matter which generated columns it carries. `oids`: of every table asked for that exists, whether
-    it belongs in this one or not.
+    `generated`: None if any setting for generated columns is accepted. `oids`: of every requested table that exists, including those of
+    the other publication.
     """
 
     name: str
@@ -87,14 +86,14 @@ class Wanted:
 
 
 def names(slot: str) -> tuple[str, str]:
-    """The two publications of a slot. Raises EngineFault(INTERNAL) where the name is too long to be extended."""
+    """Names of the two publications of a slot. Raises EngineFault(INTERNAL) if the slot's name is too long for the suffixes."""
     if len(slot.encode()) > _MOST_BYTES:
         raise EngineFault(FaultKind.INTERNAL, slot, f"slot names have at most {_MOST_BYTES} bytes")
     return slot, f"{slot}_ins"
 
 
 def numbers(connector: Connector, slot: str) -> str | None:
-    """Which publications these are: others under the same names have other numbers. None where one of them is missing."""
+    """Identity (OIDs) of the two publications, which changes if one is dropped and created again. None if one is missing."""
     with connector.session(slot) as connection:
         found = dict(connection.execute(_NUMBERS, [list(names(slot))]).fetchall())
     return " ".join(str(found[name]) for name in names(slot)) if len(found) == len(names(slot)) else None
@@ -109,14 +108,14 @@ def prepare(
     expected: Collection[int] = (),
     earlier: Earlier = Earlier.OURS,
 ) -> dict[TableName, int]:
-    """Create both publications, or bring them to what `tables` ask for; committed when it returns. Returns their tables with oids.
+    """Create both publications or change them to contain `tables`; committed when it returns. Returns the published tables with OIDs.
 
-    `ours`: numbers of these tables as they were published before. One of them under a name that nobody asks for was renamed, maybe
-    this moment, and stays in: its changes would be lost. Identities are looked at once more when the tables are locked against changes
-    of them, so that none without is published. `expected`: numbers of tables that must be published already.
+    `ours`: OIDs under which the tables were published before. A published table of `ours` under a name that is not in `tables` was
+    renamed; it stays published, since its changes would be lost otherwise. Replica identities are read again under a lock that prevents
+    their change, so that no table without one is published. `expected`: OIDs that must be published already.
 
     Raises:
-        EngineFault: PUBLICATION_CHANGED where others changed a publication since our last change of it, unless `earlier` lets it pass.
+        EngineFault: PUBLICATION_CHANGED if others changed a publication since the engine's last change, unless `earlier` allows it.
     """
     try:
         with connector.session(slot) as connection:
@@ -149,12 +148,12 @@ class _Preparation:
             except (psycopg.errors.LockNotAvailable, psycopg.errors.InsufficientPrivilege):
                 self._one_by_one()
                 return self._all()
-        except psycopg.errors.UndefinedObject as error:  # To be taken out, and gone by itself.
+        except psycopg.errors.UndefinedObject as error:  # The table to remove was dropped meanwhile.
             raise _moved(self.slot) from error
 
     def _all(self) -> dict[TableName, int]:
-        """Everything in one transaction. It never waits for a table while it holds others: that could end in a deadlock with the
-        tables' own users, and theirs might be the transaction that the source then gives up."""
+        """All changes in one transaction. It does not wait for a table's lock while it holds others: that could deadlock with users of
+        the tables, and the server might abort their transaction."""
         published: dict[TableName, int] = {}
         with _alone(self.connection, self.slot):
             found = self._found()
@@ -186,7 +185,7 @@ class _Preparation:
         return published
 
     def _one_by_one(self) -> None:
-        """Each table in a transaction of its own, which may wait for its lock, since it holds no other."""
+        """Each table in its own transaction, which may wait for the table's lock because it holds no other lock."""
         with _alone(self.connection, self.slot):
             found = self._found()
         for place, (wanted, current) in enumerate(found):
@@ -208,7 +207,7 @@ class _Preparation:
         return pairs
 
     def _found(self) -> list[tuple[Wanted, Publication | None]]:
-        """What is wanted and what there is. Raises EngineFault(PUBLICATION_CHANGED) where that is not as we left it."""
+        """Wanted and existing publications. Raises EngineFault(PUBLICATION_CHANGED) if others changed an existing one."""
         pairs = self._pairs()
         if self.earlier is Earlier.ANY:
             return pairs
@@ -222,7 +221,7 @@ class _Preparation:
 
 
 def withdraw(connector: Connector, tables: Sequence[TableSpec], slot: str) -> frozenset[TableName]:
-    """Take tables out that have no replica identity any more. Returns those. Raises as `prepare`."""
+    """Remove the tables that have no replica identity any more, and return them. Raises as `prepare`."""
     with connector.session(slot) as connection:
         main, _ = _wanted(connection, tables, slot)
         current = _read(connection, main.name)
@@ -236,7 +235,7 @@ def withdraw(connector: Connector, tables: Sequence[TableSpec], slot: str) -> fr
 
 @contextmanager
 def _alone(connection: PostgresConnection, slot: str) -> Iterator[None]:
-    """One transaction, beside which no other engine changes publications of this slot."""
+    """A transaction with an advisory lock, so that no other engine changes publications of this slot at the same time."""
     with connection.transaction():
         connection.execute(_ONE_AT_A_TIME, [f"penstock {slot}"])
         yield
@@ -244,7 +243,7 @@ def _alone(connection: PostgresConnection, slot: str) -> Iterator[None]:
 
 @contextmanager
 def _marked(connection: PostgresConnection, slot: str, name: str, earlier: Earlier) -> Iterator[None]:
-    """As `_alone`, for changes of one publication, which are marked as ours. Raises as `prepare`."""
+    """As `_alone`, for changes of one publication, which its comment then records as ours. Raises as `prepare`."""
     with _alone(connection, slot):
         before = _read(connection, name)
         if earlier is not Earlier.ANY:
@@ -280,14 +279,14 @@ def _is_ours(current: Publication) -> bool:
 
 
 def _accepted(before: Publication | None, earlier: Earlier) -> frozenset[int]:
-    """The transactions, this one aside, whose rows of a publication count as ours."""
+    """Earlier transactions whose catalog rows of the publication count as the engine's."""
     if before is None:
         return frozenset()
     return before.writers if before.mark is None or earlier is Earlier.ANY else before.mark
 
 
 def _mark(connection: PostgresConnection, now: Publication, accepted: frozenset[int]) -> None:
-    """Note in the publication's comment whose transactions wrote its rows: ours, this one among them."""
+    """Write the publication's comment: the engine's transactions that wrote its catalog rows, including the current one."""
     own = connection.execute(_OWN_WRITER).fetchall()[0][0]
     found = strangers(now.name, now.writers, accepted | {own})
     if found:
@@ -303,10 +302,10 @@ def faults(
     gone: frozenset[TableName] = frozenset(),
     published: Mapping[TableName, int] | None = None,
 ) -> tuple[str, ...]:
-    """What is not as it should be, in words. `gone`: tables that were dropped or made again, which is told elsewhere.
+    """Deviations of the publications, as text. `gone`: tables that were dropped or created again, which `PartitionWatch` reports.
 
-    `published`: what `prepare` put in. A table that came since is not missing, and one of them under another name not foreign. Tables
-    and publications are looked at in one moment, since a table that is renamed between the two would be missing.
+    `published`: the tables that `prepare` published. A table created since is not missing, and a renamed one is not foreign. Tables
+    and publications are read in one snapshot: a table renamed between two reads would appear to be missing.
     """
     with connector.session(slot) as connection, one_look(connection):
         found: list[str] = []
@@ -319,16 +318,15 @@ def faults(
 def unpublished(
     connector: Connector, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, int]
 ) -> tuple[str, ...]:
-    """What of these tables is not sent, or not all of it, in words; other tables in the publications do not matter.
-
-    Nor does a table that has another number by now than `relations` tells.
+    """Which of these tables are not published, or only in part, as text. Other tables in the publications are ignored, and so are tables
+    whose OID differs from `relations`.
     """
     with connector.session(slot) as connection, one_look(connection):
         found: list[str] = []
         for found_now in _wanted(connection, tables, slot):
             oids = found_now.oids
             same = frozenset(t for t in found_now.members if oids[t] == relations.get(t, oids[t]))
-            # What it carries of a table's columns is announced in the log.
+            # The published columns need no check: relation records list them.
             wanted = replace(found_now, members=same, generated=None)
             current = _read(connection, wanted.name)
             if current is not None:
@@ -340,9 +338,9 @@ def unpublished(
 
 
 def _compare_with(published: Mapping[TableName, int], wanted: Wanted, current: Publication | None) -> list[str]:
-    """Only what `prepare` put in has to be there, and only what it did not put in is foreign, whatever names tables go by since.
+    """Compare by OID: only tables that `prepare` published must be there, and only others are foreign.
 
-    Nor is what belongs there: a `prepare` that ended before its time may have put it in.
+    A table that belongs in the publication is not foreign either: a `prepare` that was interrupted may have added it.
     """
     known = frozenset(t for t in wanted.members if t in published and wanted.oids.get(t, published[t]) == published[t])
     if current is not None:
@@ -367,7 +365,7 @@ def _with_renamed(
 
 
 def drop(connector: Connector, slot: str) -> list[str]:
-    """Drop both; returns what is left, in words."""
+    """Drop both publications; returns what could not be dropped, as text."""
     left: list[str] = []
     for name in names(slot):
         try:
@@ -381,7 +379,7 @@ def drop(connector: Connector, slot: str) -> list[str]:
 
 
 def _wanted(connection: PostgresConnection, tables: Sequence[TableSpec], slot: str) -> tuple[Wanted, Wanted]:
-    """Tables that exist and can be published, by publication."""
+    """The two publications with the tables that exist and can be published."""
     catalog = load_tables(connection, [t.source for t in tables])
     usable = [
         (spec, catalog[spec.source]) for spec in tables if spec.source in catalog and _publishable(catalog[spec.source])
@@ -399,7 +397,7 @@ def _wanted(connection: PostgresConnection, tables: Sequence[TableSpec], slot: s
 def _expected(
     connection: PostgresConnection, tables: Sequence[TableSpec], slot: str
 ) -> list[tuple[Wanted, Publication | None]]:
-    """As `_wanted`, with what there is; a table that is published and lost its identity is not a change of the publication."""
+    """As `_wanted`, with the existing publications. A published table that lost its replica identity does not count as a deviation."""
     main, extra = _wanted(connection, tables, slot)
     current = _read(connection, main.name)
     followed = {t.source for t in tables if not t.insert_only}
@@ -452,8 +450,7 @@ def _compare(wanted: Wanted, current: Publication | None) -> list[str]:
 
 
 def _steps(connection: PostgresConnection, wanted: Wanted, current: Publication | None) -> list[tuple[str, TableName]]:
-    """Make the publication, or bring its options to what is wanted. Returns the tables to DROP from it and to ADD, in this order: none
-    where it is as it should be."""
+    """Create the publication or set its options. Returns the tables to DROP from it and then those to ADD; empty if none."""
     name = sql.Identifier(wanted.name)
     options = sql.SQL("(publish = {}, publish_via_partition_root = true{})").format(
         sql.Literal(wanted.operations),

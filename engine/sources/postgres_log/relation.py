@@ -1,4 +1,4 @@
-"""Relation records of the log: what they announce, brought together with the catalog, which may be further on already."""
+"""Parses relation records and completes them from the catalog, which may already show a later state than the record."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def complete(
     table: CatalogTable | None,
     types: Mapping[int, TypeRow],
 ) -> TableSchema:
-    """The structure that a record announces. `table`: the catalog now, None where the table is gone; `types`: those announced.
+    """The schema that a record announces. `table`: from the current catalog, None if dropped; `types`: of the announced columns.
 
-    Raises EngineFault(TABLE_STRUCTURE_CHANGED) where a column's number, or what rows older than a column hold of it, is not certain,
-    or where nothing identified rows and something does now; TABLE_NO_IDENTITY where updates and deletes cannot be followed any more.
+    Raises EngineFault: TABLE_STRUCTURE_CHANGED if a column's attribute number, or its value in older rows, is uncertain, or if a table
+    without a key has one now; TABLE_NO_IDENTITY if updates and deletes cannot be replicated any more.
     """
     if known is not None and known.relation != announced.relation:
         known = None
@@ -62,7 +62,7 @@ def complete(
 
 
 def is_announced(known: TableSchema, announced: Announced, spec: TableSpec, types: Mapping[int, TypeRow]) -> bool:
-    """Whether the record announces just this structure."""
+    """Whether the record announces exactly this schema."""
     columns = announced.columns
     if known.relation != announced.relation or known.identity is not announced.identity:
         return False
@@ -78,7 +78,7 @@ def is_announced(known: TableSchema, announced: Announced, spec: TableSpec, type
 def _unsent(
     announced: Announced, known: TableSchema | None, table: CatalogTable | None, *, as_now: bool
 ) -> tuple[int, ...]:
-    """Generated columns that the log does not carry at this position: it may have begun to since."""
+    """Attribute numbers of generated columns that the log does not contain at this position; it may contain them later."""
     if table is None:
         return known.unsent if known is not None else ()
     if as_now:
@@ -91,14 +91,14 @@ def _unsent(
 def _computed(
     columns: Sequence[Column], spec: TableSpec, known: TableSchema | None, table: CatalogTable | None, *, as_now: bool
 ) -> tuple[Column, ...]:
-    """The log says nothing of them: as the catalog has them where it is the same structure, else as they were."""
+    """Computed columns: from the catalog if it shows the announced schema (`as_now`), else from `known`. The log does not contain them."""
     if table is not None and (as_now or known is None):
         return computed_of(table, spec)
     return still_computed(known.computed if known is not None else (), columns)
 
 
 def _storage(known: TableSchema | None, table: CatalogTable | None, *, as_now: bool) -> int:
-    """The catalog's number belongs to the structure that is there now; with an older one it would hide that rows were written anew."""
+    """The relfilenode: from the catalog only if it shows the announced schema; else `known`'s, so that a rewrite is noticed later."""
     if table is not None and (as_now or known is None):
         return table.relfilenode
     return known.relfilenode if known is not None else 0
@@ -107,14 +107,15 @@ def _storage(known: TableSchema | None, table: CatalogTable | None, *, as_now: b
 def _last_number(
     columns: Sequence[Column], known: TableSchema | None, table: CatalogTable | None, *, as_now: bool
 ) -> int:
-    """Of the catalog where it is the same structure: with an older one it would hide columns that came and went in between."""
+    """The highest attribute number: from the catalog only if it shows the announced schema; else columns added and dropped since would be
+    missed."""
     if known is None or (as_now and table is not None):
         return table.last_number if table is not None else 0
     return max(known.last_number, *(c.attnum for c in columns)) if known.last_number else 0
 
 
 def _ordered(names: Sequence[str], known: TableSchema | None, table: CatalogTable | None) -> tuple[str, ...]:
-    """The identity's columns in key order, which the record does not tell."""
+    """The identity's columns in key order, which the record does not contain."""
     for order in (known.key if known is not None else (), table.identity_columns if table is not None else ()):
         if set(order) == set(names):
             return tuple(order)
@@ -133,7 +134,7 @@ def _fallback(announced: Announced, known: TableSchema | None, table: CatalogTab
 
 
 class _Matcher:
-    """Gives every announced column its attribute number, type and fill."""
+    """Finds the attribute number, type and value in older rows (fill) of each announced column."""
 
     def __init__(
         self,
@@ -156,7 +157,7 @@ class _Matcher:
 
     @property
     def as_now(self) -> bool:
-        """Whether the announced columns are just those that the catalog has."""
+        """Whether the announced columns are exactly those of the catalog."""
         announced = [(c.name, c.type_oid, c.modifier) for c in self._announced.columns]
         return self._table is not None and announced == [
             (c.column.name, c.type_oid, c.modifier) for c in self._table.columns
@@ -188,7 +189,7 @@ class _Matcher:
         before = self._known_attnums.get(column.attnum)
         if before is not None:
             fill = column.fill if before.fill is None else before.fill
-            # The definition that the catalog has may be a later one than this record's, and is not to count as known.
+            # The catalog's definition may be later than this record, so it must not be recorded as known.
             definition = column if self.as_now else before
             return replace(column, fill=fill, edition=definition.edition, generated=definition.generated)
         if self._may_be_another(now):
@@ -203,16 +204,16 @@ class _Matcher:
         return column
 
     def _may_be_dropped_since(self, announced: AnnouncedColumn) -> bool:
-        """Whether a column that was there may have gone by this name when the record was written, and one that came later has it now.
+        """Whether the record may refer to an older column that had this name, which a newer column has now.
 
-        Only where names went from one column to another: a column that takes the place of a dropped one is nothing out of the ordinary.
+        True only if a name moved between columns. A new column with the name of a dropped one is an ordinary case.
         """
         there = {c.column.attnum for c in self._in_catalog.values()}
         dropped = [c for number, c in self._known_attnums.items() if number not in there]
         return announced.name in self._known and any(_is_type(c, announced, self._types) for c in dropped)
 
     def _may_be_another(self, now: CatalogColumn) -> bool:
-        """Whether the record may be of a column that came after our knowledge and is gone already: its rows had other values, then."""
+        """Whether the record may refer to a column that was added after `known` and dropped since; its values were different ones."""
         if self._table is None or not self._last_number:
             return False
         return any(
@@ -221,10 +222,9 @@ class _Matcher:
         )
 
     def _may_hold_values(self, now: CatalogColumn) -> bool:
-        """Whether rows that are older than our knowledge of a column may hold something in it that is noted nowhere.
+        """Whether rows older than the column may hold values of it that neither the catalog nor the log shows.
 
-        They may where the table was written anew since, whether its default is still there or not, and where the column is generated,
-        or was before it became an ordinary one.
+        Possible if the table was rewritten since, with or without a current default, and if the column is or was generated.
         """
         if now.column.generated or now.column.attnum in self._unsent:
             return True
@@ -233,7 +233,7 @@ class _Matcher:
         return self._rewritten
 
     def _of_number(self, announced: AnnouncedColumn, before: Column) -> Column:
-        """The same column with a type that it had in between."""
+        """The same column with the announced type, which it had between `known` and the catalog's state."""
         kind = source_type(self._types, announced.type_oid, announced.modifier)
         if kind is None:
             raise _changed(self._announced, f"the type of column {announced.name} exists no more")

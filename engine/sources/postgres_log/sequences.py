@@ -1,4 +1,4 @@
-"""Sequences of a source's tables, which its log does not carry."""
+"""Sequences of a source's tables, which its log does not contain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.sources.postgres_log.connect import Connector
 
 
 def of_tables(connector: Connector, tables: Sequence[TableName]) -> list[SourceSequence]:
-    """The sequences of these tables' columns. A value may already be one that the source has set apart for a session (CACHE)."""
+    """The sequences of these tables' columns. With CACHE, a value may be one that a session has reserved but not used."""
     with connector.session() as connection:
         found = sequences_of(connection, tables)
         refuse_forbidden([one for one in found if not one.may_read], connector.name, "read", "SELECT")

@@ -1,4 +1,4 @@
-"""Replication slots: made with an exported snapshot, looked at, dropped, and freed of our own older reader."""
+"""Replication slots: create with an exported snapshot, check, drop, and end an older reader of the engine's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS = {
     "53300": FaultKind.SOURCE_NO_SENDERS,
     "40001": FaultKind.SOURCE_SNAPSHOT_TOO_LARGE,
 }
-"""What these states mean where a slot is made; it fails to serialize in one place only."""
+"""Fault kinds of SQLSTATEs while a slot is created. Creation raises serialization_failure in one case only."""
 
 _STATUS = """
 SELECT s.confirmed_flush_lsn::text, s.restart_lsn::text, s.active_pid, s.wal_status, s.safe_wal_size,
@@ -67,11 +67,11 @@ _UNSTREAMED = """
 SELECT pg_catalog.set_config(name, 'immediate', false) FROM pg_catalog.pg_settings
 WHERE name = 'debug_logical_replication_streaming' AND pg_catalog.current_setting('server_version_num')::int >= 180000
 """
-"""Nothing is streamed while a slot is made, yet PostgreSQL 18 (seen with 18.4) takes a subtransaction for streamed where its transaction
-was rolled back before it was decoded and did not fit into `logical_decoding_work_mem`. pgoutput then ends with a segmentation fault,
-and the whole server restarts. With this setting every change is written to disk at once, and the server does not check whether a
-transaction was rolled back. It costs some 3 microseconds for each row that others wrote while the slot waited for older transactions,
-and 10 for each transaction."""
+"""Avoids a crash of PostgreSQL 18 (seen with 18.4) during slot creation. Nothing is streamed then, but the server treats a subtransaction
+as streamed if its transaction was rolled back before it was decoded and exceeds `logical_decoding_work_mem`; pgoutput then ends with a
+segmentation fault and the server restarts. With this setting every change is spilled to disk at once, and the server does not check
+whether a transaction was rolled back. Measured cost: about 3 microseconds for each row, and 10 for each transaction, that others wrote
+while the slot waited for older transactions."""
 _STANDS = """
 SELECT confirmed_flush_lsn::text, coalesce((to_jsonb(s) ->> 'two_phase')::boolean, false)
 FROM pg_replication_slots s WHERE slot_name = %s
@@ -80,16 +80,16 @@ FROM pg_replication_slots s WHERE slot_name = %s
 
 @contextmanager
 def lasting(connector: Connector, slot: str) -> Iterator[ExportedSnapshot]:
-    """Create the slot; it stays, its snapshot ends with the block."""
+    """Create a permanent slot. Its exported snapshot ends with the block."""
     with connector.open(replication=True) as connection:
         yield _create(connector, connection, slot, temporary=False, timeout_s=CREATE_TIMEOUT_S)
 
 
 @contextmanager
 def temporary(connector: Connector, timeout_s: float, open_slots: set[str]) -> Iterator[ExportedSnapshot]:
-    """A slot for its snapshot only; both end with the block, in which `open_slots` names it.
+    """A temporary slot for its snapshot; both end with the block. `open_slots` contains the slot's name during the block.
 
-    Raises SOURCE_TIMEOUT where open transactions hold it up, SOURCE_SNAPSHOT_TOO_LARGE where it has no room for all of them.
+    Raises SOURCE_TIMEOUT if open transactions delay it, SOURCE_SNAPSHOT_TOO_LARGE if there are more of them than a snapshot can hold.
     """
     with connector.open(replication=True) as connection:
         slot = f"penstock_tmp_{secrets.token_hex(8)}"
@@ -122,11 +122,11 @@ def status(connector: Connector, slot: str) -> SlotStatus:
 
 
 def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:
-    """Look whether a session that reads this slot from `start` on gets every transaction that ends behind it. Returns up to where the
-    slot is confirmed: what ends there or before does not come.
+    """Check that a session that reads this slot from `start` gets every transaction that ends after it. Returns the slot's confirmed
+    position: transactions that end at or before it are not sent.
 
-    Call it while a session of ours holds the slot: what is confirmed then moves by that session only, so nothing can come between the
-    look and the reading. A slot made again is found by its position too: it begins at the end of the log of that moment.
+    Call it while a session of the engine holds the slot: only that session can then move the confirmed position. The check also finds a
+    slot that was dropped and created again, because its position is the end of the log at its creation.
 
     Raises EngineFault(LOG_GAP).
     """
@@ -146,14 +146,14 @@ def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:
 
 
 def oldest_open(connector: Connector) -> tuple[str, float] | None:
-    """The oldest transaction that has written and is still open: as `pid 123, open for 45 s`, and its age in seconds."""
+    """The oldest open transaction that has written: as `pid 123, open for 45 s`, and its age in seconds."""
     with connector.session() as connection:
         row = connection.execute(_OLDEST_OPEN).fetchone()
     return (str(row[0]), float(row[1])) if row is not None else None
 
 
 def retained_by(connector: Connector, slots: Collection[str]) -> int:
-    """The most log in bytes that one of these slots holds back; 0 where there is none of them."""
+    """The largest retained WAL of these slots in bytes; 0 if none of them exists."""
     if not slots:
         return 0
     with connector.session() as connection:
@@ -162,7 +162,7 @@ def retained_by(connector: Connector, slots: Collection[str]) -> int:
 
 
 def drop(connector: Connector, slot: str) -> list[str]:
-    """Drop the slot, waiting a moment for a reader that is just leaving. Returns what is left, in words."""
+    """Drop the slot, after a short wait for a reader that is about to end. Returns what could not be dropped, as text."""
     deadline = time.monotonic() + FREE_TIMEOUT_S
     with connector.session(slot) as connection:
         while True:
@@ -181,10 +181,11 @@ def drop(connector: Connector, slot: str) -> list[str]:
 
 
 def terminate_reader(connector: Connector, slot: str, application: str) -> bool:
-    """End a walsender of ours on this slot and wait until the slot is free.
+    """End the engine's own walsender on this slot and wait until the slot is free.
 
-    Ours is one of the same user whose application name is `application` but for the number it ends with: an older epoch. Returns
-    False where nobody reads the slot. Raises EngineFault(SLOT_IN_USE) where somebody else does, or ours does not end.
+    A walsender is the engine's own if it has the same user, and its application name equals `application` except for the number at the
+    end (an older epoch). Returns False if no session reads the slot. Raises EngineFault(SLOT_IN_USE) if another client's session does,
+    or if ours does not end.
     """
     with connector.session(slot) as connection:
         reader = connection.execute(_READER, [slot]).fetchone()
@@ -211,7 +212,7 @@ def _create(
     connector: Connector, connection: PostgresConnection, slot: str, *, temporary: bool, timeout_s: float
 ) -> ExportedSnapshot:
     try:
-        # Some providers keep such settings to themselves.
+        # Some hosted services do not let the user set this parameter.
         with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
             connection.execute(_UNSTREAMED)
         options = _options(connection, temporary=temporary)
@@ -240,7 +241,7 @@ def _in_recovery(connection: PostgresConnection) -> bool:
 
 
 def _run(connector: Connector, pgconn: pq.abc.PGconn, command: bytes, subject: str, timeout_s: float) -> list[str]:
-    """Run a replication command that may wait for others' transactions; cancelled when the time is over."""
+    """Run a replication command that may wait for open transactions; it is cancelled after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     pgconn.send_query(command)
     timed_out = False

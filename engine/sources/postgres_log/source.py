@@ -1,4 +1,4 @@
-"""A PostgreSQL database as a source: the one face of this folder to the rest of the engine."""
+"""PostgreSQL as a `model.source.Source`: the interface of this folder to the rest of the engine."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ from engine.sources.postgres_log.types import load_types
 
 
 class PostgresSource:
-    """Source over psycopg. Settings: host, port, database, user, sslmode, sslrootcert (a path); secrets: password.
+    """`Source` over psycopg. Settings: host, port, database, user, sslmode, sslrootcert (a path); secrets: password.
 
-    Methods may be called from several threads. All raise EngineFault; what each does, its protocol says.
+    Methods may be called from several threads, and raise EngineFault. The protocol documents each of them.
     """
 
     def __init__(self, spec: ConnectionSpec) -> None:
@@ -75,14 +75,14 @@ class PostgresSource:
         self._publishing = threading.Lock()
         self._published: dict[TableName, int] | None = None
         self._known_as: dict[TableName, int] = {}
-        """Every name under which a table was published, or that it got since, with its number."""
+        """OID by every name under which a table was published, or to which it was renamed since."""
         self._open_slots: set[str] = set()
-        """Temporary slots of snapshots that are open now."""
+        """Temporary slots of the snapshots that are open."""
 
     def preflight(
         self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
     ) -> list[Finding]:
-        """Findings; a database that cannot be reached is one as well."""
+        """See Source.preflight. A database that cannot be reached is a finding too."""
         return preflight.check(self._connector, tables, slot, origin)
 
     def discover(self) -> list[DiscoveredTable]:
@@ -116,7 +116,8 @@ class PostgresSource:
             ours = {*known, *(self._known_as[t.source] for t in tables if t.source in self._known_as)}
             before, expected = self._published, {*known, *(self._published or {}).values()}
             after = publications.prepare(self._connector, tables, slot, ours, expected=expected, earlier=earlier)
-            # Looked at here: a table made again before the watch saw it is taken up by this, and must not be told as changed later.
+            # Check these tables now: one that was created again before the watch saw it is published by this call, and must not be
+            # reported as changed later.
             unseen = self._watch.unseen(tables)
             anew = [t for t in tables if before is None or t in unseen or _made_again(t.source, before, after)]
             self._watch.look(self._connector, anew)
@@ -151,7 +152,7 @@ class PostgresSource:
         return publications.unpublished(self._connector, tables, slot, relations or {})
 
     def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current structures. A table whose changes cannot be followed is in no publication and not here; `preflight` says why."""
+        """The current schemas. A table whose changes cannot be replicated is in no publication and left out; `preflight` says why."""
         with self._connector.session() as connection, one_look(connection):
             catalog = load_tables(connection, [t.source for t in tables])
         found = {spec.source: schema_of(catalog[spec.source], spec) for spec in tables if spec.source in catalog}
@@ -172,7 +173,7 @@ class PostgresSource:
     def resolve(
         self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
     ) -> TableSchema:
-        """The structure that a relation record announces. `payload` without a transaction id, as in RelationSeen."""
+        """The schema that a relation record announces. `payload`: without a transaction id, as in RelationSeen."""
         return self.resolver([payload])(payload, spec, known, capture)
 
     def resolver(self, payloads: Collection[bytes]) -> Resolve:
@@ -216,7 +217,7 @@ class PostgresSource:
         return ddl_capture.remove(self._connector)
 
     def create_slot(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
-        """Raises SLOT_IN_USE where a slot of this name exists, SOURCE_TIMEOUT where open transactions hold it up for minutes."""
+        """Raises SLOT_IN_USE if a slot of this name exists, SOURCE_TIMEOUT if open transactions delay its creation for minutes."""
         return slots.lasting(self._connector, slot)
 
     def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
@@ -233,17 +234,17 @@ class PostgresSource:
         return slots.terminate_reader(self._connector, slot, application)
 
     def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
-        """One look. Tables are compared with the first look of this object, which should be made before they are copied.
+        """One check. Tables are compared with this object's first check of them, which should be made before they are copied.
 
-        A table dropped, or made again under its name, is told among the partition faults: it concerns that table only, and the
-        publication is not blamed for it until `prepare` takes the new one up.
+        A table that was dropped, or created again under its name, is one of the partition faults: it concerns that table only. It is no
+        fault of the publication until `prepare` publishes the new table.
         """
         with self._publishing:
             changed = self._watch.examine(self._connector, tables)
             self._rename_published(changed.renamed)
             faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
             if faults:
-                # A table may have gone between the two looks; then it is the table's trouble and not the publication's.
+                # A table may have been dropped between the two checks; that is a fault of the table, not of the publication.
                 changed = changed.joined(self._watch.examine(self._connector, tables))
                 self._rename_published(changed.renamed)
                 faults = publications.faults(self._connector, tables, slot, self._watch.gone, self._published)
@@ -314,7 +315,7 @@ class PostgresSource:
         return open_stream(self._connector, slot, start, application, publications.names(slot), wake, origin, last)
 
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
-        """Raises COPY_LOST where the snapshot is gone, TABLE_STRUCTURE_CHANGED where the table was rewritten or truncated after it."""
+        """Raises COPY_LOST if the snapshot is gone, TABLE_STRUCTURE_CHANGED if the table was rewritten or truncated after it."""
         return chunks.read_chunk(self._connector, chunk, snapshot)
 
     def close(self) -> None:
@@ -322,7 +323,7 @@ class PostgresSource:
 
 
 def _with_computed(told: TableSchema, known: TableSchema | None) -> TableSchema:
-    """Messages say nothing of columns that the source computes."""
+    """The schema of a DDL message with `known`'s computed columns, which DDL messages do not contain."""
     return told if known is None else replace(told, computed=still_computed(known.computed, told.columns))
 
 

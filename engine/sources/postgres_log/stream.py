@@ -1,4 +1,4 @@
-"""One replication session: raw records as they come, positions, and what is confirmed to the source."""
+"""One replication session: reads raw records and positions, and confirms positions to the source."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ _FIRST_NAP_S = 0.001
 _TRICKLE_NAP_S = 0.005
 _POUR_NAP_S = 0.010
 _POUR_BYTES = 16 * 1024
-"""A read that brings this much tells that changes pour. The source sends, and wakes its reader, once per change: reading less often
-is what lets it go fast, and keeps chunks few. The first change after a pause is read at once, the rest of its transaction soon."""
+"""A read of at least this size: a steady flow of changes; the next read waits a little. The source sends, and wakes its reader, once per
+change, so fewer reads make it faster and give fewer chunks. The first change after a pause is read at once."""
 _FLOOD_NAP_S = 0.020
 _FLOOD_BYTES = 192 * 1024
-"""A read that brings this much tells that the source sends as fast as it can, a backlog for example."""
+"""A read of at least this size: the source sends as fast as it can, for example a backlog."""
 _NAPS = ((_FLOOD_BYTES, _FLOOD_NAP_S), (_POUR_BYTES, _POUR_NAP_S), (0, _TRICKLE_NAP_S))
 _STEADY_READS = 20
 _STEADY_NAP_S = 0.015
-"""After so many reads that each brought something, small transactions come one after another. A read costs much the same whatever it
-brings, here and in all that takes the chunk in, so fewer are made."""
+"""Pause between reads after many consecutive reads with data: a steady flow of small transactions. The cost of a read, here and in
+the stages that process the chunk, hardly depends on its size, so fewer and larger reads are made."""
 
 _MOVED_STATUS_S = 1.0
 _IDLE_STATUS_S = 5.0
 _START_TIMEOUT_S = 60.0
 _SILENCE_S = 300.0
-"""A source that has said nothing for so long is asked, and has as long again to answer: it may be busy with a large transaction."""
+"""A source that sent nothing for this long is asked for a keepalive, and has the same time to answer: it may be decoding a large
+transaction."""
 
 _STATUS = struct.Struct(">cQQQQB")
 
@@ -55,10 +56,11 @@ _KNOWN_TYPES = np.zeros(256, np.bool_)
 _KNOWN_TYPES[list(b"BCORYIUDTMSEcA")] = True
 
 ORIGIN_VERSION = 160000
-"""From here on a server can leave out changes that carry an origin."""
+"""PostgreSQL 16, the first version with the `origin` option of pgoutput."""
 
 DECODING_MEMORY_KB = 16 * 1024
-"""What of open transactions the source holds before it sends them, at most: less memory there, and less to be sent once one commits."""
+"""`logical_decoding_work_mem` of the session: open transactions above it are streamed. A low value saves memory on the source, and leaves
+less to send when a transaction commits."""
 _HOLD_LESS = (
     f"SELECT pg_catalog.set_config(name, '{DECODING_MEMORY_KB}kB', false) FROM pg_catalog.pg_settings"
     f" WHERE name = 'logical_decoding_work_mem' AND setting::bigint > {DECODING_MEMORY_KB}"
@@ -86,9 +88,9 @@ def start_command(
     server_version: int,
     origin: OriginFilter = OriginFilter.ANY,
 ) -> str:
-    """START_REPLICATION with the highest protocol of the server, open transactions streamed, and our messages.
+    """START_REPLICATION with the server's highest protocol version, streaming of in-progress transactions, and logical messages.
 
-    Raises EngineFault(ORIGIN_UNSUPPORTED) where the server cannot leave anything out by its origin.
+    Raises EngineFault(ORIGIN_UNSUPPORTED) if the server cannot filter by origin.
     """
     if origin is OriginFilter.NONE and server_version < ORIGIN_VERSION:
         raise EngineFault(FaultKind.ORIGIN_UNSUPPORTED, slot, origin_refusal(server_version))
@@ -104,7 +106,7 @@ def start_command(
 
 
 def origin_refusal(server_version: int) -> str:
-    """Why a server below ORIGIN_VERSION does not do."""
+    """Message for a server below ORIGIN_VERSION."""
     return f"the source is PostgreSQL {server_version // 10000}, which cannot tell changes apart by their origin; 16 and newer can"
 
 
@@ -118,12 +120,13 @@ def open_stream(
     origin: OriginFilter = OriginFilter.ANY,
     last: LastCommit | None = None,
 ) -> PostgresLogStream:
-    """Start streaming behind `start`. The source goes on in silence where `start` is too old, so the slot is looked at once it is held.
+    """Start streaming after `start`. If the slot is already beyond `start`, the source skips transactions without an error, so the slot's
+    position is checked once the session holds it.
 
     `last`: the last transaction up to `start`, with which the session begins (see `history`).
 
-    Raises EngineFault(SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP where the slot is gone, invalid, or beyond `start`, LOG_NOT_DECODED,
-    SOURCE_*).
+    Raises EngineFault: SLOT_IN_USE, ORIGIN_UNSUPPORTED, LOG_GAP (the slot is missing, invalid, or beyond `start`), LOG_NOT_DECODED,
+    SOURCE_*.
     """
     history = HistoryCheck(slot, last or LastCommit.unknown(start), start)
     connection = connector.open(application, replication=True)
@@ -150,7 +153,7 @@ def open_stream(
 
 
 class PostgresLogStream:
-    """LogStream over one replication session; used by one thread, beside which another one keeps the session alive."""
+    """LogStream over one replication session. Used by one thread; a second one sends status messages (`keep_alive`)."""
 
     def __init__(
         self, transport: Transport, slot: str, start: Lsn, wake: int | None, history: HistoryCheck | None = None
@@ -161,12 +164,12 @@ class PostgresLogStream:
         self._inbox = Inbox(_INBOX_BYTES)
         self._wal_end = start.value
         self._reported_end = start.value
-        # What was read before `start` may be nowhere but in this process: nothing is confirmed before `confirm` says so.
+        # Nothing is confirmed before the first call of `confirm`: what was read before `start` may be in memory only.
         self._confirmed = 0
         self._told = 0
         self._told_at = time.monotonic()
         self._telling = threading.Lock()
-        """Held while the source is told something."""
+        """Held while a status message is sent."""
         self._keeping: KeepAlive | None = None
         self._server_time = 0
         self._in_stream_xid = 0
@@ -192,7 +195,7 @@ class PostgresLogStream:
             if frames.other == ord("W"):
                 self._inbox.take_message()
                 self._status()
-                # What came right behind the agreement is here already: where it is an error, nothing more will come.
+                # Bytes after CopyBothResponse may be in the buffer already. If they are an error, nothing more will arrive.
                 self._leftover = self._inbox.filled > 0
                 return
             if frames.other in {ord("N"), ord("S")}:
@@ -209,7 +212,7 @@ class PostgresLogStream:
                 self._inbox.fill(self._transport)
 
     def keep_alive(self, period_s: float) -> None:
-        """From now on the source hears from this session every `period_s`, until `close`."""
+        """Send a status message every `period_s` from now on, until `close`."""
         self._keeping = KeepAlive(period_s, self._status)
 
     def read(self, timeout_s: float) -> RecordChunk | None:
@@ -226,7 +229,7 @@ class PostgresLogStream:
                 return chunk
 
     def confirm(self, durable: Lsn) -> None:
-        """Note what may be released, and tell it in due time; see LogStream.confirm."""
+        """Set the position that may be released; it is sent with a later status message. See LogStream.confirm."""
         self._confirmed = max(self._confirmed, durable.value)
         self._tell_in_time()
 
@@ -235,7 +238,7 @@ class PostgresLogStream:
         self._status(ask=True)
 
     def close(self) -> None:
-        """Tell what was confirmed last and end the session. Safe to repeat."""
+        """Send the last confirmed position and end the session. Idempotent."""
         if self._keeping is not None:
             self._keeping.end()
         try:
@@ -247,7 +250,7 @@ class PostgresLogStream:
             self._transport.close()
 
     def _receive(self, deadline: float) -> bool:
-        """Take in what has come by the deadline, not more often than paced reading wants."""
+        """Receive what arrives by the deadline, after the pause of paced reading."""
         rest = self._last_read + self._nap - time.monotonic()
         if rest > 0:
             time.sleep(rest)
@@ -258,7 +261,7 @@ class PostgresLogStream:
         if self._without_pause > _STEADY_READS:
             self._nap = max(self._nap, _STEADY_NAP_S)
         if count == 0:
-            # A pause: whatever comes next is read as soon as it is there.
+            # Nothing arrived: the next data is read without delay.
             self._nap, self._without_pause = 0.0, 0
             if self._transport.wait(min(deadline - self._last_read, self._status_due(self._last_read)), self._wake):
                 self._last_read = time.monotonic()
@@ -273,7 +276,7 @@ class PostgresLogStream:
             self._leftover = True
             return None
         self._inbox.drop(frames.consumed)
-        # What stands behind a full chunk is whole already, and so may be a message of another kind: look again before receiving.
+        # The buffer may hold whole messages after a full chunk, or one of another type: process them before the next receive.
         self._leftover = frames.consumed > 0 and (frames.other != 0 or len(frames.data) > 0) and self._inbox.filled > 0
         self._server_time = frames.sent_us or self._server_time
         self._wal_end = max(self._wal_end, frames.wal_end)
@@ -316,7 +319,7 @@ class PostgresLogStream:
             raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._slot, "the source ended the stream")
 
     def _judge_notice(self, fields: dict[str, str]) -> None:
-        """Anything but small talk on this session is about what we are sent."""
+        """Raise PUBLICATION_CHANGED unless the notice is known to be harmless: others on this session concern what is published."""
         state = fields.get("C", "")
         if fields.get("V", "") in _HARMLESS_SEVERITIES or fields.get("V", "").startswith("DEBUG"):
             return
@@ -332,7 +335,7 @@ class PostgresLogStream:
         return EngineFault(kind, self._slot, describe_state(state, fields.get("M", "")))
 
     def _judge_silence(self) -> None:
-        """Whoever reads now and then only is not blamed on the source: it has its time behind the question."""
+        """Raise if the source did not answer in time. The time counts from the question, so a caller that reads rarely raises nothing."""
         if time.monotonic() - self._silent_since < _SILENCE_S:
             return
         if self._asked:
@@ -351,8 +354,8 @@ class PostgresLogStream:
 
     def _status(self, *, ask: bool = False) -> None:
         with self._telling:
-            # The time is the source's own, as it sent it last: it only shows in pg_stat_replication. A log that may be another one is
-            # told nothing, and asked how far it is.
+            # The time, shown in pg_stat_replication only, is the one that the source sent last. Before the log is verified, nothing
+            # is confirmed (0); the message still asks for the source's position.
             position = self._confirmed if self.verified else 0
             ask = ask or not self.verified
             self._transport.send(_STATUS.pack(b"r", position, position, position, self._server_time, ask))

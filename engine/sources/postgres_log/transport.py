@@ -1,6 +1,6 @@
-"""Moving the replication protocol's bytes: straight from the socket where there is no TLS, through libpq where there is.
+"""Transport of the replication protocol: reads the socket itself without TLS, and uses libpq with TLS.
 
-libpq hands out one message per call and wakes for each; reading the socket ourselves takes whatever is there in one go.
+libpq returns one message per call and wakes for each; one read of the socket returns everything that has arrived.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from engine.sources.postgres_log.frames import MESSAGE_HEADER
 
 RECEIVE_BUFFER_BYTES = 8 * 1024 * 1024
 _LOCAL_BUFFER_BYTES = 128 * 1024
-"""The receive buffer towards a server on this machine. The source sends once per change. Where the buffer is full its kernel joins
-what it sends into large pieces; where there is room each change travels alone, which costs the source three times as much."""
+"""Receive buffer for a server on this machine. The source sends once per change. While the buffer is full, the kernel joins what is sent
+into large pieces; otherwise each change is transferred alone, which costs the source three times as much (measured)."""
 _SMALLEST_USEFUL = 4 * 1024 * 1024
 _RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 _SEND_TIMEOUT_S = 10.0
@@ -35,7 +35,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class Receiver(Protocol):
-    """Where bytes come from."""
+    """Source of received bytes."""
 
     def receive(self, into: memoryview) -> int: ...
 
@@ -44,26 +44,26 @@ class Transport(Protocol):
     """Bytes of protocol messages of one replication session."""
 
     def start(self, command: str) -> None:
-        """Send the command that starts streaming. Its answer comes as the first message."""
+        """Send the command that starts streaming. The first message received is its answer."""
         ...
 
     def wait(self, timeout_s: float, wake: int | None = None) -> bool:
-        """Whether something can be received before the time is over, or before `wake` has something to read."""
+        """Wait until something can be received (True), or until the timeout or until the descriptor `wake` is readable (False)."""
         ...
 
     def receive(self, into: memoryview) -> int:
-        """Fill `into` with what has come, never blocking: 0 where nothing has. Raises EngineFault(SOURCE_UNREACHABLE)."""
+        """Receive available bytes into `into` without blocking; returns their number. Raises EngineFault(SOURCE_UNREACHABLE)."""
         ...
 
     def send(self, body: bytes) -> None:
-        """Send one CopyData message with this body. One thread at a time; another one may receive meanwhile."""
+        """Send one CopyData message with this body. One thread at a time, while another one may receive."""
         ...
 
     def close(self) -> None: ...
 
 
 def open_transport(connection: PostgresConnection) -> Transport:
-    """The fitting way for this connection; it belongs to the transport from now on."""
+    """The transport for this connection, which it owns from now on."""
     return _LibpqTransport(connection) if connection.pgconn.ssl_in_use else _SocketTransport(connection)
 
 
@@ -80,14 +80,14 @@ def _readable(fd: int, timeout_s: float, wake: int | None = None) -> bool:
 
 
 class RawSocket:
-    """The socket of an idle libpq connection without TLS, spoken to directly. libpq takes part again when the server is idle again."""
+    """The socket of an idle libpq connection without TLS, used directly. libpq may use the connection again once the server is idle."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self._socket.setblocking(False)
 
     def query(self, command: str) -> None:
-        """Send a simple query; everything that answers it is ours to read."""
+        """Send a simple query; the caller must read the whole answer."""
         text = command.encode() + b"\0"
         self.send_all(b"Q" + _LENGTH.pack(len(text) + 4) + text)
 
@@ -124,7 +124,7 @@ class RawSocket:
                 raise _lost(error.strerror or "connection lost") from error
 
     def size_buffer(self) -> None:
-        """A fixed size ends the kernel's own growing of the buffer, so a large one is only set where it is larger than that would get."""
+        """Set the receive buffer. A fixed size turns off the kernel's autotuning, so a large one is set only above autotuning's limit."""
         if self._socket.family == socket.AF_UNIX:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -134,11 +134,11 @@ class RawSocket:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     def release(self) -> None:
-        """Leave the connection to libpq again."""
+        """Return the connection to libpq."""
         self._socket.close()
 
     def end(self) -> None:
-        """End the conversation, as far as it can be said without waiting."""
+        """Send CopyDone and Terminate as far as possible without blocking."""
         with contextlib.suppress(OSError):
             self._socket.send(b"c" + _LENGTH.pack(4) + b"X" + _LENGTH.pack(4))
         with contextlib.suppress(OSError):
@@ -166,7 +166,7 @@ class _SocketTransport:
 
 
 class _LibpqTransport:
-    """Gives libpq's messages their header back, so that one reader of frames serves both ways."""
+    """Transport over libpq. It puts the protocol headers back in front of the messages, so that `frames` can read both transports."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
@@ -175,7 +175,7 @@ class _LibpqTransport:
         self._pending = bytearray()
         self._ended = False
         self._using = threading.Lock()
-        """libpq serves one thread at a time. Held for moments, never while anything is waited for."""
+        """Serializes use of libpq, which allows one thread at a time. Never held during a wait."""
 
     def start(self, command: str) -> None:
         self._pgconn.send_query(command.encode())
@@ -186,7 +186,7 @@ class _LibpqTransport:
         if result is not None and result.status == pq.ExecStatus.COPY_BOTH:
             self._add(b"W", b"\0\0\0")
         else:
-            # No copy is under way that could be read from; what follows on the connection is of no interest.
+            # libpq is not in COPY mode any more; the rest of the connection's data is not needed.
             self._ended = True
             self._add_error(b"E", result)
 
@@ -194,7 +194,7 @@ class _LibpqTransport:
         return bool(self._pending) or self._take() or _readable(self._pgconn.socket, timeout_s, wake)
 
     def receive(self, into: memoryview) -> int:
-        # One call takes in a few kilobytes; go on for as long as there is more.
+        # One call of libpq reads a few kilobytes; repeat it while more has arrived.
         while len(self._pending) < len(into) and not self._ended and _readable(self._pgconn.socket, 0.0):
             self._consume()
             self._take()
@@ -224,7 +224,7 @@ class _LibpqTransport:
             raise _lost("connection lost") from error
 
     def _take(self) -> bool:
-        """Everything that libpq has whole, up to a bound."""
+        """Take all whole messages from libpq, up to a bound."""
         while not self._ended and len(self._pending) < RECEIVE_BUFFER_BYTES:
             try:
                 with self._using:
@@ -261,7 +261,7 @@ class _LibpqTransport:
 
 
 class Inbox:
-    """A buffer between transport and frames: what is not yet a whole message stays in front."""
+    """Buffer between transport and `frames`. An incomplete message is kept at the front."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -269,7 +269,7 @@ class Inbox:
         self.filled = 0
 
     def fill(self, transport: Receiver) -> int:
-        """Take in what has come, as far as there is room. Returns how much that was."""
+        """Receive as far as there is room. Returns the number of bytes."""
         room: Any = self.buffer[self.filled :]
         count = transport.receive(memoryview(room))
         self.filled += count
@@ -280,7 +280,7 @@ class Inbox:
         return self.filled == len(self.buffer)
 
     def drop(self, count: int) -> None:
-        """Let go of the first `count` bytes, and make room where one message is larger than the whole buffer."""
+        """Remove the first `count` bytes; enlarge the buffer if a single message is larger than it."""
         rest = self.filled - count
         needed = _message_bytes(self.buffer[count : self.filled]) if rest >= MESSAGE_HEADER else 0
         size = max(self._size, needed, rest)
@@ -293,7 +293,7 @@ class Inbox:
         self.buffer, self.filled = target, rest
 
     def take_message(self) -> tuple[bytes, bytes]:
-        """Type and body of the first message, which must be there whole, and let go of it."""
+        """Remove and return the first message, which must be complete: type and body."""
         end = _message_bytes(self.buffer[: self.filled])
         message = self.buffer[:end].tobytes()
         self.drop(end)

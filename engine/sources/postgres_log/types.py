@@ -1,4 +1,4 @@
-"""Column types as the catalog defines them: domains down to their base type, arrays with their element."""
+"""Reads column types from the catalog: domains are resolved to their base type, arrays include their element type."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WHERE t.oid = ANY(%s::oid[])
 
 @dataclass(frozen=True, slots=True)
 class TypeRow:
-    """One row of pg_type. `is_array`: a true array type, not one that merely has elements, such as int2vector.
+    """One row of pg_type. `is_array`: a true array type, not a type with elements such as int2vector.
 
-    `delimiter`: what parts elements of this type in an array.
+    `delimiter`: pg_type.typdelim, which separates elements of this type in an array's text.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TypeRow:
 
 
 def load_types(connection: PostgresConnection, oids: Iterable[int]) -> dict[int, TypeRow]:
-    """These types and all that they are made of; one that does not exist is left out."""
+    """These types and all types that they consist of; missing ones are left out."""
     found: dict[int, TypeRow] = {}
     wanted = set(oids)
     while wanted:
@@ -53,7 +53,7 @@ def load_types(connection: PostgresConnection, oids: Iterable[int]) -> dict[int,
 
 
 def source_type(types: Mapping[int, TypeRow], oid: int, modifier: int) -> SourceType | None:
-    """The type of a column; `oid` stays that of the column itself, a domain's too. None where the type is not in `types`."""
+    """The type of a column; its `oid` is the column's own, also for a domain. None if the type is not in `types`."""
     resolved = _resolve(types, oid, modifier)
     if resolved is None:
         return None
@@ -75,5 +75,5 @@ def _resolve(types: Mapping[int, TypeRow], oid: int, modifier: int) -> SourceTyp
 
 
 def _name(row: TypeRow) -> str:
-    """The bare name means PostgreSQL's own type; anyone else's of the same name must not be taken for it."""
+    """The type's name, qualified unless it is in pg_catalog: a user's type with a built-in name must not be taken for the built-in type."""
     return row.name if row.schema == "pg_catalog" else f"{row.schema}.{row.name}"

@@ -1,1 +1,1 @@
-"""Watches the source's slot, publications, catalog and partitions, and limits the log that it retains."""
+"""Watches the source's slot, publications, catalog and partitions, and limits the slot's retained WAL."""

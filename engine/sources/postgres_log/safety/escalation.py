@@ -1,4 +1,4 @@
-"""The guard's ladder: from how much log a slot holds back to what has to be done about it. Pure; the clock is handed in."""
+"""Escalation policy: maps a slot's retained WAL to the actions that are due. Pure; the caller passes the time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from enum import IntEnum
 from engine.model.subscription import GuardPolicy
 
 CLEAR_PART = 0.8
-"""A rung is left, and can be reached again, when the share has come down to this part of the rung's own."""
+"""Hysteresis: a level is left, and can be reached again, once the share falls to this fraction of the level's own."""
 HELD_FROM_S = 5.0
-"""An open transaction younger than this holds no log worth a word."""
+"""Open transactions younger than this are not reported as the cause of retained WAL."""
 _GROWTH_OVER_S = 300.0
 
 
 class EscalationLevel(IntEnum):
-    """In the order in which they are reached."""
+    """Levels in the order in which they are reached."""
 
     WARN = 1
     PERSIST_QUEUE = 2
@@ -27,10 +27,10 @@ class EscalationLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look at the source found, and what is under way.
+    """Figures of one check of the source, and the state of the run.
 
-    `copy_retained_bytes`: log that slots of copies hold back. `may_persist`: a queue that is in memory may be made durable.
-    `copying`: tables are being copied or wait for it. `open_s`: age of the oldest open transaction, None where there is none.
+    `copy_retained_bytes`: WAL retained by the slots of copies. `may_persist`: the queue is in memory and may be made durable.
+    `copying`: tables are being copied or wait for a copy. `open_s`: age of the oldest open transaction in seconds, None if none.
     """
 
     at_s: float
@@ -46,7 +46,7 @@ class Look:
         return self.retained_bytes / self.budget_bytes
 
     def share_for(self, rung: EscalationLevel) -> float:
-        """What the rung is measured by: log that only copies hold back is freed by ending them, and by nothing else."""
+        """The share that counts for this level. WAL retained by copies counts only for the level that ends copies, which releases it."""
         if rung is EscalationLevel.STOP_COPIES:
             return max(self.share, self.copy_retained_bytes / self.budget_bytes)
         return self.share
@@ -54,10 +54,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class EscalationState:
-    """What the ladder remembers from look to look.
+    """State kept from check to check.
 
-    `reached`: rungs that hold. `least_bytes`: the least log held back since the share was last below the last rung, seen at
-    `least_at_s`; None while it is below.
+    `reached`: levels in force. `least_bytes`: minimum of the retained WAL, at time `least_at_s`, since the share rose above the last
+    level; None while it is below.
     """
 
     reached: frozenset[EscalationLevel] = frozenset()
@@ -67,7 +67,7 @@ class EscalationState:
 
 @dataclass(frozen=True, slots=True)
 class EscalationStep:
-    """What one look leads to: rungs that are reached by it, in order, and rungs that are left."""
+    """Result of one check: levels that are newly reached, in order, and levels that are left."""
 
     standing: EscalationState
     reached: tuple[EscalationLevel, ...] = ()
@@ -75,10 +75,10 @@ class EscalationStep:
 
 
 def escalate(standing: EscalationState, look: Look, policy: GuardPolicy, patience_s: float) -> EscalationStep:
-    """One look's step on the ladder. Any number of rungs may be reached at once, but the last only alone.
+    """Evaluate one check. Several levels may be reached at once, but the last (drop the slot) only alone.
 
-    The slot is dropped when nothing else helped: an earlier look has warned, every other rung that applies holds, and for `patience_s`
-    the log held back has not come down.
+    The slot is dropped as the last resort: an earlier check has warned, every other applicable level is in force, and the retained WAL
+    has not decreased for `patience_s`.
     """
     left = tuple(r for r in sorted(standing.reached) if look.share_for(r) < share_of(policy, r) * CLEAR_PART)
     holding = standing.reached - set(left)
@@ -105,7 +105,7 @@ def escalate(standing: EscalationState, look: Look, policy: GuardPolicy, patienc
 
 
 def share_of(policy: GuardPolicy, rung: EscalationLevel) -> float:
-    """The share at which a rung is reached."""
+    """The share of the budget at which a level is reached."""
     return {
         EscalationLevel.WARN: policy.warn_share,
         EscalationLevel.PERSIST_QUEUE: policy.persist_share,
@@ -116,7 +116,7 @@ def share_of(policy: GuardPolicy, rung: EscalationLevel) -> float:
 
 
 def budget_of(configured: int, retained: int, safe: int | None) -> int:
-    """The smaller of the configured budget and what the source itself leaves, in bytes; at least 1."""
+    """The smaller of the configured budget and the source's own limit (`retained` + `safe`), in bytes; at least 1."""
     budget = configured if safe is None else min(configured, retained + max(safe, 0))
     return max(1, budget)
 
@@ -140,7 +140,7 @@ def _least(standing: EscalationState, look: Look, policy: GuardPolicy) -> tuple[
 
 
 class Growth:
-    """How fast the log held back grows, measured over the looks of the last minutes."""
+    """Growth of the retained WAL, measured over the checks of the last minutes."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -152,14 +152,14 @@ class Growth:
 
     @property
     def bytes_per_s(self) -> float | None:
-        """None until two looks lie apart."""
+        """Bytes per second; None until there are two checks at different times."""
         if not self._seen:
             return None
         (first_at, first), (last_at, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_at - first_at) if last_at > first_at else None
 
     def full_in_s(self, budget_bytes: int) -> float | None:
-        """When the budget is used up if it goes on like this; None where it does not grow, or that is not known yet."""
+        """Seconds until the budget is used up at this rate; None if the retained WAL does not grow, or the rate is unknown."""
         rate = self.bytes_per_s
         if rate is None or rate <= 0:
             return None

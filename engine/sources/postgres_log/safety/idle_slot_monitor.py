@@ -1,4 +1,4 @@
-"""The slot while nobody reads it: the subscription is paused, stopped, failed, or waits for its next try. The guard goes on looking."""
+"""Checks the slot while no run reads it: the subscription is paused, stopped, failed, or waits for its next attempt."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
 log = structlog.get_logger(__name__)
 
 _UNSEEN_MOST_S = 60.0
-"""A source that cannot be reached is asked again after pauses that grow up to this."""
+"""Longest pause between attempts to reach the source; pauses grow up to it."""
 
 
 class IdleSlotMonitor:
-    """Used by the pipeline's thread, so that it never looks while a run does."""
+    """Slot checks without a run. Used by the supervisor's thread only, so that it never checks during a run."""
 
     def __init__(
         self,
@@ -42,13 +42,13 @@ class IdleSlotMonitor:
 
     @property
     def due_in_s(self) -> float:
-        """Until the next look."""
+        """Seconds until the next check."""
         return max(0.0, (self._next_ms - self._clock.monotonic_ms()) / 1000)
 
     def look(self, spec: SubscriptionSpec, *, to_be_replaced: bool) -> EngineFault | None:
-        """One look, if it is time. Returns SLOT_DROPPED where the slot was given up, now or before.
+        """Make one check, if it is due. Returns SLOT_DROPPED if the guard dropped the slot, now or earlier.
 
-        `to_be_replaced`: a new slot was asked for, so what became of the last one matters no more.
+        `to_be_replaced`: a new slot was requested, so the state of the old one is ignored.
         """
         if self.due_in_s > 0:
             return None
@@ -71,14 +71,14 @@ class IdleSlotMonitor:
         return fault
 
     def close(self) -> None:
-        """Let go of the source. Safe to repeat."""
+        """Close the source. Idempotent."""
         source, self._source = self._source, None
         if source is not None:
             source.close()
 
 
 def drop_slot(source: Source, dropped: SlotTombstone, fault: EngineFault) -> None:
-    """The last rung: note it, then drop. What cannot be dropped now, since somebody reads it, is tried again by the next look."""
+    """The last level: write the tombstone, then drop the slot. A slot that a session still reads is dropped by the next check."""
     dropped.note(fault.detail)
     hit(Failpoint.SLOT_DROP_NOTED)
     left = source.drop_slot(fault.subject)

@@ -1,4 +1,5 @@
-"""Partitions that the log names below their roots: one that came and went between two looks at the catalog shows in neither."""
+"""Partitions seen in relation records. Detects a partition that was attached and detached between two catalog reads, which neither read
+shows."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from engine.records.relation import named_below
 from engine.tables.registry import TableEntry, TableRegistry
 
 LEAVES_KEPT = 100_000
-"""How many partitions are known between two looks; each is named once per session, and once more per streamed transaction."""
+"""Most partitions remembered between two checks. The log names each once per session, and again in each streamed transaction."""
 
 Together = Callable[[Ordinal], frozenset[int]]
-"""The tables that the truncate record at this place names, where it names several; none where there is no such record."""
+"""The OIDs in the TRUNCATE record at this ordinal if it names several tables, else an empty set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedPartition:
-    """A partition that has changes in the log. `end`: of the last batch that names it, behind the commit of those changes."""
+    """A partition with changes in the log. `end`: of the last batch that names it, which includes the commit of those changes."""
 
     name: TableName
     end: Lsn
@@ -31,16 +32,16 @@ class ObservedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ObservedPartitionsReading:
-    """Partitions that batches name, by root and by partition. `as_of`: end of the last batch that was looked at."""
+    """Partitions that batches name, by root and partition. `as_of`: end of the last batch included."""
 
     as_of: Lsn = ZERO
     below: Mapping[RelationId, Mapping[RelationId, ObservedPartition]] = field(default_factory=dict)
 
 
 class ObservedPartitions:
-    """What sealed batches name since somebody took it. One thread notes, another may take.
+    """Collects the partitions that sealed batches name, until `take`. One thread calls `note`, another may call `take`.
 
-    It ends with the process; what was not looked at then, the next start finds in marks (`PartitionFingerprints`).
+    In memory only: after a restart, unchecked partitions are found in the persisted fingerprints (`PartitionFingerprints`).
     """
 
     def __init__(self, together: Together) -> None:
@@ -51,7 +52,7 @@ class ObservedPartitions:
         self._as_of = ZERO
 
     def note(self, batch: SealedBatch) -> None:
-        """Take in the partitions that the batch names."""
+        """Add the partitions that the batch names."""
         with self._lock:
             self._as_of = batch.end
             for root, leaf, name in _named(batch, self._together):
@@ -61,7 +62,7 @@ class ObservedPartitions:
                     below[leaf] = ObservedPartition(name, batch.end)
 
     def take(self) -> ObservedPartitionsReading:
-        """What was noted since the last call."""
+        """Return and clear the partitions noted since the last call."""
         with self._lock:
             told, self._told, self._kept = self._told, {}, 0
             return ObservedPartitionsReading(self._as_of, told)
@@ -70,7 +71,7 @@ class ObservedPartitions:
 def partitions_in(
     batch: SealedBatch, book: TableRegistry, together: Together
 ) -> dict[TableId, dict[RelationId, TableName]]:
-    """The partitions that the batch names, by the table that they are below; not of tables that were copied behind it."""
+    """The partitions that the batch names, by root table; without tables whose copy was read after the batch's end."""
     found: dict[TableId, dict[RelationId, TableName]] = {}
     for root, leaf, name in _named(batch, together):
         entry = book.by_relation(root)
@@ -85,7 +86,8 @@ def has_unjudged(
     together: Together,
     has_met: Callable[[TableId, Set[RelationId], Lsn], bool],
 ) -> bool:
-    """Whether the batch names partitions that no look has met, or tables of ours as partitions of others. `has_met`: of a root."""
+    """Whether the batch names partitions that no check has seen, or replicated tables as partitions of others. `has_met`: whether checks
+    have seen these partitions of a root."""
     told = partitions_in(batch, book, together)
     if not all(has_met(table, below.keys(), batch.end) for table, below in told.items()):
         return True
@@ -96,18 +98,18 @@ def has_unjudged(
 
 
 def is_missed(entry: TableEntry | None, end: Lsn) -> bool:
-    """Whether changes are missing in a table of ours that was named as a partition of another one of ours up to there."""
+    """Whether a replicated table lacks changes because relation records up to `end` named it as a partition of another replicated table."""
     return entry is not None and entry.followed and not is_covered(entry, end)
 
 
 def is_covered(entry: TableEntry, end: Lsn) -> bool:
-    """Whether a table was copied behind what ends there, and nothing is kept for it."""
+    """Whether the table's copy was read after `end`, and no changes are retained for it."""
     kept = entry.waiting or entry.state is TableState.PAUSED
     return not kept and end <= entry.after
 
 
 def _named(batch: SealedBatch, together: Together) -> Iterator[tuple[RelationId, RelationId, TableName]]:
-    """Root, partition and its name. Also of changes that were rolled back to a savepoint: later ones may count."""
+    """Root, partition and its name. Includes records of subtransactions that were rolled back: later changes may refer to them."""
     for records in _adjoining(batch):
         truncated = together(Ordinal(records[-1].ordinal + 1)) if len(records) > 1 else ()
         for root, leaf in pairwise(records):
@@ -118,7 +120,7 @@ def _named(batch: SealedBatch, together: Together) -> Iterator[tuple[RelationId,
 
 
 def _adjoining(batch: SealedBatch) -> Iterator[list[RelationSeen]]:
-    """The relation records with nothing but types between them: of roots and their partitions, or of tables truncated together."""
+    """Groups of relation records with only type records between them: a root and its partition, or tables truncated together."""
     found: list[RelationSeen] = []
     for seen in batch.relations:
         if found and named_below(seen.payload, seen.ordinal - found[-1].ordinal) is None:

@@ -1,4 +1,4 @@
-"""What the source showed below partitioned tables (GuardReading.marks), as the target keeps it for the next start to compare with."""
+"""Fingerprints of the partitions of replicated tables (GuardReading.marks), which the target stores for the next start to compare with."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ WithTold = Callable[[str, Mapping[RelationId, TableName]], str]
 """As Source.mark_told."""
 
 BelowTold = Mapping[TableId, Mapping[RelationId, TableName]]
-"""Partitions that the log names below tables."""
+"""Partitions that relation records name, by root table."""
 
 
 class PartitionFingerprints:
-    """The marks of one run. Used by the thread that commits; `note` and `note_copied` may be called from any."""
+    """The fingerprints (marks) of one run. Used by the commit thread; `note` and `note_copied` may be called from any thread."""
 
     def __init__(self, with_told: WithTold, below: Callable[[SealedBatch], BelowTold]) -> None:
-        """`below` finds the partitions that a batch names, by the tables of which the log tells through it."""
+        """`with_told`: adds partitions to a fingerprint. `below`: the partitions that a batch names, by root table."""
         self._with_told, self._below = with_told, below
         self._lock = threading.Lock()
         self._written: dict[TableId, str] = {}
-        """As the target has them."""
+        """Fingerprints as stored on the target."""
         self._copied: dict[TableId, str] = {}
         self._noted: dict[TableId, str] = {}
-        """To be written with the next target transaction."""
+        """Fingerprints to write with the next target transaction."""
         self._unmarked: dict[TableId, Lsn] = {}
-        """End of the last batch that took a table's mark away, or added to it: a look that began before it may show the table as it was."""
+        """End of the last batch that removed or extended a table's fingerprint: a check that began before it may show an older state."""
         self._told: BelowTold = {}
-        """By the batch that is being committed."""
+        """Partitions that the batch in commit names."""
 
     def begin(self, progress: TargetProgress) -> None:
-        """What the target has when the run begins."""
+        """Load the target's fingerprints at the start of the run."""
         ready = {table: record.mark for table, record in progress.tables.items() if record.ready}
         self._written = {table: mark for table, mark in ready.items() if mark is not None}
 
     def note(self, marks: Mapping[TableId, str], as_of: Lsn) -> bool:
-        """What the source showed below these tables, to be written with the next target transaction.
+        """Set the fingerprints of a check, to be written with the next target transaction.
 
-        `as_of`: batches up to here were sealed when the look began. True where there is something new to write.
+        `as_of`: end of the last batch sealed when the check began. Returns True if there is something new to write.
         """
         with self._lock:
             before = dict(self._noted)
@@ -55,31 +55,31 @@ class PartitionFingerprints:
             return any(before.get(table) != mark for table, mark in self._noted.items())
 
     def note_copied(self, marks: Mapping[TableId, str]) -> None:
-        """What the source showed below these tables before copies of them began, to be written with their hand-over."""
+        """Set the fingerprints taken before the copies of these tables began; they are written with the copies' hand-over."""
         with self._lock:
             self._copied.update(marks)
 
     @property
     def pending(self) -> bool:
-        """Whether something was noted and is not written."""
+        """Whether there are fingerprints that are not written yet."""
         return bool(self._noted)
 
     def next(self, batch: SealedBatch) -> None:
-        """This batch is committed next."""
+        """Set the batch that is committed next."""
         self._told = self._below(batch)
 
     @property
     def lacking(self) -> bool:
-        """Whether the batch names partitions that have to be written with it."""
+        """Whether the batch names partitions that must be added to stored fingerprints."""
         with self._lock:
             return bool(self._with_named({**self._written, **self._noted}))
 
     def due(self, commits: Mapping[TableId, TableCommit], end: Lsn) -> dict[TableId, str | None]:
-        """What a batch writes: what was noted, and no mark for tables whose mark would be held against them at the next start.
+        """Fingerprints that a batch writes; None removes a table's fingerprint that would cause a false fault at the next start.
 
-        A truncate explains new storage only while it is in the log; behind a hand-over the source may have changed since the look, but for
-        what was seen before its copy. Partitions that the batch names and no look has met are added: where the run ends before one does,
-        the next start looks for them.
+        A TRUNCATE explains new storage only while it is in the log. At a hand-over the source may have changed since the last check, so
+        only the fingerprint taken before the copy is valid. Partitions that the batch names and no check has seen are added, so that the
+        next start checks them if this run ends before its own check.
         """
         with self._lock:
             lost = {table for table, commit in commits.items() if _unmarks(commit)}
@@ -95,7 +95,7 @@ class PartitionFingerprints:
             return {**self._noted, **dict.fromkeys(lost & self._written.keys()), **copied, **added}
 
     def written(self, marks: Mapping[TableId, str | None]) -> None:
-        """The batch with these marks is on the target."""
+        """The batch with these fingerprints was committed."""
         self._told = {}
         with self._lock:
             for table, mark in marks.items():
@@ -107,7 +107,7 @@ class PartitionFingerprints:
                     del self._noted[table]
 
     def _with_named(self, marks: Mapping[TableId, str]) -> dict[TableId, str]:
-        """Those of these marks that the batch's partitions add something to, with them."""
+        """The fingerprints that change when the batch's partitions are added, in their new form."""
         more = {t: self._with_told(marks[t], below) for t, below in self._told.items() if t in marks}
         return {table: mark for table, mark in more.items() if mark != marks[table]}
 

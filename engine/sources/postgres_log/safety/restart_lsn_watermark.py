@@ -1,7 +1,7 @@
-"""How far the source's slot is known to have come: one that lies behind that was brought back from a backup.
+"""Watermark of the slot's restart_lsn: a slot below it was restored from a backup.
 
-The source keeps a slot's restart position on disk before it acts on it, so it never goes back, not even when the source crashes. The
-end of a restored log tells nothing any more once new transactions have filled it up to where the old one ended; this still does.
+The source writes restart_lsn to disk before it acts on it, so it never decreases, even after a crash of the source. The end of the log
+does not show a restore once new transactions have filled the log up to the old end; the watermark still does.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from engine.model.source import SlotStatus
 
 
 class RestartLsnWatermark:
-    """The furthest restart position seen of one slot, in a file of the engine's. Without the file nothing is known, and nothing checked."""
+    """The highest restart_lsn seen of one slot, in a file of the engine. Without the file nothing is checked."""
 
     def __init__(self, folder: Path, slot: str) -> None:
         self._path = folder / f"{slot}.mark"
         self._slot = slot
 
     def begin(self, slot: SlotStatus, *, new_slot: bool) -> None:
-        """Check a slot that existed before, and note the position of any; raises `EngineFault` as `check`."""
+        """Check a slot that existed before (`new_slot` False), and record its position. Raises as `check`."""
         if not new_slot:
             self.check(slot)
         self.note(slot, new_slot=new_slot)
 
     def check(self, status: SlotStatus) -> None:
-        """Raises EngineFault(LOG_GAP) where the slot lies behind what was seen of it."""
+        """Raises EngineFault(LOG_GAP) if the slot's restart_lsn is below the watermark."""
         seen = self._read()
         if seen is not None and status.restart is not None and status.restart < seen:
             detail = f"the slot begins at {status.restart}, it had come to {seen} already: the source was set back"
             raise EngineFault(FaultKind.LOG_GAP, self._slot, detail)
 
     def note(self, status: SlotStatus, *, new_slot: bool = False) -> None:
-        """Remember where the slot is. A disk that is full keeps what was known before, which still holds."""
+        """Record the slot's restart_lsn. If the disk is full the old watermark stays, which is still a lower bound."""
         seen = None if new_slot else self._read()
         if status.restart is None or (seen is not None and status.restart <= seen):
             return

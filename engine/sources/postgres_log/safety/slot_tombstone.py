@@ -1,6 +1,6 @@
-"""That our own guard dropped a subscription's slot, and from where on changes are missing: a file of the engine's, written before the drop.
+"""Tombstone file: records that the guard dropped a subscription's slot, and from which position changes are missing.
 
-So a start behind it, and one behind a crash in the middle, can tell our own doing from somebody else's.
+It is written before the drop, so that a later start, also after a crash in between, can distinguish it from a drop by a user.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from engine.queue.files import sync_folder
 
 
 class SlotTombstone:
-    """The record of one slot. Any thread may use it; it is written by whoever owns the slot at that time."""
+    """The tombstone of one slot. Any thread may use it; only the current owner of the slot (run or idle monitor) writes it."""
 
     def __init__(self, folder: Path, slot: str) -> None:
         self._path = folder / f"{slot}.dropped"
         self._slot = slot
 
     def note(self, detail: str) -> None:
-        """Write it, durably. What was noted first stays. A disk that is full keeps no source from being saved: then it is not noted."""
+        """Write the tombstone durably; an existing one stays. If the disk is full it is not written, so that the drop still protects the
+        source."""
         if self._path.exists():
             return
         fresh = self._path.with_suffix(".dropped.new")
@@ -35,7 +36,7 @@ class SlotTombstone:
             sync_folder(self._path.parent)
 
     def fault(self) -> EngineFault | None:
-        """What the subscription fails with until it is reloaded; None where the guard dropped nothing."""
+        """The fault of the subscription until it is reloaded; None if the guard has not dropped the slot."""
         try:
             detail = self._path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -45,6 +46,6 @@ class SlotTombstone:
         return EngineFault(FaultKind.SLOT_DROPPED, self._slot, detail)
 
     def forget(self) -> None:
-        """A new slot is made, or the subscription is gone."""
+        """Remove the tombstone: a new slot is created, or the subscription was deleted."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""The source's safety while a subscription runs: slot, publications and partitions are looked at every few seconds.
+"""Checks the source's slot, publications, catalog and partitions every few seconds while a subscription runs.
 
-How much log the slot holds back is for `slot_care` to judge; what follows from it, the run does.
+`wal_retention` judges the slot's retained WAL; the run carries out the resulting actions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine.tables.schema_change import Unchanged, judge, with_definitions, with
 from engine.tables.start_point import NOT_FOLLOWED, why_not_described
 
 _COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
-"""Of these a copy is to be made, or being made."""
+"""States in which a table waits for a copy or is being copied."""
 _WITH_ROWS = (TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP)
 
 Care = Callable[[GuardReading], RetentionActions]
@@ -75,9 +75,9 @@ def _not_renamed(old: TableName, new: TableName) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Undecided:
-    """A root whose partitions got new storage; whether by a truncate of the root, the log will tell.
+    """A root whose partitions got new storage. The log will show whether a TRUNCATE of the root was the reason.
 
-    `lost`: behind the look it waited for a new copy, which has what was seen.
+    `lost`: after the check the table waited for a new copy, which contains the change.
     """
 
     name: TableName
@@ -87,14 +87,14 @@ class _Undecided:
 
 
 class SourceMonitor:
-    """Watches one source for one run. `checked`: publications are known to have been right up to this position.
+    """Watches one source for one run. `checked`: the publications are known to have been correct up to this position.
 
-    `truncated_by` names the tables that a (sub)transaction truncated, as far as `captured` tells of the log, `made_below` those that a
-    table was made a partition of, `leaves_told` the partitions that sealed batches name since it was last asked. `note` gets the marks of
-    live tables that are as they should be, and up to where batches had been sealed when the look at them began. `care` judges how much log
-    the slot holds back, and says whether it has to be dropped. `learnt` gets structures that only the catalog tells of, `renamed` a
-    table's name and the one that it goes by now, `anchored` structures that the catalog confirms while the source's DDL capture is in
-    force, `settled` looks that found nothing more to do.
+    Inputs: `truncated_by`: tables that a (sub)transaction truncated, as far as the log was read (`captured`); `made_below`: roots that a
+    table became a partition of; `leaves_told`: partitions that sealed batches named since the last call; `care`: judges the retained WAL
+    and whether the slot must be dropped.
+    Outputs: `note`: fingerprints of live tables without faults, and the end of the last batch sealed when the check began; `learnt`:
+    schemas that only the catalog shows; `renamed`: a table's old and new name; `anchored`: schemas that the catalog confirms while the
+    DDL capture is in force; `settled`: checks that left nothing to do.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class SourceMonitor:
     ) -> None:
         self._settled = settled
         self._more = False
-        """Whether the look under way found something, or left something open: only one that did neither vouches for what it saw."""
+        """Whether the current check found something or left something undecided; only a check that did neither certifies what it saw."""
         self._to_be_copied: set[TableName] = set()
-        """Tables that were replaced or dropped on the source, and whose copy has not begun: it takes what is there when it does."""
+        """Tables that were replaced or dropped on the source, whose copy has not begun: it will read the table that exists then."""
         self._compared: frozenset[TableId] = frozenset()
-        """Live tables whose structure it found as it is known."""
+        """Live tables whose catalog schema equals the known one."""
         self._leaves_told = leaves_told
         self._anchored = anchored
         self._made_below = made_below
@@ -132,16 +132,16 @@ class SourceMonitor:
         self._renamed = renamed
         self._undecided: list[_Undecided] = []
         self._last: GuardReading | None = None
-        """Of the last look."""
+        """Result of the last check."""
         self._leaves: Mapping[RelationId, Mapping[RelationId, ObservedPartition]] = {}
-        """Partitions that the log had named when the last look began, and none before it."""
+        """Partitions that the log had named when the last check began and that no check had seen."""
         self._roots: dict[TableId, TableSchema] = {}
-        """Partitioned tables as the last look described them."""
+        """Schemas of partitioned tables at the last check."""
         self._patterns = parts.spec.patterns
         self._found: frozenset[tuple[RelationId, TableName]] = frozenset()
-        """What was reported for these patterns."""
+        """Tables already reported for the current patterns."""
         self._withdrawn: frozenset[TableId] = frozenset()
-        """Parked for want of a replica identity, and looked at since."""
+        """Tables parked because they have no replica identity, checked since."""
         self._anchors: dict[TableId, CertifiedSchema] = {}
         self._looking = threading.Lock()
         self.checked = ZERO
@@ -149,9 +149,9 @@ class SourceMonitor:
         self.retained_bytes: int | None = None
 
     def _learn(self, reading: GuardReading) -> None:
-        """Structures that the catalog shows and the log has not told of: a change without a row behind it sends nothing.
+        """Report schemas that the catalog shows and the log does not: a DDL change without a later row change sends no relation record.
 
-        Not of roots whose partitions may have been written anew: what became of them is decided first.
+        Not for roots whose partitions may have been rewritten: that is decided first.
         """
         doubted = self._doubted(reading)
         source = self._parts.source
@@ -189,9 +189,9 @@ class SourceMonitor:
                 self._learnt(CatalogSchema(entry.table, entry.schema, settled, seen_by))
 
     def _is_fresh(self, entry: TableEntry, now: TableSchema) -> bool:
-        """Whether the look before did not describe a partitioned table so.
+        """Whether the previous check read another schema for this partitioned table.
 
-        Partitions are looked at before this catalog is: what was done to them meanwhile, only the next look tells.
+        Partitions are checked before the schemas are read, so only the next check shows what happened to them in between.
         """
         fresh = now.relfilenode == 0 and self._roots.get(entry.table) != now
         if fresh:
@@ -199,11 +199,11 @@ class SourceMonitor:
         return fresh
 
     def look_for(self, patterns: tuple[TablePattern, ...]) -> None:
-        """From the next look on tables that match these are reported. From any thread."""
+        """Report new tables that match these patterns, from the next check on. From any thread."""
         self._patterns, self._found = patterns, frozenset()
 
     def _find(self) -> None:
-        """Report tables that appeared and that a pattern takes, each once. A table that is only being renamed is none."""
+        """Report new tables that match a pattern, each once. A table that is only being renamed is not new."""
         patterns, told = self._patterns, self._found
         if not patterns:
             return
@@ -230,7 +230,7 @@ class SourceMonitor:
             self._found = frozenset(told | new.items())
 
     def _part_from_roots(self) -> None:
-        """Park tables that became partitions of others that are followed: the log names only those from then on."""
+        """Park tables that became partitions of other replicated tables: the log contains their changes under the root from then on."""
         live = {e.schema.relation: e for e in self._parts.book.in_state(*_WITH_ROWS) if e.schema is not None}
         roots = self._parts.source.roots(live.keys()) if live else {}
         for relation, root in roots.items():
@@ -240,7 +240,7 @@ class SourceMonitor:
                 self._parts.book.park(live[relation].table, FaultKind.TABLE_IS_PARTITION.value, detail)
 
     def _explained(self, entry: TableEntry, now: TableSchema | None) -> str | None:
-        """Why a new copy puts a parked table right: what parked it is over, or comes from a new structure."""
+        """Why a new copy repairs a parked table: the cause is gone, or it comes from a new schema. None if a copy would not help."""
         if now is None or entry.reason is None:
             return None
         if entry.reason.code == FaultKind.TABLE_MISSING:
@@ -256,10 +256,10 @@ class SourceMonitor:
         return "the table was written anew, with other values than the log has of its rows" if rewritten else None
 
     def _withdraw(self, unfit: Sequence[TableEntry]) -> None:
-        """Tables whose changes cannot be followed any more park. Those that lost their replica identity are published no more, too:
-        their owners could not change rows of them.
+        """Park tables whose changes cannot be replicated any more. Tables that lost their replica identity are also removed from the
+        publication, because UPDATE and DELETE on them would fail.
 
-        `unfit`: live and paused ones that the source does not describe.
+        `unfit`: live and paused tables that `Source.describe` left out.
         """
         for entry in unfit:
             fault = why_not_described(self._parts.source, entry.spec)
@@ -273,7 +273,7 @@ class SourceMonitor:
     def _anchor(
         self, live: Sequence[TableEntry], described: Mapping[TableName, TableSchema], mark: str, as_of: Lsn
     ) -> list[CertifiedSchema]:
-        """Remember what the catalog confirms while the DDL capture of this mark is in force; returns what it did not before."""
+        """Record the schemas that the catalog confirms while the DDL capture with this mark is in force; returns the new ones."""
         before, self._anchors = self._anchors, {}
         found = []
         for entry in live if mark else ():
@@ -288,19 +288,19 @@ class SourceMonitor:
         return found
 
     def _tables(self) -> tuple[TableSpec, ...]:
-        """The tables that are expected in the publications, under the names that they go by now."""
+        """The tables that are expected in the publications, under their current names."""
         return tuple(e.spec for e in self._parts.book.all() if e.state is not TableState.REMOVED)
 
     def run(self, stop: threading.Event) -> None:
-        """Look again and again until `stop`. Raises EngineFault where changes may be missing or the slot is gone."""
+        """Check periodically until `stop`. Raises EngineFault if changes may be missing or the slot does not exist."""
         while not stop.is_set():
             self.look()
             stop.wait(self._parts.settings.guard_interval_s)
 
     def look(self) -> Settled | None:
-        """One look, from any thread, which begins behind the call. A position counts as checked only when it was captured before.
+        """Make one check, which begins after the call; from any thread. A position counts as checked only if it was captured before.
 
-        None where it found something, or left something open.
+        None if the check found something or left something undecided.
         """
         with self._looking:
             return self._look()
@@ -345,7 +345,7 @@ class SourceMonitor:
         return settled
 
     def _leaves_open(self, reading: GuardReading) -> bool:
-        """Whether the next look has to judge partitions that the log has named."""
+        """Whether partitions that the log named remain for the next check."""
         book = self._parts.book
         entries = [
             (entry, below) for root, below in self._leaves.items() if (entry := book.by_relation(root)) is not None
@@ -355,7 +355,7 @@ class SourceMonitor:
         ) or any(is_missed(book.by_relation(leaf), told.end) for _, below in entries for leaf, told in below.items())
 
     def has_met(self, table: TableId, partitions: Set[RelationId], end: Lsn) -> bool:
-        """Whether looks have met all these partitions below the table, of which the log tells up to `end`."""
+        """Whether checks have seen all these partitions of the table, which the log names up to `end`."""
         entry, last = self._parts.book.get(table), self._last
         return (
             entry is not None and last is not None and all(last.has_met(entry.spec.source, p, end) for p in partitions)
@@ -394,10 +394,10 @@ class SourceMonitor:
     def _judge_leaves(
         self, reading: GuardReading, told_now: Mapping[RelationId, Mapping[RelationId, ObservedPartition]]
     ) -> None:
-        """Park roots with changes in the log of partitions that no look has met: they came and went between two, and their rows with
-        them, which the log did not tell.
+        """Park roots whose log contains changes of partitions that no check has seen: these were attached and detached between two checks,
+        and the log does not contain the rows that they brought and took along.
 
-        What was named since the look before began is left to the next one: a commit shows in the log a moment earlier than in the catalog.
+        Partitions named since the previous check began are left to the next one: a commit is in the log shortly before the catalog shows it.
         """
         leaves_told, self._leaves = self._leaves, told_now
         for root, leaves in leaves_told.items():
@@ -405,7 +405,7 @@ class SourceMonitor:
             if entry is not None:
                 self._miss_parts(entry, leaves)
             if entry is None or not entry.followed:
-                continue  # It is copied anew, or is to be.
+                continue  # It is being copied again, or will be.
             name = entry.spec.source
             if name not in reading.below:
                 if entry.spec.source in reading.renamed.values():
@@ -419,7 +419,7 @@ class SourceMonitor:
                     break
 
     def _miss_parts(self, root: TableEntry, leaves: Mapping[RelationId, ObservedPartition]) -> None:
-        """Park tables of ours that were partitions of another one: what came to them meanwhile, the log tells of that one."""
+        """Park replicated tables that were partitions of another root: the log has their changes of that time under the root."""
         for leaf, told in leaves.items():
             own = self._parts.book.by_relation(leaf)
             if own is not None and own is not root and is_missed(own, told.end):
@@ -428,7 +428,7 @@ class SourceMonitor:
                 self._more = True
 
     def _follows(self, name: TableName, relation: RelationId) -> bool:
-        """Whether the table that stands there now is the one that is copied, or was copied already: a reload came before this look."""
+        """Whether `relation`, which has the name now, is the table that is or was copied: a reload came before this check."""
         entry = self._parts.book.by_name(name)
         if entry is None:
             return True
@@ -437,12 +437,12 @@ class SourceMonitor:
         return entry.schema is not None and entry.schema.relation == relation
 
     def _waits_for_copy(self, name: TableName) -> bool:
-        """Whether nothing of the table is followed. One that is has to be compared with the catalog, which the next look does."""
+        """Whether the table is not replicated yet. A replicated one must be compared with the catalog, which the next check does."""
         entry = self._parts.book.by_name(name)
         return entry is None or (entry.state in _COPIED_YET and entry.copy_schema is None)
 
     def _decide(self) -> None:
-        """Park what the log does not explain; what it may still explain waits until the log was read that far."""
+        """Park undecided tables that the log does not explain. Those that it may still explain wait until it was read that far."""
         captured = self._captured()
         waiting: list[_Undecided] = []
         for one in self._undecided:
@@ -458,7 +458,7 @@ class SourceMonitor:
         self._undecided = waiting
 
     def _is_taken_up(self, name: TableName) -> bool:
-        """Whether a table that waited for a new copy does so no more, or is about to get it."""
+        """Whether a table that waited for a new copy has it, or is about to get it."""
         entry = self._parts.book.by_name(name)
         return entry is not None and entry.state is not TableState.PARKED
 
@@ -472,7 +472,7 @@ class SourceMonitor:
         return reading.partition_faults.keys() | {one.name for one in self._undecided}
 
     def _note_marks(self, reading: GuardReading, as_of: Lsn) -> None:
-        """What a later start compares with; not of a table of which something was found that parks it, or is not decided yet."""
+        """Pass on fingerprints for a later start to compare with; not for tables with a fault that parks them or is undecided."""
         doubted = self._doubted(reading)
         marks = {}
         for name, mark in reading.marks.items():
@@ -494,13 +494,13 @@ def _lost_identity(entry: TableEntry) -> bool:
 
 
 def _renewed_for(entry: TableEntry, now: TableSchema) -> FaultKind:
-    """What a parked table is copied anew for, once what parked it is over."""
+    """The fault kind given as the reason for a parked table's new copy, once the cause of the parking is gone."""
     below = entry.reason is not None and entry.reason.code == FaultKind.TABLE_NOT_LOGGED and now.relfilenode == 0
     return FaultKind.TABLE_PARTITIONS_CHANGED if below else FaultKind.TABLE_STRUCTURE_CHANGED
 
 
 def _kind(reading: GuardReading, name: TableName) -> FaultKind:
-    """What a table parks with that the log tells nothing of."""
+    """The fault kind of a table whose change the log does not contain."""
     stands = reading.replaced.get(name)
     if stands is None:
         return FaultKind.TABLE_PARTITIONS_CHANGED

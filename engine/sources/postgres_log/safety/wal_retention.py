@@ -1,6 +1,6 @@
-"""What the guard's ladder leads to, for one slot: events with their figures, and what others have to do.
+"""Applies the escalation policy to one slot: sends events with the figures, and returns the actions for the run.
 
-It outlives runs, so that a rung is told once however often a run begins anew.
+It outlives runs, so that each level is reported once, however often a run restarts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.tables.reporter import Reporter
 
 @dataclass(frozen=True, slots=True)
 class RetentionProgress:
-    """What a run could do about the log: `may_persist` its queue, end its `copying`. Without a run there is nothing."""
+    """What the run can do about retained WAL: make its queue durable (`may_persist`), end copies (`copying`). Nothing without a run."""
 
     may_persist: bool = False
     copying: bool = False
@@ -33,7 +33,7 @@ class RetentionProgress:
 
 @dataclass(frozen=True, slots=True)
 class RetentionActions:
-    """What has to hold from now on. `drop`: why the slot has to go, None where it stays."""
+    """Actions in force from now on. `drop`: why the slot must be dropped, None if it stays."""
 
     persist: bool
     hold_copies: bool
@@ -44,7 +44,7 @@ _STANDING_STILL = RetentionProgress()
 
 
 class RetentionGuard:
-    """Looks at one slot's figures, whoever read them: its run, or its pipeline while there is none."""
+    """Judges the figures of one slot, which its run reads, or the supervisor while there is no run."""
 
     def __init__(self, spec: SubscriptionSpec, reporter: Reporter, clock: Clock, patience_s: float) -> None:
         self._spec = spec
@@ -56,22 +56,22 @@ class RetentionGuard:
         self._growth = Growth()
 
     def configure(self, spec: SubscriptionSpec) -> None:
-        """Budget and shares may have changed."""
+        """Take over budget and shares from the subscription."""
         with self._lock:
             self._spec = spec
 
     def begin_again(self) -> None:
-        """There is a new slot, which holds nothing yet."""
+        """Reset for a new slot, which retains nothing yet."""
         with self._lock:
             self._standing, self._growth = EscalationState(), Growth()
 
     @property
     def orders(self) -> RetentionActions:
-        """What holds since the last look."""
+        """The actions in force since the last check."""
         return self._orders(None)
 
     def judge(self, reading: GuardReading, under_way: RetentionProgress = _STANDING_STILL) -> RetentionActions:
-        """Take in one look; events are sent from here. The one who asked sees to the orders."""
+        """Evaluate one check and send its events. The caller carries out the returned actions."""
         slot = reading.slot
         with self._lock:
             look = Look(
