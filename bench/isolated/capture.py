@@ -80,8 +80,8 @@ def _run() -> None:
     source = open_source(ConnectionSpec("source", "postgres", order["source"]))
     slot, folder = str(order["slot"]), Path(order["folder"])
     tables = [table_of(number, one) for number, one in enumerate(order["tables"])]
-    source.prepare(tables, slot)
-    with source.create_slot(slot) as snapshot:
+    source.publications.prepare(tables, slot)
+    with source.reader.create(slot) as snapshot:
         start = snapshot.position
     config = ReaderConfig(
         ConnectionSpec("source", "postgres", order["source"]),

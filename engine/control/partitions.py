@@ -22,7 +22,7 @@ def listed_partitions(pipeline: SubscriptionSupervisor, table: TableId) -> Parti
         schema = source.describe([entry.spec]).get(entry.spec.source)
         if schema is None:
             raise EngineFault(FaultKind.TABLE_MISSING, str(entry.spec.source), "the source does not show it")
-        tree = source.partitions(schema)
+        tree = source.partitioned.partitions(schema)
     progress = target.progress(pipeline.spec.name)
     loads = progress.loads.get(table, {}) if progress is not None else {}
     names = {part.relation: str(part.name) for part in tree} | {schema.relation: str(schema.name)}

@@ -238,8 +238,8 @@ class RequestHandler:
     def _ddl_capture(self, connection: ConnectionSpec, command: DdlCapture) -> dict[str, Any]:
         source = open_source(connection)
         try:
-            actions = {"install": source.install_ddl_capture, "remove": source.remove_ddl_capture}
-            found = actions.get(command.action, source.ddl_capture)()
+            actions = {"install": source.ddl.install, "remove": source.ddl.uninstall}
+            found = actions.get(command.action, source.ddl.status)()
         finally:
             source.close()
         body = DdlCaptureBody(

@@ -83,7 +83,7 @@ def _live(pipeline: SubscriptionSupervisor, target: Target, specs: Sequence[Tabl
 def _of_source(pipeline: SubscriptionSupervisor, tables: Sequence[TableName]) -> list[SourceSequence]:
     source = open_source(pipeline.spec.source)
     try:
-        return source.sequences(tables)
+        return source.sequences.read(tables)
     finally:
         source.close()
 

@@ -290,7 +290,7 @@ class SubscriptionSupervisor:
         try:
             source = self._parts.open_source(self._spec.source)
             try:
-                left += source.drop(self._spec.slot)
+                left += source.reader.remove(self._spec.slot)
             finally:
                 source.close()
         except EngineFault as fault:
@@ -519,7 +519,7 @@ class SubscriptionSupervisor:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
         followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
-        source.remember(known_marks([entry.spec for entry in followed], point.progress))
+        source.catalog.remember(known_marks([entry.spec for entry in followed], point.progress))
 
     def _refuse_renamed(self, spec: SubscriptionSpec, source: Source, target: Target) -> None:
         """Raise SOURCE_TIMEOUT where a table was renamed while this start looked for it: the next one knows its new name."""

@@ -181,7 +181,7 @@ def _read_part(task: CopyTask, part: ChunkPart, source: Source, decode: Decode) 
     try:
         with closing(files):
             pacer = RateLimiter(lambda: read_pace(_pace_of(task)), task.readers)
-            pieces = pacer.paced(source.read_chunk(part.chunk, task.snapshot))
+            pieces = pacer.paced(source.copies.read_chunk(part.chunk, task.snapshot))
             for batches, size in decoded(pieces, part.schema, decode_part, task.limits.batch_bytes):
                 for batch in batches:
                     files.write(batch)

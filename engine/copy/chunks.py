@@ -148,7 +148,7 @@ class ChunkPlanner:
         chunk = min(settings.copy_chunk_bytes, stretch)
         upto = standing.upto if standing is not None else None
         small = settings.copy_stretch_bytes if standing is None else None
-        return self._parts.source.walk_key(schema.whole, upto, chunk, max(1, stretch // chunk), small)
+        return self._parts.source.copies.walk_key(schema.whole, upto, chunk, max(1, stretch // chunk), small)
 
     def _stretch_bytes(self) -> int:
         """Fewer where reading is slowed down: a snapshot is not to stand for longer because of that."""

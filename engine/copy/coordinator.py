@@ -138,7 +138,7 @@ class CopyCoordinator:
     def _chunks_of(self, table: CopyTable) -> list[CopyChunk]:
         if table.stretch is not None:
             return list(table.stretch)
-        return self._tools.source.copy_chunks(table.schema, table.spec, self._job.settings.chunk_bytes)
+        return self._tools.source.copies.copy_chunks(table.schema, table.spec, self._job.settings.chunk_bytes)
 
     def _take_in(self, wave: Wave, lanes: Lanes) -> list[PlannedChunk]:
         """Put a wave's rows into the target; returns the chunks that have to be read again."""

@@ -298,10 +298,10 @@ class CopyOrchestrator:
         try:
             self._publish()
             # Before the snapshot: what happens below them from here on is in the copy, or found at the next look or start.
-            marks = self._parts.source.marks([entry.spec for entry in adopted])
-            self._parts.source.remember(marks)
+            marks = self._parts.source.partitioned.fingerprints([entry.spec for entry in adopted])
+            self._parts.source.catalog.remember(marks)
             self._mark({e.table: marks[e.spec.source] for e in adopted if e.spec.source in marks})
-            with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
+            with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 if not self._ended():
                     self._copy_under(snapshot, adopted)
         except EngineFault as fault:
@@ -348,7 +348,7 @@ class CopyOrchestrator:
         entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
         specs = [entry.spec for entry in entries]
         slot = self._parts.spec.slot
-        published = self._unhurried(lambda: self._parts.source.prepare(specs, slot, earlier=Earlier.OURS))
+        published = self._unhurried(lambda: self._parts.source.publications.prepare(specs, slot, earlier=Earlier.OURS))
         described = self._unhurried(lambda: self._parts.source.describe(specs))
         complete = [e for e in entries if e.state in {TableState.LIVE, TableState.PAUSED} and e.schema is not None]
         away = [e.schema.relation for e in complete if e.schema is not None and e.spec.source not in described]
@@ -437,7 +437,7 @@ class CopyOrchestrator:
         """Raise SOURCE_TIMEOUT where a table got another's name since the publications were made: its changes are not in the log."""
         followed = [s for s in specs if s.source in described and (s.insert_only or _identified(described[s.source]))]
         relations = {spec.source: described[spec.source].relation for spec in followed}
-        if self._parts.source.unpublished(followed, self._parts.spec.slot, relations):
+        if self._parts.source.publications.unpublished(followed, self._parts.spec.slot, relations):
             detail = "a table got the name of another while its copy began"
             raise EngineFault(FaultKind.SOURCE_TIMEOUT, self._parts.spec.slot, detail)
 

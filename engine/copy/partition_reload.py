@@ -188,7 +188,7 @@ class PartitionReloader:
                 return True
             if not self._begin(table, wanted.request):
                 return True  # It is not live any more, which is looked at again.
-            with self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
+            with self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s) as snapshot:
                 copied = self._copy_under(wanted, snapshot)
                 if copied is not None:
                     run(snapshot, copied)
@@ -226,7 +226,7 @@ class PartitionReloader:
         why = hindrance(entry)
         if why is not None:
             raise EngineFault(FaultKind.PARTITION_NOT_COMPARABLE, str(schema.name), why)
-        tree = self._parts.source.partitions(schema, snapshot.name)
+        tree = self._parts.source.partitioned.partitions(schema, snapshot.name)
         if not wanted.reasons:
             wanted.reasons = dict.fromkeys(wanted.choice.names or (), LoadReason.ASKED)
         chosen = _chosen(tree, wanted.reasons, schema)
@@ -245,7 +245,7 @@ class PartitionReloader:
         self, entry: TableEntry, schema: TableSchema, leaves: frozenset[RelationId]
     ) -> tuple[CopyChunk, ...] | None:
         """What to read of these leaves; None where one of them is not there any more."""
-        every = self._parts.source.copy_chunks(schema, entry.spec, self._parts.settings.copy_chunk_bytes)
+        every = self._parts.source.copies.copy_chunks(schema, entry.spec, self._parts.settings.copy_chunk_bytes)
         chunks = tuple(chunk for chunk in every if chunk.storage in leaves)
         return chunks if {chunk.storage for chunk in chunks} == leaves else None
 
@@ -258,7 +258,9 @@ class PartitionReloader:
             entry = self._parts.book.get(table)
             if record is None or entry is None or entry.state is not TableState.LIVE:
                 return False
-            tree = [part for part in self._parts.source.partitions(record.schema, snapshot.name) if part.leaf]
+            tree = [
+                part for part in self._parts.source.partitioned.partitions(record.schema, snapshot.name) if part.leaf
+            ]
             known = all(part.region is not None for part in tree) and hindrance(entry) is None
             reasons = self._differing(entry, record, tree, snapshot, reader) if known else {}
         if not tree:

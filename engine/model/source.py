@@ -299,23 +299,8 @@ class Resolve(Protocol):
     ) -> TableSchema: ...
 
 
-class Source(Protocol):
-    """A source database as the engine process uses it; methods may be called from several threads.
-
-    All raise EngineFault with a SOURCE_* kind when the database cannot be reached or refuses.
-    """
-
-    def preflight(
-        self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
-    ) -> list[Finding]:
-        """Look for what would keep these tables from being replicated. Reads only."""
-        ...
-
-    def discover(self) -> list[DiscoveredTable]:
-        """Every table that could be replicated, partitions under their root."""
-        ...
-
-    def identify(self) -> SourceIdentity: ...
+class LogSource(Protocol):
+    """The log of a source: where it ends, its stream, and the structures that it announces."""
 
     def now(self) -> Lsn:
         """A position behind every commit so far, with the log flushed up to it (CORRECTNESS: "Now")."""
@@ -329,195 +314,6 @@ class Source(Protocol):
         """A position, as `now` or as `current` gives it, and behind it a mark of what the catalog says of these tables, of what is below
         them and of their publications. Equal marks: nothing that a look of `guard` or `describe` would tell was changed in between, but
         what came and went. Tables that no look has met yet are not in it, and change it when one does."""
-        ...
-
-    def write_ticket(self, ticket: TicketId) -> TicketWritten:
-        """Put a ticket's marker into the log, committed and flushed. It comes through every slot, whatever is published.
-
-        Raises EngineFault(SOURCE_PRIVILEGE) where the source takes no writes, or not from this user.
-        """
-        ...
-
-    def prepare(
-        self,
-        tables: Sequence[TableSpec],
-        slot: str,
-        known: Collection[RelationId] = (),
-        earlier: Earlier = Earlier.ANY,
-    ) -> frozenset[RelationId]:
-        """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat.
-
-        `known`: numbers of those that were published before this object was there. One that was renamed since it was looked for stays
-        published. Returns what is published now. Raises EngineFault(PUBLICATION_CHANGED) where what is there is not what `earlier` says,
-        or lacks a table that was published: in the transaction that changes the publications, so that none of it is hidden by that.
-        """
-        ...
-
-    def publications(self, slot: str) -> str | None:
-        """Which publications these are, as text that only the source reads: other ones under their names have another. None where one
-        is missing."""
-        ...
-
-    def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
-        """Take those of these tables out of the publications that have no replica identity any more: in them, their owner's own
-        updates and deletes fail. Their changes are lost from then on. Raises PUBLICATION_CHANGED as `prepare` does."""
-        ...
-
-    def marks(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
-        """What is below those of these tables that are partitioned, as in GuardReading.marks. Nothing counts as looked at by this."""
-        ...
-
-    def mark_told(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
-        """The mark with these partitions, which the log named and no look has met: a later look tells those that are not there. The same
-        text where it has them all."""
-        ...
-
-    def unpublished(
-        self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
-    ) -> tuple[str, ...]:
-        """What of these tables the publications do not send, or not all of it, in words; what else they send does not matter.
-
-        `relations`: the numbers that tables had when they were described. One that was made again since does not matter either.
-        """
-        ...
-
-    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
-        """The current structure of these tables; missing ones are left out, and those whose changes cannot be followed as declared."""
-        ...
-
-    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
-        """Under which names these tables stand now; those that are gone are left out."""
-        ...
-
-    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
-        """The tables of these schemas that a pattern may take: their changes are logged, and they are no partitions."""
-        ...
-
-    def roots(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
-        """Those of these tables that are partitions, each with the table at the top."""
-        ...
-
-    def resolve(
-        self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
-    ) -> TableSchema:
-        """The structure that a relation record announces, completed from the catalog.
-
-        `capture`: where it is still in force, and the record announces just what it vouches for, that is the structure.
-
-        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty,
-        TABLE_NO_IDENTITY where its updates and deletes cannot be followed any more.
-        """
-        ...
-
-    def resolver(self, payloads: Collection[bytes]) -> Resolve:
-        """`resolve` for any of these records, with the catalog as it is now: one look for all of them."""
-        ...
-
-    def relation_name(self, payload: bytes) -> TableName: ...
-
-    def told(self, payload: bytes) -> DdlMessage:
-        """What a message of the DDL capture says, a record as in MessageSeen. Raises LOG_UNREADABLE where it makes no sense."""
-        ...
-
-    def capturing(self) -> str:
-        """A mark of the DDL capture that all transactions are subject to now, empty where there is none.
-
-        Where two looks see the same one, nothing was changed between them that it did not tell of.
-        """
-        ...
-
-    def ddl_capture(self) -> DdlCapture:
-        """What is installed to have the source tell its DDL, and what installing and removing it runs. Reads only."""
-        ...
-
-    def install_ddl_capture(self) -> DdlCapture:
-        """Install it, or bring it up to date. Safe to repeat. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) where the user may not."""
-        ...
-
-    def remove_ddl_capture(self) -> DdlCapture:
-        """Take it away without trace. Safe to repeat. Raises as `install_ddl_capture`."""
-        ...
-
-    def create_slot(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
-        """Create the lasting slot; the snapshot lives as long as the context, the slot stays."""
-        ...
-
-    def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
-        """A temporary slot's snapshot and position, for a copy or a cut.
-
-        Raises SOURCE_TIMEOUT when open transactions hold it up, SOURCE_SNAPSHOT_TOO_LARGE when it has no room for all of them.
-        """
-        ...
-
-    def slot_status(self, slot: str) -> SlotStatus: ...
-
-    def drop(self, slot: str) -> list[str]:
-        """Drop slot and publications; returns what could not be dropped, in words. The publications stay where the slot does."""
-        ...
-
-    def terminate_reader(self, slot: str, application: str) -> bool:
-        """End our own older walsender on this slot by pid; SLOT_IN_USE where it is someone else's."""
-        ...
-
-    def guard(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
-        """One look, compared with the look before; the first one with what `remember` handed in, where it did."""
-        ...
-
-    def slot_reading(self, slot: str) -> GuardReading:
-        """One look at the slot and at what holds the log; tables and publications are left alone."""
-        ...
-
-    def drop_slot(self, slot: str) -> list[str]:
-        """Drop the slot and leave the publications; returns what could not be dropped, in words. Safe to repeat."""
-        ...
-
-    def remember(self, marks: Mapping[TableName, str]) -> None:
-        """Compare with these marks of an earlier reading, whoever took it, instead of what `prepare` found. Before the first look."""
-        ...
-
-    def accept(self, table: TableName, relation: RelationId) -> None:
-        """A table that a reading told as replaced is followed as it stands there now: its publication is watched again."""
-        ...
-
-    def sequences(self, tables: Sequence[TableName]) -> list[SourceSequence]:
-        """The sequences of these tables' columns as they stand now, by table and column; what they do next is not held up.
-
-        Raises SequencesRefused where the user may not read one.
-        """
-        ...
-
-    def partitions(self, schema: TableSchema, snapshot: str | None = None) -> list[Partition]:
-        """Everything below a partitioned table, by name; nothing where it is not one. As of an exported snapshot, or of now.
-
-        Raises EngineFault(COPY_LOST) where the snapshot can no longer be imported.
-        """
-        ...
-
-    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
-        """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
-        ...
-
-    def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
-        """Values of generated columns that the log does not carry, for rows of which it did, as COPY text, a line for each.
-
-        `inputs`: by attribute number, every column that their expressions read, as the text of an array of texts. Raises
-        EngineFault(TABLE_STRUCTURE_CHANGED), with `table` as its subject, where they cannot be computed so any more.
-        """
-        ...
-
-    def walk_key(
-        self,
-        schema: TableSchema,
-        after: KeyBound | None,
-        chunk_bytes: int,
-        most_chunks: int,
-        above_bytes: int | None = None,
-    ) -> KeyWalk | None:
-        """At most so many chunks of about `chunk_bytes` along a table's key, behind the place `after`; they serve under any snapshot.
-
-        None where the table has no key whose order is the same here and there, or none to go along cheaply, and where the whole table
-        is no larger than `above_bytes`.
-        """
         ...
 
     def open_stream(
@@ -539,12 +335,268 @@ class Source(Protocol):
         """
         ...
 
+    def resolve(
+        self, payload: bytes, spec: TableSpec, known: TableSchema | None, capture: Capture | None = None
+    ) -> TableSchema:
+        """The structure that a relation record announces, completed from the catalog.
+
+        `capture`: where it is still in force, and the record announces just what it vouches for, that is the structure.
+
+        Raises EngineFault(TABLE_STRUCTURE_CHANGED) where the record and the catalog cannot be brought together with certainty,
+        TABLE_NO_IDENTITY where its updates and deletes cannot be followed any more.
+        """
+        ...
+
+    def resolver(self, payloads: Collection[bytes]) -> Resolve:
+        """`resolve` for any of these records, with the catalog as it is now: one look for all of them."""
+        ...
+
+    def relation_name(self, payload: bytes) -> TableName: ...
+
+
+class SnapshotSource(Protocol):
+    """Consistent reads of whole tables, for copies and cuts."""
+
+    def snapshot(self, timeout_s: float) -> AbstractContextManager[ExportedSnapshot]:
+        """A temporary slot's snapshot and position, for a copy or a cut.
+
+        Raises SOURCE_TIMEOUT when open transactions hold it up, SOURCE_SNAPSHOT_TOO_LARGE when it has no room for all of them.
+        """
+        ...
+
+    def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
+        """Cut a table into parts for parallel tasks; ranges serve only within one exported snapshot."""
+        ...
+
+    def walk_key(
+        self,
+        schema: TableSchema,
+        after: KeyBound | None,
+        chunk_bytes: int,
+        most_chunks: int,
+        above_bytes: int | None = None,
+    ) -> KeyWalk | None:
+        """At most so many chunks of about `chunk_bytes` along a table's key, behind the place `after`; they serve under any snapshot.
+
+        None where the table has no key whose order is the same here and there, or none to go along cheaply, and where the whole table
+        is no larger than `above_bytes`.
+        """
+        ...
+
     def read_chunk(self, chunk: CopyChunk, snapshot: str) -> Iterator[bytes]:
         """COPY output in text form, in pieces of whole lines, read under the imported snapshot.
 
         Raises EngineFault(COPY_LOST) where the snapshot can no longer be imported, TABLE_STRUCTURE_CHANGED where a column of
         the chunk is gone, TABLE_MISSING where the table is, SOURCE_PRIVILEGE where reading is not allowed.
         """
+        ...
+
+
+class ReaderControl(Protocol):
+    """What the source keeps for the reader of its log, by the name of that reader: on PostgreSQL a replication slot."""
+
+    def create(self, slot: str) -> AbstractContextManager[ExportedSnapshot]:
+        """Create the lasting slot; the snapshot lives as long as the context, the slot stays."""
+        ...
+
+    def status(self, slot: str) -> SlotStatus: ...
+
+    def look(self, slot: str) -> GuardReading:
+        """One look at the slot and at what holds the log; tables and publications are left alone."""
+        ...
+
+    def release(self, slot: str) -> list[str]:
+        """Drop the slot and leave the publications; returns what could not be dropped, in words. Safe to repeat."""
+        ...
+
+    def remove(self, slot: str) -> list[str]:
+        """Drop slot and publications; returns what could not be dropped, in words. The publications stay where the slot does."""
+        ...
+
+    def end_other(self, slot: str, application: str) -> bool:
+        """End our own older walsender on this slot by pid; SLOT_IN_USE where it is someone else's."""
+        ...
+
+
+class Publications(Protocol):
+    """Which tables the source sends: a capability of sources that send nothing else."""
+
+    def prepare(
+        self,
+        tables: Sequence[TableSpec],
+        slot: str,
+        known: Collection[RelationId] = (),
+        earlier: Earlier = Earlier.ANY,
+    ) -> frozenset[RelationId]:
+        """Create or bring up to date the publications for `tables`, committed before it returns. Safe to repeat.
+
+        `known`: numbers of those that were published before this object was there. One that was renamed since it was looked for stays
+        published. Returns what is published now. Raises EngineFault(PUBLICATION_CHANGED) where what is there is not what `earlier` says,
+        or lacks a table that was published: in the transaction that changes the publications, so that none of it is hidden by that.
+        """
+        ...
+
+    def recorded(self, slot: str) -> str | None:
+        """Which publications these are, as text that only the source reads: other ones under their names have another. None where one
+        is missing."""
+        ...
+
+    def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
+        """Take those of these tables out of the publications that have no replica identity any more: in them, their owner's own
+        updates and deletes fail. Their changes are lost from then on. Raises PUBLICATION_CHANGED as `prepare` does."""
+        ...
+
+    def unpublished(
+        self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
+    ) -> tuple[str, ...]:
+        """What of these tables the publications do not send, or not all of it, in words; what else they send does not matter.
+
+        `relations`: the numbers that tables had when they were described. One that was made again since does not matter either.
+        """
+        ...
+
+
+class PartitionedTables(Protocol):
+    """Tables that consist of others: a capability."""
+
+    def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
+        """What is below those of these tables that are partitioned, as in GuardReading.marks. Nothing counts as looked at by this."""
+        ...
+
+    def with_observed(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
+        """The mark with these partitions, which the log named and no look has met: a later look tells those that are not there. The same
+        text where it has them all."""
+        ...
+
+    def roots(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        """Those of these tables that are partitions, each with the table at the top."""
+        ...
+
+    def partitions(self, schema: TableSchema, snapshot: str | None = None) -> list[Partition]:
+        """Everything below a partitioned table, by name; nothing where it is not one. As of an exported snapshot, or of now.
+
+        Raises EngineFault(COPY_LOST) where the snapshot can no longer be imported.
+        """
+        ...
+
+
+class CatalogWatch(Protocol):
+    """Changes that only the catalog shows: a capability of sources whose catalog may be changed past the log."""
+
+    def look(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
+        """One look, compared with the look before; the first one with what `remember` handed in, where it did."""
+        ...
+
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        """Compare with these marks of an earlier reading, whoever took it, instead of what `prepare` found. Before the first look."""
+        ...
+
+    def accept(self, table: TableName, relation: RelationId) -> None:
+        """A table that a reading told as replaced is followed as it stands there now: its publication is watched again."""
+        ...
+
+
+class DdlReports(Protocol):
+    """DDL that the source reports in its log: a capability."""
+
+    def parse(self, payload: bytes) -> DdlMessage:
+        """What a message of the DDL capture says, a record as in MessageSeen. Raises LOG_UNREADABLE where it makes no sense."""
+        ...
+
+    def mark(self) -> str:
+        """A mark of the DDL capture that all transactions are subject to now, empty where there is none.
+
+        Where two looks see the same one, nothing was changed between them that it did not tell of.
+        """
+        ...
+
+    def status(self) -> DdlCapture:
+        """What is installed to have the source tell its DDL, and what installing and removing it runs. Reads only."""
+        ...
+
+    def install(self) -> DdlCapture:
+        """Install it, or bring it up to date. Safe to repeat. Raises EngineFault(DDL_CAPTURE_PRIVILEGE) where the user may not."""
+        ...
+
+    def uninstall(self) -> DdlCapture:
+        """Take it away without trace. Safe to repeat. Raises as `install_ddl_capture`."""
+        ...
+
+
+class TicketWriter(Protocol):
+    """Markers in the log: a capability."""
+
+    def write(self, ticket: TicketId) -> TicketWritten:
+        """Put a ticket's marker into the log, committed and flushed. It comes through every slot, whatever is published.
+
+        Raises EngineFault(SOURCE_PRIVILEGE) where the source takes no writes, or not from this user.
+        """
+        ...
+
+
+class SequenceReader(Protocol):
+    """Sequences: a capability."""
+
+    def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
+        """The sequences of these tables' columns as they stand now, by table and column; what they do next is not held up.
+
+        Raises SequencesRefused where the user may not read one.
+        """
+        ...
+
+
+class ComputedColumns(Protocol):
+    """Generated columns that the log does not carry: a capability of sources that have such."""
+
+    def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
+        """Values of generated columns that the log does not carry, for rows of which it did, as COPY text, a line for each.
+
+        `inputs`: by attribute number, every column that their expressions read, as the text of an array of texts. Raises
+        EngineFault(TABLE_STRUCTURE_CHANGED), with `table` as its subject, where they cannot be computed so any more.
+        """
+        ...
+
+
+class Source(Protocol):
+    """A source database as the engine process uses it; methods may be called from several threads.
+
+    All raise EngineFault with a SOURCE_* kind when the database cannot be reached or refuses. What a kind of source does not
+    have, it takes from `absent_capabilities`: the engine asks for the capability, never for the kind.
+    """
+
+    log: LogSource
+    copies: SnapshotSource
+    reader: ReaderControl
+    publications: Publications
+    partitioned: PartitionedTables
+    catalog: CatalogWatch
+    ddl: DdlReports
+    tickets: TicketWriter
+    sequences: SequenceReader
+    computed: ComputedColumns
+
+    def preflight(
+        self, tables: Sequence[TableSpec], slot: str | None, origin: OriginFilter = OriginFilter.ANY
+    ) -> list[Finding]:
+        """Look for what would keep these tables from being replicated. Reads only."""
+        ...
+
+    def discover(self) -> list[DiscoveredTable]:
+        """Every table that could be replicated, partitions under their root."""
+        ...
+
+    def identify(self) -> SourceIdentity: ...
+
+    def describe(self, tables: Sequence[TableSpec]) -> dict[TableName, TableSchema]:
+        """The current structure of these tables; missing ones are left out, and those whose changes cannot be followed as declared."""
+        ...
+
+    def names(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        """Under which names these tables stand now; those that are gone are left out."""
+        ...
+
+    def standing(self, schemas: Collection[str]) -> dict[RelationId, TableName]:
+        """The tables of these schemas that a pattern may take: their changes are logged, and they are no partitions."""
         ...
 
     def close(self) -> None: ...

@@ -101,7 +101,7 @@ class CutCoordinator:
         """A snapshot, and the cut at its position, which nothing has been sealed behind."""
         self._intake.put(HoldBack(held_back_ms, on=True))
         try:
-            snapshot = stack.enter_context(self._parts.source.snapshot(self._parts.settings.snapshot_timeout_s))
+            snapshot = stack.enter_context(self._parts.source.copies.snapshot(self._parts.settings.snapshot_timeout_s))
             return snapshot, self._want(snapshot.position)
         finally:
             self._intake.put(HoldBack(held_back_ms, on=False))

@@ -144,7 +144,7 @@ class _Reader:
         self._prepare_queue()
         source = open_source(config.source)
         hit(Failpoint.READER_BEFORE_OPEN)
-        stream = source.open_stream(
+        stream = source.log.open_stream(
             config.slot, config.start, config.application, self._engine.fileno(), config.origin, config.last
         )
         hit(Failpoint.READER_OPENED)

@@ -55,7 +55,7 @@ class NowReader:
             self.known.last,
         )  # Before the position: what it found was told before that can be applied.
         tables = [entry.spec for entry in parts.book.all() if entry.state is not TableState.REMOVED]
-        at = parts.source.catalog_at(tables, parts.spec.slot, now=True)
+        at = parts.source.log.catalog_at(tables, parts.spec.slot, now=True)
         live = [entry.table for entry in parts.book.in_state(TableState.LIVE)]
         if known is not None and known.vouches(at, live):
             seen_us = parts.clock.wall_us()
@@ -77,7 +77,7 @@ class NowReader:
                 if self.known.in_force(settled, over):
                     return settled
                 break
-            position = self._parts.source.current()
+            position = self._parts.source.log.current()
             self._flush(position)
             if not self.known.reaches(position, over):
                 break

@@ -88,13 +88,13 @@ class ReplicationRun:
         self._verified = False
         """What is held and what the source has are known to be the same log: before that no position counts."""
         folder = parts.settings.queue_folder / parts.spec.slot
-        slot = parts.source.slot_status(parts.spec.slot)
+        slot = parts.source.reader.status(parts.spec.slot)
         self._mark = RestartLsnWatermark(parts.settings.queue_folder, parts.spec.slot)
         self._mark.begin(slot, new_slot=parts.start.fresh)
         self._released = slot.confirmed or ZERO
         """What the source let go of before this run. It is never told less: some versions would go back to that, and a later start
         there would get transactions without their beginnings."""
-        found = QueueCheck(slot, parts.source.current(), parts.start.fresh, parts.suspect_queue)
+        found = QueueCheck(slot, parts.source.log.current(), parts.start.fresh, parts.suspect_queue)
         opened = open_queue(folder, parts.spec.queue_mode, parts.start.progress.end, found)
         try:
             self._wire(opened, slot.confirmed or ZERO)
@@ -122,7 +122,7 @@ class ReplicationRun:
             lambda what: parts.reporter.event("info", "apply_mode_changed", parts.spec.slot, what),
             self._sets_aside,
         )
-        self.tickets = RunTickets(self._kept.tickets, parts.clock, parts.source.write_ticket, self.demand, end)
+        self.tickets = RunTickets(self._kept.tickets, parts.clock, parts.source.tickets.write, self.demand, end)
         self._intake = Intake(
             parts.spec.batch,
             end,
@@ -153,9 +153,10 @@ class ReplicationRun:
             parts.clock,
             end,
             parts.settings.position_write_s * 1000,
-            parts.source.compute,
+            parts.source.computed.compute,
             PartitionFingerprints(
-                parts.source.mark_told, lambda batch: partitions_in(batch, parts.book, self._intake.together)
+                parts.source.partitioned.with_observed,
+                lambda batch: partitions_in(batch, parts.book, self._intake.together),
             ),
         )
         self._commits.begin(parts.start.progress)
@@ -190,12 +191,12 @@ class ReplicationRun:
 
         return Planner(
             parts.book,
-            parts.source.resolver,
-            parts.source.relation_name,
+            parts.source.log.resolver,
+            parts.source.log.relation_name,
             BatchId(parts.start.progress.batch + 1),
             parts.spec.schema_changes,
             explain,
-            parts.source.told,
+            parts.source.ddl.parse,
             lambda detail: parts.reporter.event("warning", "ddl_message_unreadable", parts.spec.slot, detail),
         )
 
@@ -252,7 +253,7 @@ class ReplicationRun:
             restore(self._intake, self._opened, self._parts.start.progress, self._spec.origin)
             free_slot(self._parts, self._stop)
             # A reader of an earlier process may have confirmed something while the queue was looked at.
-            slot = self._parts.source.slot_status(self._spec.slot)
+            slot = self._parts.source.reader.status(self._spec.slot)
             self._opened.check_slot(slot)
             self._switch.learn_confirmed(slot.confirmed or ZERO)
             self._start_reader(self._opened.next_ordinal, self._opened.resume, self._opened.relations)
@@ -664,7 +665,7 @@ class ReplicationRun:
         if failed.kind is not FaultKind.LOG_READER_DIED or self._reader_deaths > READER_RESTARTS:
             raise fault
         self._parts.reporter.event("warning", failed.kind.value, failed.subject, failed.detail)
-        self._parts.source.terminate_reader(self._spec.slot, f"penstock-{self._spec.name}-")
+        self._parts.source.reader.end_other(self._spec.slot, f"penstock-{self._spec.name}-")
         hit(Failpoint.READER_FREED)
         self._start_reader(Ordinal(self._catalog.next_ordinal + ORDINAL_GAP), self._intake.captured, ())
 
@@ -685,4 +686,4 @@ class ReplicationRun:
                 self._commits.settle()
         if self._fault is None:
             with suppress(EngineFault):
-                self._mark.note(self._parts.source.slot_status(self._spec.slot))
+                self._mark.note(self._parts.source.reader.status(self._spec.slot))

@@ -58,9 +58,9 @@ def read_otherwise(landed: Iterable[Landed], before: OriginFilter | None, origin
 def free_slot(parts: RunContext, stop: threading.Event) -> None:
     """An older log reader of ours may still hold the slot; it gets a moment to go by itself. The target's fence is ours by now."""
     deadline = parts.clock.monotonic_ms() + SLOT_GRACE_MS
-    while parts.source.slot_status(parts.spec.slot).active_pid is not None:
+    while parts.source.reader.status(parts.spec.slot).active_pid is not None:
         if stop.wait(0.1):
             return
         if parts.clock.monotonic_ms() >= deadline:
-            parts.source.terminate_reader(parts.spec.slot, f"penstock-{parts.spec.name}-")
+            parts.source.reader.end_other(parts.spec.slot, f"penstock-{parts.spec.name}-")
             return

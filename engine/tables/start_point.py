@@ -55,7 +55,9 @@ def start_point(spec: SubscriptionSpec, source: Source, target: Target) -> Start
     else:
         known = [record.schema.relation for _, record in _complete(spec, progress)]
         known += [progress.copies[table].schema.relation for table in resumable]
-        source.prepare(spec.tables, spec.slot, known, Earlier.OURS if progress.publications else Earlier.UNMARKED)
+        source.publications.prepare(
+            spec.tables, spec.slot, known, Earlier.OURS if progress.publications else Earlier.UNMARKED
+        )
         start = progress.end
     target.claim(
         spec.name, spec.epoch, identity.system_id, identity.timeline, spec.slot, start, _publications(spec, source)
@@ -107,12 +109,12 @@ def known_marks(tables: Iterable[TableSpec], progress: TargetProgress) -> dict[T
 
 def check_gap(spec: SubscriptionSpec, source: Source, identity: SourceIdentity, progress: TargetProgress) -> None:
     """What must hold of the source before streaming resumes; that the slot is not ahead of us is checked with the queue."""
-    reason = _identity_gap(identity, progress) or _slot_gap(source.slot_status(spec.slot))
+    reason = _identity_gap(identity, progress) or _slot_gap(source.reader.status(spec.slot))
     if reason is None:
         changed = _publication_gap(spec, source, progress)
         if changed is not None:
             raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.slot, changed)
-    if reason is None and source.current() < progress.end:
+    if reason is None and source.log.current() < progress.end:
         reason = f"the source's log ends before {progress.end}, up to where the target already is: it was set back"
     if reason is not None:
         raise EngineFault(FaultKind.LOG_GAP, spec.slot, reason)
@@ -137,7 +139,7 @@ def _slot_gap(slot: SlotStatus) -> str | None:
 def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetProgress) -> str | None:
     """Whether every complete table is still published as it was, by the same publications: what changed while it was not is nowhere to
     be had. What was changed and put back, `prepare` finds."""
-    if progress.publications and source.publications(spec.slot) != progress.publications:
+    if progress.publications and source.publications.recorded(spec.slot) != progress.publications:
         return "the publications were dropped, and maybe created again under their names"
     described = source.describe(spec.tables)
     followed = []
@@ -145,7 +147,9 @@ def _publication_gap(spec: SubscriptionSpec, source: Source, progress: TargetPro
         now = described.get(table.source)
         if now is not None and now.relation == record.schema.relation:
             followed.append(replace(table, insert_only=record.schema.mode is KeyMode.APPEND))
-    missing = source.unpublished(followed, spec.slot, {name: now.relation for name, now in described.items()})
+    missing = source.publications.unpublished(
+        followed, spec.slot, {name: now.relation for name, now in described.items()}
+    )
     return "; ".join(missing) or None
 
 
@@ -164,14 +168,14 @@ def _resumable(spec: SubscriptionSpec, source: Source, progress: TargetProgress)
     for table in tables:
         now, copy = described.get(table.source), progress.copies[table.table]
         same = now is not None and now.relation == copy.schema.relation
-        if same and not source.unpublished([table], spec.slot, relations):
+        if same and not source.publications.unpublished([table], spec.slot, relations):
             found.add(table.table)
     return frozenset(found)
 
 
 def _publications(spec: SubscriptionSpec, source: Source) -> str:
     """As the target records them. Read after `prepare`: where others were made since, those bear no mark of ours, and any look finds it."""
-    found = source.publications(spec.slot)
+    found = source.publications.recorded(spec.slot)
     if found is None:
         raise EngineFault(FaultKind.PUBLICATION_CHANGED, spec.slot, "the publications were dropped")
     return found
@@ -182,11 +186,11 @@ def _make_slot(spec: SubscriptionSpec, source: Source) -> Lsn:
 
     Raises EngineFault(SLOT_IN_USE) where somebody reads the slot there is; neither it nor its publications are touched then.
     """
-    left = source.drop(spec.slot) if source.slot_status(spec.slot).exists else []
+    left = source.reader.remove(spec.slot) if source.reader.status(spec.slot).exists else []
     if left:
         raise EngineFault(FaultKind.SLOT_IN_USE, spec.slot, "; ".join(left))
-    source.prepare(spec.tables, spec.slot, earlier=Earlier.ANY)
-    with source.create_slot(spec.slot) as snapshot:
+    source.publications.prepare(spec.tables, spec.slot, earlier=Earlier.ANY)
+    with source.reader.create(spec.slot) as snapshot:
         position = snapshot.position
     hit(Failpoint.SLOT_CREATED)
     return position

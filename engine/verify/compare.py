@@ -136,10 +136,10 @@ class EarlyRows:
         for table in self._tables:
             with suppress(EngineFault):
                 schema = table.reads
-                chunks = self._source.copy_chunks(schema, table.spec, self._limits.chunk_bytes)
+                chunks = self._source.copies.copy_chunks(schema, table.spec, self._limits.chunk_bytes)
                 if sum(chunk.bytes_estimate for chunk in chunks) > self._limits.early_bytes:
                     continue
-                pieces = (piece for chunk in chunks for piece in self._source.read_chunk(chunk, snapshot.name))
+                pieces = (piece for chunk in chunks for piece in self._source.copies.read_chunk(chunk, snapshot.name))
                 self._rows[table.spec.table, snapshot.name] = schema, [self._decode(piece, schema) for piece in pieces]
 
     def of(self, table: VerifyTable, snapshot: ExportedSnapshot) -> list[Any] | None:
@@ -188,7 +188,7 @@ class _Comparison:
 
     def _batches(self, table: VerifyTable) -> Iterator[Any]:
         schema = table.reads
-        chunks = self.source.copy_chunks(schema, table.spec, self.limits.chunk_bytes)
+        chunks = self.source.copies.copy_chunks(schema, table.spec, self.limits.chunk_bytes)
         if table.storage is not None:
             chunks = [chunk for chunk in chunks if chunk.storage in table.storage]
         progress = _Progress(table, sum(chunk.bytes_estimate for chunk in chunks), self.on_progress)
@@ -199,7 +199,7 @@ class _Comparison:
     def _chunk(self, chunk: CopyChunk, table: VerifyTable, progress: _Progress) -> Iterator[Any]:
         held: list[bytes] = []
         size = 0
-        for piece in self.source.read_chunk(chunk, self.snapshot.name):
+        for piece in self.source.copies.read_chunk(chunk, self.snapshot.name):
             fault = self.cancelled_fault(table)
             if fault is not None:
                 raise fault

@@ -242,8 +242,8 @@ class Standing(Replica):
     def capture_ddl(self, *, on: bool) -> None:
         """Whether the source tells its DDL in the log from now on."""
         with closing(open_source(self.spec.source)) as source:
-            if on != source.ddl_capture().installed:
-                source.install_ddl_capture() if on else source.remove_ddl_capture()
+            if on != source.ddl.status().installed:
+                source.ddl.install() if on else source.ddl.uninstall()
 
     def complaints(self) -> list[str]:
         """The last errors in the source's own log."""

@@ -61,8 +61,8 @@ def tail(origin: Origin) -> Iterator[Tail]:
 @contextmanager
 def followed(origin: Origin, tables: list[TableSpec]) -> Iterator[Tail]:
     """Tables prepared, a slot behind their present state, and its stream open."""
-    origin.source.prepare(tables, origin.slot)
-    with origin.source.create_slot(origin.slot) as snapshot:
+    origin.source.publications.prepare(tables, origin.slot)
+    with origin.source.reader.create(origin.slot) as snapshot:
         start = snapshot.position
     tail = opened(origin, start)
     try:
@@ -72,7 +72,7 @@ def followed(origin: Origin, tables: list[TableSpec]) -> Iterator[Tail]:
 
 
 def opened(origin: Origin, start: Lsn, last: LastCommit | None = None) -> Tail:
-    return Tail(origin.source.open_stream(origin.slot, start, APPLICATION, last=last), origin.scanner, start)
+    return Tail(origin.source.log.open_stream(origin.slot, start, APPLICATION, last=last), origin.scanner, start)
 
 
 def ids(origin: Origin, tail: Tail, until: Lsn | None = None) -> list[int]:
@@ -92,7 +92,7 @@ def fault_of(call: Callable[[], object]) -> FaultKind:
 def test_the_source_is_the_same_one_whoever_asks(origin: Origin) -> None:
     first = origin.source.identify()
     run(origin, NOTES)
-    origin.source.now()
+    origin.source.log.now()
     assert first == origin.source.identify() == origin.open().identify()
     assert first.system_id
 
@@ -134,14 +134,14 @@ def test_preparing_again_changes_nothing_and_more_tables_join(origin: Origin) ->
     run(origin, NOTES, "CREATE TABLE more (id bigint PRIMARY KEY)")
     notes, more = origin.table("notes"), origin.table("more")
     source, slot = origin.source, origin.slot
-    assert source.unpublished([notes], slot)
+    assert source.publications.unpublished([notes], slot)
     for _ in range(2):
-        source.prepare([notes], slot)
-        assert source.unpublished([notes], slot) == ()
-    assert source.unpublished([notes, more], slot)
-    source.prepare([notes, more], slot)
-    origin.open().prepare([notes, more], slot)
-    assert source.unpublished([notes, more], slot) == ()
+        source.publications.prepare([notes], slot)
+        assert source.publications.unpublished([notes], slot) == ()
+    assert source.publications.unpublished([notes, more], slot)
+    source.publications.prepare([notes, more], slot)
+    origin.open().publications.prepare([notes, more], slot)
+    assert source.publications.unpublished([notes, more], slot) == ()
     run(origin, "INSERT INTO notes VALUES (1, 'the application goes on')")
 
 
@@ -149,31 +149,31 @@ def test_a_table_that_was_made_again_since_it_was_described_is_not_unpublished(o
     run(origin, NOTES)
     notes = origin.table("notes")
     source, slot = origin.source, origin.slot
-    source.prepare([notes], slot)
+    source.publications.prepare([notes], slot)
     relations = {notes.source: source.describe([notes])[notes.source].relation}
-    assert source.unpublished([notes], slot, relations) == ()
+    assert source.publications.unpublished([notes], slot, relations) == ()
     run(origin, "DROP TABLE notes", NOTES)
-    assert source.unpublished([notes], slot, relations) == ()
-    assert source.unpublished([notes], slot)
+    assert source.publications.unpublished([notes], slot, relations) == ()
+    assert source.publications.unpublished([notes], slot)
 
 
 def test_a_healthy_slot_and_what_is_left_when_it_goes(origin: Origin) -> None:
     run(origin, NOTES)
     source, slot, tables = origin.source, origin.slot, [origin.table("notes")]
-    assert not source.slot_status(slot).exists
+    assert not source.reader.status(slot).exists
     with followed(origin, tables):
-        reading = source.guard(tables, slot)
+        reading = source.catalog.look(tables, slot)
         assert (reading.publication_faults, dict(reading.partition_faults), reading.oldest_open) == ((), {}, None)
         assert (reading.slot.exists, reading.slot.invalidation) == (True, None)
         assert reading.slot.active_pid is not None
         assert reading.slot.confirmed is not None
         with origin.session() as session:
             session.execute("INSERT INTO notes VALUES (1, 'open')")
-            assert source.guard(tables, slot).oldest_open
+            assert source.catalog.look(tables, slot).oldest_open
             session.rollback()
-    assert source.drop(slot) == []
-    assert not source.slot_status(slot).exists
-    assert source.drop(slot) == []
+    assert source.reader.remove(slot) == []
+    assert not source.reader.status(slot).exists
+    assert source.reader.remove(slot) == []
 
 
 # Snapshots and copies
@@ -183,22 +183,22 @@ def test_a_slots_snapshot_and_its_stream_leave_no_gap_and_no_overlap(origin: Ori
     tables = Writer.tables(origin)
     source = origin.source
     structures = source.describe(tables)
-    source.prepare(tables, origin.slot)
+    source.publications.prepare(tables, origin.slot)
     with Writer(origin) as writer:
-        with source.create_slot(origin.slot) as snapshot:
+        with source.reader.create(origin.slot) as snapshot:
             writer.more(5)
             first = {t.source: copied(source, structures[t.source], t, snapshot.name) for t in tables}
             start = snapshot.position
         tail = opened(origin, start)
         writer.more(10)
         # A cut while the writer goes on: the state at its position is the first one with the changes up to there.
-        with source.snapshot(DEADLINE_S) as cut:
+        with source.copies.snapshot(DEADLINE_S) as cut:
             writer.more(5)
             then = {t.source: copied(source, structures[t.source], t, cut.name) for t in tables}
         assert cut.position > start
-    with source.snapshot(DEADLINE_S) as end:
+    with source.copies.snapshot(DEADLINE_S) as end:
         last = {t.source: copied(source, structures[t.source], t, end.name) for t in tables}
-    tail.past(source.now())
+    tail.past(source.log.now())
     tail.stream.close()
     history = tables[1].source
     assert len(last[history]) == writer.committed > len(then[history]) > len(first[history]) > 0
@@ -214,11 +214,11 @@ def test_a_slots_snapshot_and_its_stream_leave_no_gap_and_no_overlap(origin: Ori
 def test_parts_of_a_table_hold_every_row_once_while_it_changes(origin: Origin) -> None:
     table, _ = Writer.tables(origin)
     source, schema = origin.source, described(origin, "moving")
-    with Writer(origin) as writer, source.snapshot(DEADLINE_S) as snapshot:
+    with Writer(origin) as writer, source.copies.snapshot(DEADLINE_S) as snapshot:
         whole = copied(source, schema, table, snapshot.name, 1 << 30)
         for size in (8 * 1024, 24 * 1024):
             writer.more(8)
-            assert len(source.copy_chunks(schema, table, size)) > 2
+            assert len(source.copies.copy_chunks(schema, table, size)) > 2
             assert copied(source, schema, table, snapshot.name, size) == whole
     assert whole.keys() >= set(range(1, Writer.ROWS + 1))
 
@@ -226,15 +226,15 @@ def test_parts_of_a_table_hold_every_row_once_while_it_changes(origin: Origin) -
 def test_a_copy_whose_snapshot_is_over_is_lost(origin: Origin) -> None:
     run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
     schema, table = described(origin, "notes"), origin.table("notes")
-    with origin.source.snapshot(DEADLINE_S) as snapshot:
-        (chunk,) = origin.source.copy_chunks(schema, table, 1 << 20)
+    with origin.source.copies.snapshot(DEADLINE_S) as snapshot:
+        (chunk,) = origin.source.copies.copy_chunks(schema, table, 1 << 20)
     run(origin, "UPDATE notes SET v = 'y'")
     # The source may need a moment to let it go; until then it is still the same snapshot.
     deadline = time.monotonic() + DEADLINE_S
 
     def read_on() -> None:
         while time.monotonic() < deadline:
-            assert b"".join(origin.source.read_chunk(chunk, snapshot.name)) == b"1\tx\n"
+            assert b"".join(origin.source.copies.read_chunk(chunk, snapshot.name)) == b"1\tx\n"
 
     assert fault_of(read_on) is FaultKind.COPY_LOST
 
@@ -249,17 +249,17 @@ def test_a_copy_whose_snapshot_is_over_is_lost(origin: Origin) -> None:
 )
 def test_a_part_of_what_is_gone_cannot_be_read(origin: Origin, change: str, kind: FaultKind) -> None:
     run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
-    (chunk,) = origin.source.copy_chunks(described(origin, "notes"), origin.table("notes"), 1 << 20)
+    (chunk,) = origin.source.copies.copy_chunks(described(origin, "notes"), origin.table("notes"), 1 << 20)
     run(origin, change)
-    with origin.source.snapshot(DEADLINE_S) as snapshot:
-        assert fault_of(lambda: list(origin.source.read_chunk(chunk, snapshot.name))) is kind
+    with origin.source.copies.snapshot(DEADLINE_S) as snapshot:
+        assert fault_of(lambda: list(origin.source.copies.read_chunk(chunk, snapshot.name))) is kind
 
 
 def test_a_table_that_is_gone_is_missing(origin: Origin) -> None:
     run(origin, NOTES)
     source, schema, table = origin.source, described(origin, "notes"), origin.table("notes")
     run(origin, "DROP TABLE notes")
-    assert fault_of(lambda: source.copy_chunks(schema, table, 1 << 20)) is FaultKind.TABLE_MISSING
+    assert fault_of(lambda: source.copies.copy_chunks(schema, table, 1 << 20)) is FaultKind.TABLE_MISSING
     assert source.describe([table]) == {}
 
 
@@ -270,7 +270,7 @@ def test_now_is_behind_every_acknowledged_commit_and_is_reached(origin: Origin, 
     before = Lsn(0)
     for number in range(1, 6):
         run(origin, f"INSERT INTO notes VALUES ({number}, 'x')")
-        now = origin.source.now()
+        now = origin.source.log.now()
         assert now > before
         assert ids(origin, tail.past(now), now) == list(range(1, number + 1))
         before = now
@@ -278,17 +278,17 @@ def test_now_is_behind_every_acknowledged_commit_and_is_reached(origin: Origin, 
 
 def test_now_is_reached_on_an_idle_source(origin: Origin, tail: Tail) -> None:
     for _ in range(3):
-        now = origin.source.now()
+        now = origin.source.log.now()
         tail.past(now)
-        assert origin.source.current() >= now
+        assert origin.source.log.current() >= now
     assert tail.closed == [] or ids(origin, tail) == []
 
 
 def test_the_position_moves_with_traffic_of_others(origin: Origin, tail: Tail) -> None:
     run(origin, "CREATE TABLE elsewhere (id bigint PRIMARY KEY)")
-    before = origin.source.now()
+    before = origin.source.log.now()
     run(origin, "INSERT INTO elsewhere VALUES " + ", ".join(f"({i})" for i in range(3000)))
-    end = origin.source.current()
+    end = origin.source.log.current()
     assert end > before
     tail.past(end)
     assert ids(origin, tail) == []
@@ -327,11 +327,11 @@ def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin
             assert [one for one in tail.closed if not isinstance(one, StreamedTransaction) or one.chunks] == []
         gone.rollback()
         early.commit()
-        between = origin.source.now()
+        between = origin.source.log.now()
         late.execute("UPDATE notes SET v = 'by late' WHERE id = 2")
         late.commit()
         run(origin, "DELETE FROM notes WHERE id = 6")
-        tail.past(origin.source.now())
+        tail.past(origin.source.log.now())
         schema = described(origin, "notes")
         assert tail.applied(schema, {}, between) == {2: (2, "early"), 6: (6, "early")}
         assert tail.applied(schema, {}) == {1: (1, "late"), 2: (2, "by late"), 5: (5, "late")}
@@ -342,11 +342,11 @@ def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin
 
 def test_a_relation_record_announces_what_is_described(origin: Origin, tail: Tail) -> None:
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     table, schema = origin.table("notes"), described(origin, "notes")
-    assert [origin.source.relation_name(payload) for payload in tail.relations] == [table.source]
-    assert origin.source.resolve(tail.relations[0], table, None) == schema
-    assert origin.source.resolve(tail.relations[0], table, schema) == schema
+    assert [origin.source.log.relation_name(payload) for payload in tail.relations] == [table.source]
+    assert origin.source.log.resolve(tail.relations[0], table, None) == schema
+    assert origin.source.log.resolve(tail.relations[0], table, schema) == schema
 
 
 def test_one_look_serves_all_relation_records_that_it_was_made_for(origin: Origin, tail: Tail) -> None:
@@ -356,25 +356,25 @@ def test_one_look_serves_all_relation_records_that_it_was_made_for(origin: Origi
         "ALTER TABLE notes ADD COLUMN w int",
         "INSERT INTO notes VALUES (2, 'y', 1)",
     )
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     table, schema = origin.table("notes"), described(origin, "notes")
     before, after = tail.relations
-    resolve = origin.source.resolver([before, after, after])
+    resolve = origin.source.log.resolver([before, after, after])
     for _ in range(2):
         for payload, columns in ((before, schema.columns[:-1]), (after, schema.columns)):
             assert resolve(payload, table, None).columns == columns
-            assert resolve(payload, table, None) == origin.source.resolve(payload, table, None)
+            assert resolve(payload, table, None) == origin.source.log.resolve(payload, table, None)
 
 
 def test_a_new_session_goes_on_at_what_was_confirmed_and_confirming_never_goes_back(origin: Origin, tail: Tail) -> None:
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     middle = tail.wal_end
     run(origin, "INSERT INTO notes VALUES (2, 'x')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
 
     def confirmed() -> Lsn:
-        return origin.source.slot_status(origin.slot).confirmed or Lsn(0)
+        return origin.source.reader.status(origin.slot).confirmed or Lsn(0)
 
     assert confirmed() <= tail.start
     tail.stream.confirm(middle)
@@ -382,45 +382,45 @@ def test_a_new_session_goes_on_at_what_was_confirmed_and_confirming_never_goes_b
     held = confirmed()
     assert held <= tail.wal_end
     tail.stream.confirm(tail.start)
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     tail.stream.close()
     assert confirmed() >= held
-    origin.source.terminate_reader(origin.slot, APPLICATION)
+    origin.source.reader.end_other(origin.slot, APPLICATION)
     again = opened(origin, middle)
-    assert ids(origin, again.past(origin.source.now())) == [2]
+    assert ids(origin, again.past(origin.source.log.now())) == [2]
     again.stream.close()
 
 
 def test_a_session_confirms_nothing_by_itself_wherever_it_begins(origin: Origin, tail: Tail) -> None:
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     ahead = tail.wal_end
     tail.stream.close()
-    origin.source.terminate_reader(origin.slot, APPLICATION)
+    origin.source.reader.end_other(origin.slot, APPLICATION)
     again = opened(origin, ahead)
     run(origin, "INSERT INTO notes VALUES (2, 'x')")
-    assert ids(origin, again.past(origin.source.now())) == [2]
+    assert ids(origin, again.past(origin.source.log.now())) == [2]
     again.stream.ask_position()
     again.stream.confirm(Lsn(0))
-    again.past(origin.source.now())
+    again.past(origin.source.log.now())
     again.stream.close()
-    origin.source.terminate_reader(origin.slot, APPLICATION)
+    origin.source.reader.end_other(origin.slot, APPLICATION)
     once_more = opened(origin, tail.start)
-    assert ids(origin, once_more.past(origin.source.now())) == [1, 2]
+    assert ids(origin, once_more.past(origin.source.log.now())) == [1, 2]
     once_more.stream.close()
 
 
 def test_a_session_shows_by_the_last_transaction_that_it_reads_the_log_that_is_held(origin: Origin, tail: Tail) -> None:
     """It is not verified before that has come, confirms nothing before, and ends where it is another one, or is not the last."""
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     first = last_of(tail)
     run(origin, "INSERT INTO notes VALUES (2, 'x')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     last, held = last_of(tail), tail.wal_end
     assert first.end < last.end <= held
     tail.stream.close()
-    origin.source.terminate_reader(origin.slot, APPLICATION)
+    origin.source.reader.end_other(origin.slot, APPLICATION)
     others = [replace(last, time_us=last.time_us + 1), replace(last, end=Lsn(last.end.value + 1)), first]
     for other in (*others, LastCommit.unknown(first.end)):
         wrong = opened(origin, held, other)
@@ -428,18 +428,18 @@ def test_a_session_shows_by_the_last_transaction_that_it_reads_the_log_that_is_h
         assert not wrong.stream.verified
         assert fault_of(partial(wrong.past, Lsn(held.value + 1))) is FaultKind.LOG_GAP
         wrong.stream.close()
-        origin.source.terminate_reader(origin.slot, APPLICATION)
-        assert (origin.source.slot_status(origin.slot).confirmed or Lsn(0)) <= tail.start
+        origin.source.reader.end_other(origin.slot, APPLICATION)
+        assert (origin.source.reader.status(origin.slot).confirmed or Lsn(0)) <= tail.start
     again = opened(origin, held, last)
     again.stream.confirm(held)
     again.until(lambda: again.stream.verified)
     run(origin, "INSERT INTO notes VALUES (3, 'x')")
-    assert ids(origin, again.past(origin.source.now())) == [3]
-    again.until(lambda: (origin.source.slot_status(origin.slot).confirmed or Lsn(0)) >= held)
+    assert ids(origin, again.past(origin.source.log.now())) == [3]
+    again.until(lambda: (origin.source.reader.status(origin.slot).confirmed or Lsn(0)) >= held)
     again.stream.close()
-    origin.source.terminate_reader(origin.slot, APPLICATION)
+    origin.source.reader.end_other(origin.slot, APPLICATION)
     confirmed = opened(origin, held, replace(last, time_us=1))
-    assert ids(origin, confirmed.past(origin.source.now())) == [3], "what was confirmed does not come any more"
+    assert ids(origin, confirmed.past(origin.source.log.now())) == [3], "what was confirmed does not come any more"
     confirmed.stream.close()
 
 
@@ -455,12 +455,12 @@ def test_what_was_not_confirmed_comes_again(origin: Origin, tail: Tail) -> None:
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
     with origin.session() as session:
         session.execute("INSERT INTO notes VALUES (2, 'open over both sessions')")
-        tail.past(origin.source.now())
+        tail.past(origin.source.log.now())
         tail.stream.close()
-        origin.source.terminate_reader(origin.slot, APPLICATION)
+        origin.source.reader.end_other(origin.slot, APPLICATION)
         again = opened(origin, tail.start)
         session.commit()
-    assert ids(origin, again.past(origin.source.now())) == [1, 2]
+    assert ids(origin, again.past(origin.source.log.now())) == [1, 2]
     assert ids(origin, tail) == [1]
     again.stream.close()
 
@@ -468,17 +468,17 @@ def test_what_was_not_confirmed_comes_again(origin: Origin, tail: Tail) -> None:
 def test_only_one_reads_a_slot_and_only_our_own_older_reader_is_ended(origin: Origin, tail: Tail) -> None:
     source, slot = origin.source, origin.slot
     newer = APPLICATION[:-1] + "2"
-    assert fault_of(lambda: source.open_stream(slot, tail.start, newer)) is FaultKind.SLOT_IN_USE
-    assert fault_of(lambda: source.terminate_reader(slot, "penstock-another-2")) is FaultKind.SLOT_IN_USE
-    assert source.terminate_reader(slot, newer) is True
+    assert fault_of(lambda: source.log.open_stream(slot, tail.start, newer)) is FaultKind.SLOT_IN_USE
+    assert fault_of(lambda: source.reader.end_other(slot, "penstock-another-2")) is FaultKind.SLOT_IN_USE
+    assert source.reader.end_other(slot, newer) is True
     assert fault_of(lambda: tail.until(lambda: False)) is FaultKind.SOURCE_UNREACHABLE
-    assert source.terminate_reader(slot, newer) is False
-    source.open_stream(slot, tail.start, newer).close()
+    assert source.reader.end_other(slot, newer) is False
+    source.log.open_stream(slot, tail.start, newer).close()
 
 
 def test_a_slot_that_is_not_there_is_a_gap(origin: Origin) -> None:
-    origin.source.prepare([], origin.slot)
-    assert fault_of(lambda: origin.source.open_stream("no_such_slot", Lsn(0), APPLICATION)) is FaultKind.LOG_GAP
+    origin.source.publications.prepare([], origin.slot)
+    assert fault_of(lambda: origin.source.log.open_stream("no_such_slot", Lsn(0), APPLICATION)) is FaultKind.LOG_GAP
 
 
 # The end
@@ -486,32 +486,32 @@ def test_a_slot_that_is_not_there_is_a_gap(origin: Origin) -> None:
 
 def test_closing_is_safe_at_any_time(origin: Origin, tail: Tail) -> None:
     run(origin, "INSERT INTO notes VALUES (1, 'x')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     tail.stream.confirm(tail.wal_end)
     for _ in range(2):
         tail.stream.close()
     unused, used = origin.open(), origin.open()
-    used.now()
+    used.log.now()
     for source in (unused, used, unused, used):
         source.close()
-    assert origin.source.current() > Lsn(0)
+    assert origin.source.log.current() > Lsn(0)
 
 
 CALLS: dict[str, Callable[[Source, TableSpec, str], object]] = {
     "discover": lambda source, table, slot: source.discover(),
     "identify": lambda source, table, slot: source.identify(),
-    "now": lambda source, table, slot: source.now(),
-    "current": lambda source, table, slot: source.current(),
-    "prepare": lambda source, table, slot: source.prepare([table], slot),
-    "unpublished": lambda source, table, slot: source.unpublished([table], slot),
+    "now": lambda source, table, slot: source.log.now(),
+    "current": lambda source, table, slot: source.log.current(),
+    "prepare": lambda source, table, slot: source.publications.prepare([table], slot),
+    "unpublished": lambda source, table, slot: source.publications.unpublished([table], slot),
     "describe": lambda source, table, slot: source.describe([table]),
-    "create_slot": lambda source, table, slot: source.create_slot("another").__enter__(),
-    "snapshot": lambda source, table, slot: source.snapshot(1).__enter__(),
-    "slot_status": lambda source, table, slot: source.slot_status(slot),
-    "drop": lambda source, table, slot: source.drop(slot),
-    "terminate_reader": lambda source, table, slot: source.terminate_reader(slot, APPLICATION),
-    "guard": lambda source, table, slot: source.guard([table], slot),
-    "open_stream": lambda source, table, slot: source.open_stream(slot, Lsn(0), APPLICATION),
+    "create_slot": lambda source, table, slot: source.reader.create("another").__enter__(),
+    "snapshot": lambda source, table, slot: source.copies.snapshot(1).__enter__(),
+    "slot_status": lambda source, table, slot: source.reader.status(slot),
+    "drop": lambda source, table, slot: source.reader.remove(slot),
+    "terminate_reader": lambda source, table, slot: source.reader.end_other(slot, APPLICATION),
+    "guard": lambda source, table, slot: source.catalog.look([table], slot),
+    "open_stream": lambda source, table, slot: source.log.open_stream(slot, Lsn(0), APPLICATION),
 }
 
 
@@ -520,16 +520,16 @@ def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., O
     run(origin, NOTES, "INSERT INTO notes VALUES (1, 'x')")
     source, slot, table = origin.source, origin.slot, origin.table("notes")
     schema = described(origin, "notes")
-    (chunk,) = source.copy_chunks(schema, table, 1 << 20)
+    (chunk,) = source.copies.copy_chunks(schema, table, 1 << 20)
     with followed(origin, [table]) as tail:
         payload = _announced(origin, tail)
         identity = source.identify()
         origin.stop()
         calls: dict[str, Callable[[], object]] = {n: partial(c, source, table, slot) for n, c in CALLS.items()}
-        calls["copy_chunks"] = lambda: source.copy_chunks(schema, table, 1 << 20)
-        calls["read_chunk"] = lambda: list(source.read_chunk(chunk, "gone"))
-        calls["resolve"] = lambda: source.resolve(payload, table, schema)
-        calls["resolver"] = lambda: source.resolver([payload])(payload, table, schema)
+        calls["copy_chunks"] = lambda: source.copies.copy_chunks(schema, table, 1 << 20)
+        calls["read_chunk"] = lambda: list(source.copies.read_chunk(chunk, "gone"))
+        calls["resolve"] = lambda: source.log.resolve(payload, table, schema)
+        calls["resolver"] = lambda: source.log.resolver([payload])(payload, table, schema)
         calls["read"] = lambda: tail.until(lambda: False)
         kinds = {name: fault_of(call) for name, call in calls.items()}
         assert kinds == dict.fromkeys(calls, FaultKind.SOURCE_UNREACHABLE)
@@ -538,12 +538,12 @@ def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., O
     origin.start()
     assert source.identify() == identity
     again = opened(origin, tail.start)
-    assert ids(origin, again.past(source.now())) == [2]
+    assert ids(origin, again.past(source.log.now())) == [2]
     again.stream.close()
 
 
 def _announced(origin: Origin, tail: Tail) -> bytes:
     """The relation record of `notes`, after a row came through the log."""
     run(origin, "INSERT INTO notes VALUES (2, 'y')")
-    tail.past(origin.source.now())
+    tail.past(origin.source.log.now())
     return tail.relations[0]

@@ -124,7 +124,7 @@ def world(database: Database, tmp_path: Path) -> Iterator[World]:
 
 @contextmanager
 def snapshot_of(world: World) -> Iterator[ExportedSnapshot]:
-    opened: AbstractContextManager[ExportedSnapshot] = world.source.snapshot(20.0)
+    opened: AbstractContextManager[ExportedSnapshot] = world.source.copies.snapshot(20.0)
     with opened as snapshot:
         yield snapshot
 

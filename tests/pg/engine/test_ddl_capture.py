@@ -37,7 +37,7 @@ def shop(pg: EmbeddedPostgres, database_on: Callable[[EmbeddedPostgres], Databas
 def install(replica: Replica, database: Database) -> None:
     """Install it, and return when a look at the catalog behind that was applied: everything is vouched for from there on."""
     with closing(open_source(replica.spec.source)) as source:
-        assert source.install_ddl_capture().current
+        assert source.ddl.install().current
     for n in range(2):
         look(replica, database, f"p{n}")
 
@@ -182,7 +182,7 @@ def test_where_messages_make_no_sense_or_are_missing_the_catalog_tells(shop: Dat
     assert warnings(replica).count("ddl_message_unreadable") == 1
     assert told(replica, "orders")[0] == ("ddl_trigger", True, ("column told was added",))
     with closing(open_source(replica.spec.source)) as source:
-        assert not source.remove_ddl_capture().installed
+        assert not source.ddl.uninstall().installed
     shop.execute("ALTER TABLE orders ADD COLUMN untold int DEFAULT 6; INSERT INTO orders (id) VALUES (102)")
     replica.catch_up()
     replica.wait_live()

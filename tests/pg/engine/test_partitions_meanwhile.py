@@ -17,8 +17,8 @@ from engine.model.source import ExportedSnapshot
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
 from engine.pipeline.commit import CommitStage
+from engine.sources.postgres_log.capabilities import PostgresPartitions
 from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
-from engine.sources.postgres_log.source import PostgresSource
 from engine.tables.registry import TableEntry
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, Reports, table
@@ -338,9 +338,9 @@ def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
 ) -> None:
     """The guard meets the new root below its old name for the first time when the partition is gone already."""
     eyes, armed = Eyes(monkeypatch), threading.Event()
-    read_marks, copy = PostgresSource.marks, CopyOrchestrator._copy_under
+    read_marks, copy = PostgresPartitions.fingerprints, CopyOrchestrator._copy_under
 
-    def marks_unseen(source: PostgresSource, tables: Sequence[TableSpec]) -> dict[TableName, str]:
+    def marks_unseen(source: PostgresPartitions, tables: Sequence[TableSpec]) -> dict[TableName, str]:
         eyes.shut(on=armed.is_set())
         return read_marks(source, tables)
 
@@ -353,7 +353,7 @@ def test_a_partition_detached_while_a_root_made_again_is_copied_is_found(
 
     make(database, "days")
     replica = replicate(database, [table("days")])
-    monkeypatch.setattr(PostgresSource, "marks", marks_unseen)
+    monkeypatch.setattr(PostgresPartitions, "fingerprints", marks_unseen)
     monkeypatch.setattr(CopyOrchestrator, "_copy_under", copy_then_detach)
     armed.set()
     database.execute("DROP TABLE days")

@@ -14,6 +14,7 @@ from engine.model.fault import EngineFault
 from engine.model.source import Earlier, GuardReading
 from engine.model.subscription_state import DesiredState
 from engine.sources.postgres_log import publications
+from engine.sources.postgres_log.published_tables import PostgresCatalogWatch
 from engine.sources.postgres_log.source import PostgresSource
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -103,8 +104,8 @@ def test_a_change_of_ours_that_the_target_never_heard_of_is_none(shop: Database,
     replica.desire(DesiredState.PAUSED)
     replica.wait_state("paused")
     killed = PostgresSource(replica.spec.source)
-    killed.prepare([*replica.spec.tables, table("more")], replica.spec.slot, earlier=Earlier.OURS)
-    killed.prepare(replica.spec.tables, replica.spec.slot, earlier=Earlier.OURS)
+    killed.publications.prepare([*replica.spec.tables, table("more")], replica.spec.slot, earlier=Earlier.OURS)
+    killed.publications.prepare(replica.spec.tables, replica.spec.slot, earlier=Earlier.OURS)
     killed.close()
     shop.execute(_ROWS)
     replica.restart()
@@ -162,14 +163,14 @@ def test_a_look_beside_a_change_of_the_tables_vouches_for_no_publication(
     with shop.connect() as connection, connection.transaction():
         for step in steps(replica, "operations"):
             connection.execute(step)
-    real = PostgresSource.guard
+    real = PostgresCatalogWatch.look
 
-    def paused_meanwhile(found: PostgresSource, *rest: Any) -> GuardReading:
+    def paused_meanwhile(found: PostgresCatalogWatch, *rest: Any) -> GuardReading:
         reading = real(found, *rest)
         replica.replace(orders, replace(lines, paused=True))
         return reading
 
-    monkeypatch.setattr(PostgresSource, "guard", paused_meanwhile)
+    monkeypatch.setattr(PostgresCatalogWatch, "look", paused_meanwhile)
     with pytest.raises(EngineFault, match="publication_changed"):
         run.nows.take()
     assert replica.wait_state("failed").code == "publication_changed"

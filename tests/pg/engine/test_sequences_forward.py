@@ -226,7 +226,7 @@ def test_a_missing_right_is_said_before_anything_is_moved(mart: Database) -> Non
         mart.execute(f"REVOKE SELECT ON SEQUENCE s FROM {role}")
         source = PostgresSource(ConnectionSpec("shop", "postgres", {**mart.settings, "user": role}))
         with pytest.raises(SequencesRefused, match=r"shop: .* may not read public\.s$"):
-            source.sequences([TableName("public", "t")])
+            source.sequences.read([TableName("public", "t")])
         source.close()
     finally:
         mart.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")

@@ -16,7 +16,7 @@ from engine.model.batch import PlacedMessage
 from engine.model.ddl import DdlMessage
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.model.subscription_state import DesiredState
-from engine.sources.postgres_log.source import PostgresSource
+from engine.sources.postgres_log.published_tables import PostgresPublications
 from engine.spark.local import LocalRunner
 from engine.tables.ddl_messages import DdlMessageTracker
 from tests.fixtures import replication
@@ -197,7 +197,7 @@ def test_changes_that_the_source_tells_by_itself_in_the_middle(
 
     monkeypatch.setattr(DdlMessageTracker, "take", noted)
     with closing(open_source(ConnectionSpec("shop", "postgres", shop.settings))) as source:
-        assert source.install_ddl_capture().current
+        assert source.ddl.install().current
     runner.between = meanwhile(shop, TOLD)  # type: ignore[assignment]
     replica = replicate(shop, [table("orders")], live=False, **SMALL)
     replica.wait_live()
@@ -255,10 +255,10 @@ def test_a_copy_does_not_go_on_whose_table_is_unpublished_while_the_next_run_sta
     runner.between = staticmethod(between)  # type: ignore[method-assign, assignment]
     replica = replicate(shop, [table("orders")], live=False, **SMALL)
     replica.wait_state("paused")
-    real = PostgresSource.unpublished
+    real = PostgresPublications.unpublished
     looks: list[str] = []
 
-    def unpublished(source: PostgresSource, *rest: Any) -> tuple[str, ...]:
+    def unpublished(source: PostgresPublications, *rest: Any) -> tuple[str, ...]:
         found = real(source, *rest)
         if rest[0] and not looks:
             looks.append(rest[1])
@@ -267,7 +267,7 @@ def test_a_copy_does_not_go_on_whose_table_is_unpublished_while_the_next_run_sta
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(PostgresSource, "unpublished", unpublished)
+        patch.setattr(PostgresPublications, "unpublished", unpublished)
         replica.desire(DesiredState.RUNNING)
         assert replica.wait_state("failed").code == "publication_changed"
     assert looks

@@ -206,15 +206,15 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
     ):
         db.execute(statement)
     tables = [spec("a"), spec("log", insert_only=True), spec("keyless"), spec("missing")]
-    source.prepare(tables, slot)
+    source.publications.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
     # The owner's own update of a table without identity goes on working.
     db.execute("UPDATE keyless SET id = 2")
-    assert source.guard(tables, slot).publication_faults == ()
+    assert source.catalog.look(tables, slot).publication_faults == ()
 
     tables = [spec("b"), spec("log", insert_only=True)]
-    source.prepare(tables, slot)
-    source.prepare(tables, slot)
+    source.publications.prepare(tables, slot)
+    source.publications.prepare(tables, slot)
     assert members(db, slot) == {"b"}
     for change, word in (
         (f"ALTER PUBLICATION {slot} DROP TABLE b", "missing"),
@@ -227,18 +227,18 @@ def test_publications_are_made_kept_and_watched(db: Database, source: PostgresSo
         (f"DROP PUBLICATION {slot}_ins", "does not exist"),
     ):
         db.execute(change)
-        faults = source.guard(tables, slot).publication_faults
+        faults = source.catalog.look(tables, slot).publication_faults
         assert faults, change
         assert any(word in fault for fault in faults), (change, faults)
         # What went through them until now is gone: they are only put right for a new beginning.
         with pytest.raises(EngineFault) as caught:
-            source.prepare(tables, slot, earlier=Earlier.OURS)
+            source.publications.prepare(tables, slot, earlier=Earlier.OURS)
         assert caught.value.kind is FaultKind.PUBLICATION_CHANGED, change
-        source.prepare(tables, slot)
-        assert source.guard(tables, slot).publication_faults == (), change
-    source.prepare([], slot)
+        source.publications.prepare(tables, slot)
+        assert source.catalog.look(tables, slot).publication_faults == (), change
+    source.publications.prepare([], slot)
     assert (members(db, slot), members(db, slot + "_ins")) == (set(), set())
-    assert source.drop(slot) == []
+    assert source.reader.remove(slot) == []
     assert db.execute("SELECT count(*) FROM pg_publication")[0][0] == 0
 
 
@@ -247,20 +247,20 @@ def test_tables_that_inherit_are_published_where_they_are_asked_for(db: Database
     db.execute("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE a_child (PRIMARY KEY (id)) INHERITS (a)")
     db.execute("CREATE TABLE log (id int); CREATE TABLE log_child () INHERITS (log)")
     tables = [spec("a"), spec("log", insert_only=True)]
-    source.prepare(tables, slot)
+    source.publications.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
-    source.prepare([*tables, spec("a_child")], slot)
+    source.publications.prepare([*tables, spec("a_child")], slot)
     assert members(db, slot) == {"a", "a_child"}
-    source.prepare([spec("a_child")], slot)
+    source.publications.prepare([spec("a_child")], slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a_child"}, set())
     # As somebody else puts them in, with all that inherit.
     db.execute(f"ALTER PUBLICATION {slot} SET TABLE a; ALTER PUBLICATION {slot}_ins SET TABLE log")
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a", "a_child"}, {"log", "log_child"})
     foreign = f"table public.log_child does not belong in publication {slot}_ins"
-    assert foreign in source.guard(tables, slot).publication_faults
-    source.prepare(tables, slot)
+    assert foreign in source.catalog.look(tables, slot).publication_faults
+    source.publications.prepare(tables, slot)
     assert (members(db, slot), members(db, slot + "_ins")) == ({"a"}, {"log"})
-    assert source.guard(tables, slot).publication_faults == ()
+    assert source.catalog.look(tables, slot).publication_faults == ()
 
 
 def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: PostgresSource) -> None:
@@ -272,10 +272,10 @@ def test_changes_below_a_partitioned_root_are_noticed(db: Database, source: Post
         db.execute(leaf(f"m{number}", number * 10))
     tables = [spec("m")]
     root = TableName("public", "m")
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
 
     def change() -> str | None:
-        return source.guard(tables, slot_of(db)).partition_faults.get(root)
+        return source.catalog.look(tables, slot_of(db)).partition_faults.get(root)
 
     assert change() is None
     db.execute(leaf("m3", 30))
@@ -305,10 +305,10 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
 
     def look() -> tuple[tuple[str, ...], dict[str, str]]:
-        reading = source.guard(tables, slot_of(db))
+        reading = source.catalog.look(tables, slot_of(db))
         return reading.publication_faults, {str(t): detail for t, detail in reading.partition_faults.items()}
 
     assert look() == ((), {})
@@ -317,7 +317,7 @@ def test_a_table_made_again_is_told_as_that_tables_trouble(db: Database, source:
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     assert look() == ((), {"public.a": "the table was dropped and created again"})
     assert look() == ((), {})
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
     assert look() == ((), {})
     assert members(db, slot_of(db)) == {"a", "b"}
     with db.connect() as connection, connection.transaction():
@@ -332,21 +332,21 @@ def test_a_renamed_table_stays_published_whoever_has_heard_of_it(db: Database, s
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.prepare(tables, slot_of(db))
-    source.guard(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
+    source.catalog.look(tables, slot_of(db))
     db.execute("ALTER TABLE a RENAME TO c")
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "c"}
-    reading = source.guard(tables, slot_of(db))
+    reading = source.catalog.look(tables, slot_of(db))
     assert (reading.renamed, reading.publication_faults) == ({tables[0].source: TableName("public", "c")}, ())
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "c"}
     now = [spec("c"), tables[1]]
     for _ in range(2):
-        reading = source.guard(now, slot_of(db))
+        reading = source.catalog.look(now, slot_of(db))
         assert (reading.renamed, reading.partition_faults, reading.publication_faults) == ({}, {}, ())
-        source.prepare(now, slot_of(db))
-    source.prepare(tables[1:], slot_of(db))
+        source.publications.prepare(now, slot_of(db))
+    source.publications.prepare(tables[1:], slot_of(db))
     assert members(db, slot_of(db)) == {"b"}
 
 
@@ -356,8 +356,8 @@ def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
     for name in ("a", "b"):
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.prepare(tables[:1], slot_of(db))
-    source.guard(tables, slot_of(db))
+    source.publications.prepare(tables[:1], slot_of(db))
+    source.catalog.look(tables, slot_of(db))
 
     faults = [
         psycopg.errors.LockNotAvailable(),  # One table after the other, then.
@@ -370,12 +370,12 @@ def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
     with monkeypatch.context() as patched:
         patched.setattr(publications._Preparation, "_all", ended)
         with pytest.raises(EngineFault):
-            source.prepare(tables, slot_of(db), earlier=Earlier.OURS)
+            source.publications.prepare(tables, slot_of(db), earlier=Earlier.OURS)
     assert members(db, slot_of(db)) == {"a", "b"}
-    assert source.guard(tables, slot_of(db)).publication_faults == ()
+    assert source.catalog.look(tables, slot_of(db)).publication_faults == ()
     db.execute("CREATE TABLE stranger (id int PRIMARY KEY)")
     db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE stranger")
-    assert any("stranger" in fault for fault in source.guard(tables, slot_of(db)).publication_faults)
+    assert any("stranger" in fault for fault in source.catalog.look(tables, slot_of(db)).publication_faults)
 
 
 def test_what_is_gone_when_it_is_taken_out_is_tried_again(
@@ -384,7 +384,7 @@ def test_what_is_gone_when_it_is_taken_out_is_tried_again(
     for name in ("a", "b"):
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
     steps = publications._steps
 
     def made_again(*args: Any) -> Any:
@@ -396,9 +396,9 @@ def test_what_is_gone_when_it_is_taken_out_is_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(publications, "_steps", made_again)
         with pytest.raises(EngineFault) as caught:
-            source.prepare(tables[:1], slot_of(db))
+            source.publications.prepare(tables[:1], slot_of(db))
     assert caught.value.kind is FaultKind.SOURCE_TIMEOUT
-    source.prepare(tables[:1], slot_of(db))
+    source.publications.prepare(tables[:1], slot_of(db))
     assert members(db, slot_of(db)) == {"a"}
 
 
@@ -408,13 +408,13 @@ def test_generated_columns_never_keep_an_owner_from_changing_rows(db: Database, 
     db.execute("CREATE TABLE keyed (id int PRIMARY KEY, n int, g int GENERATED ALWAYS AS (n * 2) STORED NOT NULL)")
     db.execute("CREATE UNIQUE INDEX by_generated ON keyed (g)")
     tables = [spec("whole"), spec("keyed")]
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
     change_rows(db, "whole", "keyed")
     assert members(db, slot_of(db)) == {"whole", "keyed"}
     assert not [f for f in source.preflight(tables, None) if f.severity is Severity.ERROR]
     # A log that does not send the columns of an index cannot tell rows apart by them.
     db.execute("ALTER TABLE keyed REPLICA IDENTITY USING INDEX by_generated")
-    source.withdraw([tables[1]], slot_of(db))
+    source.publications.withdraw([tables[1]], slot_of(db))
     change_rows(db, "keyed")
     assert members(db, slot_of(db)) == ({"whole", "keyed"} if sends_stored(db) else {"whole"})
 
@@ -426,7 +426,7 @@ def test_virtual_columns_never_keep_an_owner_from_changing_rows(database: Databa
     db.execute("ALTER TABLE whole REPLICA IDENTITY FULL")
     tables = [spec("whole"), spec("keyed")]
     with opened(db) as source:
-        source.prepare(tables, slot_of(db))
+        source.publications.prepare(tables, slot_of(db))
         change_rows(db, "whole", "keyed")
         assert members(db, slot_of(db)) == {"keyed"}
         errors = [f for f in source.preflight([tables[0]], None) if f.severity is Severity.ERROR]
@@ -435,7 +435,7 @@ def test_virtual_columns_never_keep_an_owner_from_changing_rows(database: Databa
         ]
         # What is published already is taken out when its whole rows identify.
         db.execute("ALTER TABLE keyed REPLICA IDENTITY FULL")
-        source.withdraw([tables[1]], slot_of(db))
+        source.publications.withdraw([tables[1]], slot_of(db))
         change_rows(db, "keyed")
         assert members(db, slot_of(db)) == set()
 
@@ -446,16 +446,19 @@ def test_publications_come_to_carry_stored_columns_and_nobody_may_take_that_back
     table, slot = spec("t"), slot_of(db)
     carried = "SELECT pubgencols::text FROM pg_publication WHERE pubname = %s"
     with opened(db) as source:
-        source.prepare([table], slot)
+        source.publications.prepare([table], slot)
         number = db.execute("SELECT oid FROM pg_publication WHERE pubname = %s", [slot])
         db.execute(f"ALTER PUBLICATION {slot} SET (publish_generated_columns = none)")
-        assert f"publication {slot} publishes no generated columns" in source.guard([table], slot).publication_faults
+        assert (
+            f"publication {slot} publishes no generated columns"
+            in source.catalog.look([table], slot).publication_faults
+        )
         # At a start the log tells what was not sent meanwhile.
-        assert source.unpublished([table], slot) == ()
-        source.prepare([table], slot)
+        assert source.publications.unpublished([table], slot) == ()
+        source.publications.prepare([table], slot)
         assert db.execute(carried, [slot]) == [("s",)]
         assert db.execute("SELECT oid FROM pg_publication WHERE pubname = %s", [slot]) == number
-        assert source.guard([table], slot).publication_faults == ()
+        assert source.catalog.look([table], slot).publication_faults == ()
 
 
 def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, source: PostgresSource) -> None:
@@ -467,7 +470,7 @@ def test_nobody_elses_transaction_ends_in_a_deadlock_with_ours(db: Database, sou
     with db.connect() as user, ThreadPoolExecutor(1) as pool:
         user.execute("BEGIN")
         user.execute("ALTER TABLE t3 ADD COLUMN v int")
-        publishing = pool.submit(source.prepare, tables, slot_of(db))
+        publishing = pool.submit(source.publications.prepare, tables, slot_of(db))
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         until(lambda: db.execute(waits)[0][0] == 1)
         user.execute("ALTER TABLE t0 ADD COLUMN v int")
@@ -490,17 +493,17 @@ def test_a_chunk_is_not_read_by_names_that_mean_something_else_by_now(
     for name in ("a", "b"):
         db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int, w int)")
         db.execute(f"INSERT INTO {name} VALUES (1, 2, 3)")
-    with source.snapshot(10.0) as snapshot:
-        (chunk,) = source.copy_chunks(described(source, "a"), spec("a"), 10**9)
-        walk = source.walk_key(described(source, "a"), None, 10**9, 1)
+    with source.copies.snapshot(10.0) as snapshot:
+        (chunk,) = source.copies.copy_chunks(described(source, "a"), spec("a"), 10**9)
+        walk = source.copies.walk_key(described(source, "a"), None, 10**9, 1)
         assert walk is not None
         chunks = [chunk, walk.chunks[0].chunk]
         for chunk in chunks:
-            assert b"".join(source.read_chunk(chunk, snapshot.name)) == b"1\t2\t3\n"
+            assert b"".join(source.copies.read_chunk(chunk, snapshot.name)) == b"1\t2\t3\n"
         db.execute(f"BEGIN; {change}; COMMIT")
         for chunk in chunks:
             with pytest.raises(EngineFault) as refused:
-                list(source.read_chunk(chunk, snapshot.name))
+                list(source.copies.read_chunk(chunk, snapshot.name))
             assert refused.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
 
 
@@ -509,8 +512,8 @@ def test_a_small_table_is_not_cut_along_its_key(db: Database, source: PostgresSo
     db.execute("INSERT INTO a SELECT generate_series(1, 10000)")
     size = db.execute("SELECT pg_table_size('a')")[0][0]
     schema = described(source, "a")
-    assert source.walk_key(schema, None, size, 1, size) is None
-    walk = source.walk_key(schema, None, size, 1, size - 1)
+    assert source.copies.walk_key(schema, None, size, 1, size) is None
+    walk = source.copies.walk_key(schema, None, size, 1, size - 1)
     assert walk is not None
     assert walk.table_bytes == size
 
@@ -521,7 +524,7 @@ def test_a_key_is_not_walked_by_names_that_are_gone(db: Database, source: Postgr
     before = described(source, "a")
     db.execute(change)
     with pytest.raises(EngineFault) as refused:
-        source.walk_key(before, None, 10**9, 1)
+        source.copies.walk_key(before, None, 10**9, 1)
     assert refused.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
 
 
@@ -529,30 +532,30 @@ def test_names_given_again_and_again_are_no_change_of_the_publication(db: Databa
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     db.execute("CREATE TABLE b (id int PRIMARY KEY)")
     tables = [spec("a"), spec("b")]
-    source.prepare(tables, slot_of(db))
-    source.guard(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
+    source.catalog.look(tables, slot_of(db))
     db.execute("ALTER TABLE a RENAME TO c")
     # As a table of ours that nobody asks for by this name yet.
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
     db.execute("ALTER TABLE c RENAME TO d")
-    reading = source.guard(tables, slot_of(db))
+    reading = source.catalog.look(tables, slot_of(db))
     assert (reading.renamed, reading.publication_faults) == ({tables[0].source: TableName("public", "d")}, ())
     tables = [spec("d"), spec("b")]
     db.execute("ALTER TABLE d RENAME TO e")
     # Nothing was published under the name that the guard told last.
-    source.prepare(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
     assert members(db, slot_of(db)) == {"b", "e"}
     db.execute("ALTER TABLE e RENAME TO d")
-    source.guard(tables, slot_of(db))
+    source.catalog.look(tables, slot_of(db))
     db.execute("BEGIN; ALTER TABLE d RENAME TO x; ALTER TABLE b RENAME TO d; ALTER TABLE x RENAME TO b; COMMIT")
-    reading = source.guard(tables, slot_of(db))
+    reading = source.catalog.look(tables, slot_of(db))
     assert (reading.renamed, reading.publication_faults) == ({}, ())
     assert reading.replaced.keys() == {t.source for t in tables}
-    source.accept(tables[0].source, reading.replaced[tables[0].source])
-    assert source.guard(tables, slot_of(db)).publication_faults == ()
+    source.catalog.accept(tables[0].source, reading.replaced[tables[0].source])
+    assert source.catalog.look(tables, slot_of(db)).publication_faults == ()
     db.execute("CREATE TABLE foreign_one (id int PRIMARY KEY)")
     db.execute(f"ALTER PUBLICATION {slot_of(db)} ADD TABLE foreign_one")
-    assert any("foreign_one" in fault for fault in source.guard(tables, slot_of(db)).publication_faults)
+    assert any("foreign_one" in fault for fault in source.catalog.look(tables, slot_of(db)).publication_faults)
 
 
 def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: Database) -> None:
@@ -564,19 +567,19 @@ def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: D
         db.execute(f'CREATE TABLE "{name} é" PARTITION OF {name} FOR VALUES FROM (0) TO (10)')
     db.execute("CREATE TABLE plain (id int PRIMARY KEY)")
     with opened(db) as source:
-        source.prepare(tables, slot_of(db))
-        before = source.guard(tables, slot_of(db)).marks
-        assert source.guard(tables, slot_of(db)).marks == before
+        source.publications.prepare(tables, slot_of(db))
+        before = source.catalog.look(tables, slot_of(db)).marks
+        assert source.catalog.look(tables, slot_of(db)).marks == before
     assert before.keys() == {changed, same, fresh, empty}
     db.execute('ALTER TABLE changed DETACH PARTITION "changed é"')
     db.execute("CREATE TABLE one (id int PRIMARY KEY)")
     db.execute("ALTER TABLE empty ATTACH PARTITION one FOR VALUES FROM (0) TO (10)")
     db.execute("TRUNCATE fresh")
     with opened(db) as source:
-        source.prepare(tables, slot_of(db))
-        source.remember({name: mark for name, mark in before.items() if name != fresh})
-        first = source.guard(tables, slot_of(db))
-        second = source.guard(tables, slot_of(db))
+        source.publications.prepare(tables, slot_of(db))
+        source.catalog.remember({name: mark for name, mark in before.items() if name != fresh})
+        first = source.catalog.look(tables, slot_of(db))
+        second = source.catalog.look(tables, slot_of(db))
     assert {n: detail.split(" ", 1)[1] for n, detail in first.partition_faults.items()} == {
         changed: 'public."changed é" was detached or dropped',
         empty: "public.one was attached",
@@ -588,8 +591,8 @@ def test_a_mark_of_an_earlier_look_is_what_the_first_look_is_compared_with(db: D
     assert first.marks == second.marks
     assert {name for name in before if first.marks[name] != before[name]} == {changed, fresh, empty}
     with opened(db) as source:
-        source.remember({fresh: before[fresh]})
-        rewrite = source.guard(tables, slot_of(db)).partition_rewrites[fresh]
+        source.catalog.remember({fresh: before[fresh]})
+        rewrite = source.catalog.look(tables, slot_of(db)).partition_rewrites[fresh]
         assert len(rewrite.writers) == 1
         assert plain not in first.marks
 
@@ -598,15 +601,15 @@ def test_a_partition_emptied_before_it_was_first_seen_is_told(db: Database, sour
     db.execute("CREATE TABLE m (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     tables = [spec("m")]
     root = tables[0].source
-    assert dict(source.guard(tables, slot_of(db)).partition_faults) == {}
+    assert dict(source.catalog.look(tables, slot_of(db)).partition_faults) == {}
     db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)")
     db.execute("CREATE TABLE m11 PARTITION OF m1 DEFAULT")
     db.execute("INSERT INTO m VALUES (1)")
-    assert dict(source.guard(tables, slot_of(db)).partition_faults) == {}
+    assert dict(source.catalog.look(tables, slot_of(db)).partition_faults) == {}
     db.execute("CREATE TABLE m2 PARTITION OF m FOR VALUES FROM (10) TO (20)")
     db.execute("INSERT INTO m VALUES (11)")
     db.execute("TRUNCATE m2")
-    reading = source.guard(tables, slot_of(db))
+    reading = source.catalog.look(tables, slot_of(db))
     assert "m2 was truncated" in reading.partition_faults[root]
     assert reading.partition_rewrites.keys() == {root}
 
@@ -614,22 +617,22 @@ def test_a_partition_emptied_before_it_was_first_seen_is_told(db: Database, sour
 def test_a_table_made_again_and_accepted_is_watched_again(db: Database, source: PostgresSource) -> None:
     db.execute("CREATE TABLE a (id int)")
     tables = [spec("a")]
-    source.prepare(tables, slot_of(db))
-    source.guard(tables, slot_of(db))
+    source.publications.prepare(tables, slot_of(db))
+    source.catalog.look(tables, slot_of(db))
     db.execute("DROP TABLE a")
     db.execute("CREATE TABLE a (id int PRIMARY KEY)")
     # It was in no publication for want of a key, so that the watch does not learn from this that it was made again.
-    source.prepare(tables, slot_of(db))
-    (relation,) = source.guard(tables, slot_of(db)).replaced.values()
+    source.publications.prepare(tables, slot_of(db))
+    (relation,) = source.catalog.look(tables, slot_of(db)).replaced.values()
     assert relation == described(source, "a").relation
     change = f"ALTER PUBLICATION {slot_of(db)} DROP TABLE a"
-    source.accept(tables[0].source, relation)
-    assert source.guard(tables, slot_of(db)).publication_faults == ()
+    source.catalog.accept(tables[0].source, relation)
+    assert source.catalog.look(tables, slot_of(db)).publication_faults == ()
     db.execute(change)
-    reading = source.guard(tables, slot_of(db))
+    reading = source.catalog.look(tables, slot_of(db))
     assert (len(reading.publication_faults), dict(reading.partition_faults)) == (1, {})
     db.execute("DROP TABLE a")
-    assert source.guard(tables, slot_of(db)).replaced == {tables[0].source: 0}
+    assert source.catalog.look(tables, slot_of(db)).replaced == {tables[0].source: 0}
 
 
 # Slots and snapshots
@@ -639,24 +642,24 @@ def test_a_slots_snapshot_is_the_state_at_its_position(db: Database, source: Pos
     db.execute("CREATE TABLE t (id int)")
     db.execute("INSERT INTO t VALUES (1)")
     before = Lsn.parse(db.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
-    with source.create_slot(slot_of(db)) as snapshot:
+    with source.reader.create(slot_of(db)) as snapshot:
         assert snapshot.position >= before
         db.execute("INSERT INTO t VALUES (2)")
         with db.connect() as reader, reader.transaction():
             reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             reader.execute(f"SET TRANSACTION SNAPSHOT '{snapshot.name}'")
             assert reader.execute("SELECT count(*) FROM t").fetchone() == (1,)
-    status = source.slot_status(slot_of(db))
+    status = source.reader.status(slot_of(db))
     assert (status.exists, status.active_pid, status.invalidation, status.wal_status) == (True, None, None, "reserved")
     assert status.confirmed == snapshot.position
     assert status.restart is not None
     assert status.restart <= snapshot.position
-    with pytest.raises(EngineFault) as raised, source.create_slot(slot_of(db)):
+    with pytest.raises(EngineFault) as raised, source.reader.create(slot_of(db)):
         pass
     assert raised.value.kind is FaultKind.SLOT_IN_USE
-    assert source.drop(slot_of(db)) == []
-    assert source.slot_status(slot_of(db)).exists is False
-    assert source.drop(slot_of(db)) == []
+    assert source.reader.remove(slot_of(db)) == []
+    assert source.reader.status(slot_of(db)).exists is False
+    assert source.reader.remove(slot_of(db)) == []
 
 
 def test_an_open_transaction_holds_a_snapshot_up_until_the_deadline(db: Database, source: PostgresSource) -> None:
@@ -664,12 +667,12 @@ def test_an_open_transaction_holds_a_snapshot_up_until_the_deadline(db: Database
     with db.connect() as connection, connection.transaction():
         connection.execute("INSERT INTO t VALUES (1)")
         pid = connection.info.backend_pid
-        with pytest.raises(EngineFault) as raised, source.snapshot(0.5):
+        with pytest.raises(EngineFault) as raised, source.copies.snapshot(0.5):
             pass
         assert raised.value.kind is FaultKind.SOURCE_TIMEOUT
         assert f"pid {pid}" in raised.value.detail
-        assert f"pid {pid}" in (source.guard([], slot_of(db)).oldest_open or "")
-    with source.snapshot(10) as snapshot:
+        assert f"pid {pid}" in (source.catalog.look([], slot_of(db)).oldest_open or "")
+    with source.copies.snapshot(10) as snapshot:
         assert snapshot.position > Lsn(0)
     assert (
         db.execute("SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'penstock_tmp%%' AND NOT active")[0][
@@ -693,7 +696,7 @@ def test_now_works_for_one_who_may_not_write(db: Database) -> None:
         writer.execute("SET default_transaction_read_only = off")
         writer.execute("INSERT INTO t VALUES (1)")
         behind = Lsn.parse(writer.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()[0][0])
-        now = source.now()
+        now = source.log.now()
     assert behind.value - 40 <= now.value
     assert now.value % 8192 not in {24, 40}
 
@@ -704,9 +707,9 @@ def test_now_works_for_one_who_may_not_write(db: Database) -> None:
 def read(
     source: PostgresSource, schema: TableSchema, name: str, chunk_bytes: int = 64 * 1024
 ) -> tuple[list[bytes], int]:
-    with source.snapshot(10) as snapshot:
-        chunks = source.copy_chunks(schema, spec(name), chunk_bytes)
-        pieces = [piece for chunk in chunks for piece in source.read_chunk(chunk, snapshot.name)]
+    with source.copies.snapshot(10) as snapshot:
+        chunks = source.copies.copy_chunks(schema, spec(name), chunk_bytes)
+        pieces = [piece for chunk in chunks for piece in source.copies.read_chunk(chunk, snapshot.name)]
     assert all(piece.endswith(b"\n") for piece in pieces)
     return sorted(b"".join(pieces).splitlines()), len(chunks)
 
@@ -739,26 +742,26 @@ def test_a_lost_snapshot_or_a_rewritten_table_is_a_fault(db: Database, source: P
     db.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     db.execute("INSERT INTO t VALUES (1, 'x')")
     schema = described(source, "t")
-    with source.snapshot(10) as snapshot:
-        (chunk,) = source.copy_chunks(schema, spec("t"), 1 << 20)
-        assert list(source.read_chunk(chunk, snapshot.name)) == [b"1\tx\n"]
+    with source.copies.snapshot(10) as snapshot:
+        (chunk,) = source.copies.copy_chunks(schema, spec("t"), 1 << 20)
+        assert list(source.copies.read_chunk(chunk, snapshot.name)) == [b"1\tx\n"]
         db.execute("VACUUM FULL t")
         with pytest.raises(EngineFault) as raised:
-            list(source.read_chunk(chunk, snapshot.name))
+            list(source.copies.read_chunk(chunk, snapshot.name))
         assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
         db.execute("ALTER TABLE t DROP COLUMN v")
-    with source.snapshot(10) as snapshot, pytest.raises(EngineFault) as raised:
-        list(source.read_chunk(chunk, snapshot.name))
+    with source.copies.snapshot(10) as snapshot, pytest.raises(EngineFault) as raised:
+        list(source.copies.read_chunk(chunk, snapshot.name))
     assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
     # The source may need a moment to let the snapshot go.
     deadline = monotonic() + 30
     while raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED and monotonic() < deadline:
         with pytest.raises(EngineFault) as raised:
-            list(source.read_chunk(chunk, snapshot.name))
+            list(source.copies.read_chunk(chunk, snapshot.name))
     assert raised.value.kind is FaultKind.COPY_LOST
     db.execute("DROP TABLE t")
     with pytest.raises(EngineFault) as raised:
-        source.copy_chunks(schema, spec("t"), 1 << 20)
+        source.copies.copy_chunks(schema, spec("t"), 1 << 20)
     assert raised.value.kind is FaultKind.TABLE_MISSING
 
 
@@ -766,13 +769,13 @@ def test_a_reader_that_stops_half_way_leaves_nothing_behind(db: Database, source
     db.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     db.execute("INSERT INTO t SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i")
     schema = described(source, "t")
-    with source.snapshot(10) as snapshot:
-        (chunk,) = source.copy_chunks(schema, spec("t"), 1 << 30)
-        pieces = source.read_chunk(chunk, snapshot.name)
+    with source.copies.snapshot(10) as snapshot:
+        (chunk,) = source.copies.copy_chunks(schema, spec("t"), 1 << 30)
+        pieces = source.copies.read_chunk(chunk, snapshot.name)
         assert PIECE_BYTES <= len(next(iter(pieces))) < 20_000_000
         pieces.close()  # type: ignore[attr-defined]
-        assert sum(len(p) for p in source.read_chunk(chunk, snapshot.name)) > 20_000_000
-    assert source.current() > Lsn(0)
+        assert sum(len(p) for p in source.copies.read_chunk(chunk, snapshot.name)) > 20_000_000
+    assert source.log.current() > Lsn(0)
 
 
 def test_values_are_printed_alike_whatever_the_role_prefers(db: Database) -> None:
@@ -880,11 +883,11 @@ def test_a_user_without_rights_is_told_which(db: Database) -> None:
             assert "read public.t" in told
             assert "owner of public.t" in told
             assert "replication connection" in told
-            with pytest.raises(EngineFault) as raised, source.snapshot(1):
+            with pytest.raises(EngineFault) as raised, source.copies.snapshot(1):
                 pass
             assert raised.value.kind is FaultKind.SOURCE_PRIVILEGE
             with pytest.raises(EngineFault) as raised:
-                source.prepare([spec("t")], slot_of(db))
+                source.publications.prepare([spec("t")], slot_of(db))
             assert raised.value.kind is FaultKind.SOURCE_PRIVILEGE
             for statement in {statement for finding in found for statement in finding.sql}:
                 db.execute(statement)
@@ -927,7 +930,7 @@ def test_rows_that_are_hidden_from_the_user_are_told_and_never_left_out(db: Data
                     read_rows(source, name)
                 assert refused.value.kind is FaultKind.SOURCE_PRIVILEGE
             with pytest.raises(EngineFault, match="row-level security"):
-                source.walk_key(described(source, "t"), None, 1, 5)
+                source.copies.walk_key(described(source, "t"), None, 1, 5)
             for statement in {statement for f in found for statement in f.sql}:
                 db.execute(statement)
             assert [f for f in source.preflight(tables, None) if f.severity is Severity.ERROR] == []
@@ -939,9 +942,9 @@ def test_rows_that_are_hidden_from_the_user_are_told_and_never_left_out(db: Data
 def read_rows(source: PostgresSource, name: str) -> int:
     """How many rows a copy of the table has."""
     schema = described(source, name)
-    with source.snapshot(10) as snapshot:
-        chunks = source.copy_chunks(schema, spec(name), 1024**2)
-        return sum(piece.count(b"\n") for chunk in chunks for piece in source.read_chunk(chunk, snapshot.name))
+    with source.copies.snapshot(10) as snapshot:
+        chunks = source.copies.copy_chunks(schema, spec(name), 1024**2)
+        return sum(piece.count(b"\n") for chunk in chunks for piece in source.copies.read_chunk(chunk, snapshot.name))
 
 
 def test_connection_errors_are_told_apart(private_cluster: Callable[..., EmbeddedPostgres]) -> None:
@@ -955,7 +958,7 @@ def test_connection_errors_are_told_apart(private_cluster: Callable[..., Embedde
 
     def kind(password: str | None = None, **settings: Any) -> FaultKind:
         with opened(db, password, **settings) as source, pytest.raises(EngineFault) as raised:
-            source.current()
+            source.log.current()
         assert "wrong" not in str(raised.value)
         (finding,) = source.preflight([], None)
         assert finding.code == raised.value.kind.value
@@ -969,7 +972,7 @@ def test_connection_errors_are_told_apart(private_cluster: Callable[..., Embedde
     assert kind(port=1) is FaultKind.SOURCE_UNREACHABLE
     with opened(db, "right", user="guarded") as source:
         assert codes(source.preflight([], None)) >= {("error", "source_wal_level")}
-        with pytest.raises(EngineFault) as raised, source.create_slot("s"):
+        with pytest.raises(EngineFault) as raised, source.reader.create("s"):
             pass
         assert raised.value.kind is FaultKind.SOURCE_WAL_LEVEL
 
@@ -978,13 +981,13 @@ def test_slots_and_senders_run_out(private_cluster: Callable[..., EmbeddedPostgr
     cluster = private_cluster(16, max_wal_senders="4", max_replication_slots="1")
     db = Database(cluster, "postgres")
     with opened(db) as source:
-        with source.create_slot("only") as snapshot:
+        with source.reader.create("only") as snapshot:
             assert ("error", "source_no_slots") in codes(source.preflight([], "other"))
             assert ("error", "source_no_slots") not in codes(source.preflight([], "only"))
-            with pytest.raises(EngineFault) as raised, source.create_slot("second"):
+            with pytest.raises(EngineFault) as raised, source.reader.create("second"):
                 pass
             assert raised.value.kind is FaultKind.SOURCE_NO_SLOTS
-        stream = source.open_stream("only", snapshot.position, "penstock-a-1")
+        stream = source.log.open_stream("only", snapshot.position, "penstock-a-1")
         with pytest.raises(EngineFault) as raised, ExitStackOfSenders(db):
             source.identify()
         assert raised.value.kind is FaultKind.SOURCE_NO_SENDERS
@@ -1015,7 +1018,7 @@ def test_methods_may_be_called_from_several_threads(db: Database, source: Postgr
 
     def ask() -> None:
         for _ in range(20):
-            found.append(source.now())
+            found.append(source.log.now())
 
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for thread in threads:
@@ -1032,8 +1035,8 @@ def test_relation_records_follow_added_and_dropped_columns(db: Database, source:
     slot, table = slot_of(db), spec("t")
     db.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
     db.execute("INSERT INTO t VALUES (1, 'x')")
-    source.prepare([table], slot)
-    with source.create_slot(slot) as snapshot:
+    source.publications.prepare([table], slot)
+    with source.reader.create(slot) as snapshot:
         start = snapshot.position
     known = described(source, "t")
     with db.connect() as connection, connection.transaction():
@@ -1047,7 +1050,7 @@ def test_relation_records_follow_added_and_dropped_columns(db: Database, source:
     # The catalog has moved on to the last structure by the time the first record is looked at.
     schemas = []
     for payload in announced:
-        known = source.resolve(payload, table, known)
+        known = source.log.resolve(payload, table, known)
         schemas.append([(c.name, c.attnum, c.fill) for c in known.columns])
     assert schemas == [
         [("id", 1, None), ("a", 2, None)],
@@ -1058,7 +1061,7 @@ def test_relation_records_follow_added_and_dropped_columns(db: Database, source:
     db.execute("INSERT INTO t VALUES (5)")
     *_, payload = _relation_records(source, slot, start)
     with pytest.raises(EngineFault) as raised:
-        source.resolve(payload, table, known)
+        source.log.resolve(payload, table, known)
     assert raised.value.kind is FaultKind.TABLE_STRUCTURE_CHANGED
 
 
@@ -1068,8 +1071,8 @@ def test_a_root_announces_itself_with_what_its_leaves_hold(db: Database, source:
     db.execute("ALTER TABLE m DROP COLUMN gone")
     db.execute("CREATE TABLE m0 PARTITION OF m FOR VALUES FROM (0) TO (10)")
     db.execute("INSERT INTO m VALUES (1)")
-    source.prepare([table], slot)
-    with source.create_slot(slot) as snapshot:
+    source.publications.prepare([table], slot)
+    with source.reader.create(slot) as snapshot:
         start = snapshot.position
     known = described(source, "m")
     db.execute("ALTER TABLE m ADD v text DEFAULT 'old'")
@@ -1077,19 +1080,19 @@ def test_a_root_announces_itself_with_what_its_leaves_hold(db: Database, source:
     db.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (10) TO (20)")
     db.execute("INSERT INTO m VALUES (12)")
     # The log announces the leaves as well; their records name tables that nobody subscribed to.
-    announced = {source.relation_name(payload): payload for payload in _relation_records(source, slot, start)}
+    announced = {source.log.relation_name(payload): payload for payload in _relation_records(source, slot, start)}
     assert announced.keys() == {TableName("public", name) for name in ("m", "m0", "m1")}
     payload = announced[TableName("public", "m")]
-    schema = source.resolve(payload, table, known)
+    schema = source.log.resolve(payload, table, known)
     assert [(c.name, c.attnum, c.fill) for c in schema.columns] == [("id", 2, None), ("v", 3, "old")]
     assert schema.key == ("id",)
 
 
 def _relation_records(source: PostgresSource, slot: str, start: Lsn) -> list[bytes]:
     """All relation records from `start` to now; nothing is confirmed."""
-    stream = source.open_stream(slot, start, "penstock-shop-1")
+    stream = source.log.open_stream(slot, start, "penstock-shop-1")
     found: list[bytes] = []
-    now = source.now()
+    now = source.log.now()
     try:
         end = start
         for _ in range(2000):
@@ -1122,10 +1125,10 @@ def test_a_column_made_by_functions_that_the_user_may_not_call_is_left_out(
             db.execute(f"GRANT EXECUTE ON FUNCTION mine TO {role}")
             assert [column.name for column in described(source, "t").computed] == ["g"]
             (column,) = described(source, "t").computed
-            assert source.compute(TableId("t1"), [column], {1: '{"7",NULL}'}, 2) == b"7\n\\N\n"
+            assert source.computed.compute(TableId("t1"), [column], {1: '{"7",NULL}'}, 2) == b"7\n\\N\n"
             db.execute("DROP TABLE t; DROP FUNCTION mine")
             with pytest.raises(EngineFault) as refused:
-                source.compute(TableId("t1"), [column], {1: '{"7"}'}, 1)
+                source.computed.compute(TableId("t1"), [column], {1: '{"7"}'}, 1)
             assert (refused.value.kind, refused.value.subject) == (FaultKind.TABLE_STRUCTURE_CHANGED, "t1")
     finally:
         db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")

@@ -93,10 +93,10 @@ def reading(database: Database, *tables: TableSpec, **settings: Any) -> Iterator
     """Publications, slot and an open stream."""
     with ExitStack() as stack:
         source = stack.enter_context(source_of(database, **settings))
-        source.prepare(tables, slot_of(database))
-        with source.create_slot(slot_of(database)) as snapshot:
+        source.publications.prepare(tables, slot_of(database))
+        with source.reader.create(slot_of(database)) as snapshot:
             start = snapshot.position
-        stream = source.open_stream(slot_of(database), start, "penstock-shop-1")
+        stream = source.log.open_stream(slot_of(database), start, "penstock-shop-1")
         stack.callback(stream.close)
         yield source, Reader(stream)
 
@@ -108,13 +108,13 @@ def test_changes_arrive_as_records_with_controls(db: Database) -> None:
             connection.execute("INSERT INTO t VALUES (1, 'one'), (2, 'two')")
             connection.execute("UPDATE t SET v = 'uno' WHERE id = 1")
             connection.execute("DELETE FROM t WHERE id = 2")
-        now = source.now()
+        now = source.log.now()
         reader.past(now)
         assert reader.kinds().startswith("BRIIUDC")
         kinds = [kind for kind, *_ in reader.controls]
         assert kinds[:3] == [K.BEGIN, K.RELATION, K.COMMIT]
-        assert source.relation_name(reader.relations[0]) == TableName("public", "t")
-        schema = source.resolve(reader.relations[0], spec("t"), None)
+        assert source.log.relation_name(reader.relations[0]) == TableName("public", "t")
+        schema = source.log.resolve(reader.relations[0], spec("t"), None)
         assert schema == source.describe([spec("t")])[TableName("public", "t")]
 
 
@@ -124,7 +124,7 @@ def test_now_lies_behind_every_commit_so_far_and_ahead_of_none_read(db: Database
         connection.execute("SET synchronous_commit = off")
         for number in range(5):
             connection.execute("INSERT INTO t VALUES (%s)", [number])
-            reader.past(source.now())
+            reader.past(source.log.now())
             assert reader.kinds().count("I") == number + 1
 
 
@@ -146,7 +146,7 @@ def test_open_transactions_are_streamed_with_their_rolled_back_savepoints(
         with connection.transaction(force_rollback=True):
             connection.execute("INSERT INTO t SELECT i, repeat('z', 100) FROM generate_series(6001, 9000) i")
             reader.until(lambda: b"z" * 100 in b"".join(reader.records[-50:]))
-        reader.past(source.now())
+        reader.past(source.log.now())
         ends = [
             (kind, xid, subxid) for kind, _, xid, subxid in reader.controls if kind in {K.STREAM_COMMIT, K.STREAM_ABORT}
         ]
@@ -174,7 +174,7 @@ def test_a_row_larger_than_the_buffer_arrives_whole(db: Database) -> None:
     db.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
     with reading(db, spec("t")) as (source, reader):
         db.execute("INSERT INTO t VALUES (0, 'small'), (1, repeat('x', 12000000)), (2, 'small')")
-        reader.past(source.now())
+        reader.past(source.log.now())
         assert reader.kinds().startswith("BRIIIC")
         sizes = [len(r) for r in reader.records if r[:1] == b"I"]
         assert sizes[1] > 12_000_000 > max(sizes[0], sizes[2])
@@ -185,7 +185,7 @@ def test_many_changes_come_in_bounded_chunks_and_complete(db: Database) -> None:
     db.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     with reading(db, spec("t")) as (source, reader):
         db.execute("INSERT INTO t SELECT i, repeat('v', 200) FROM generate_series(1, 100000) i")
-        now = source.now()
+        now = source.log.now()
         sizes = []
         deadline = time.monotonic() + DEADLINE_S
         while reader.wal_end < now:
@@ -205,15 +205,15 @@ def test_a_publication_dropped_while_streaming_is_noticed(db: Database) -> None:
     db.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with reading(db, spec("t")) as (source, reader):
         db.execute("INSERT INTO t VALUES (1)")
-        reader.past(source.now())
-        assert source.guard([spec("t")], slot_of(db)).publication_faults == ()
+        reader.past(source.log.now())
+        assert source.catalog.look([spec("t")], slot_of(db)).publication_faults == ()
         db.execute(f"DROP PUBLICATION {slot_of(db)}")
-        faults = source.guard([spec("t")], slot_of(db)).publication_faults
+        faults = source.catalog.look([spec("t")], slot_of(db)).publication_faults
         assert len(faults) == 1
         assert "does not exist" in faults[0]
         db.execute("INSERT INTO t VALUES (2)")
         try:
-            reader.past(source.now())
+            reader.past(source.log.now())
         except EngineFault as fault:
             assert fault.kind is FaultKind.PUBLICATION_CHANGED  # noqa: PT017 - 16 refuses, 18 goes on without the table
         assert reader.kinds().count("I") == 1
@@ -231,9 +231,9 @@ def test_names_with_quotes_dots_and_other_letters(db: Database) -> None:
         for name in names:
             quoted = name.replace('"', '""')
             db.execute(f'INSERT INTO "{quoted}"."{quoted}" VALUES (1, \'v\')')
-        reader.past(source.now())
-        assert [source.relation_name(r) for r in reader.relations] == [TableName(n, n) for n in names]
+        reader.past(source.log.now())
+        assert [source.log.relation_name(r) for r in reader.relations] == [TableName(n, n) for n in names]
         for record, table in zip(reader.relations, tables, strict=True):
-            schema = source.resolve(record, table, None)
+            schema = source.log.resolve(record, table, None)
             assert schema.key == (table.source.name,)
             assert [c.name for c in schema.columns] == [table.source.name, f"x.{table.source.name}"]

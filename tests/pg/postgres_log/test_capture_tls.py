@@ -83,31 +83,31 @@ def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
     trusted = {"sslmode": "verify-ca", "sslrootcert": str(cluster.data / "server.crt")}
     plain = PostgresSource(ConnectionSpec("shop", "postgres", {**settings, "sslmode": "disable"}))
     with pytest.raises(EngineFault) as raised:
-        plain.current()
+        plain.log.current()
     assert raised.value.kind is FaultKind.SOURCE_AUTHENTICATION
 
     source = PostgresSource(ConnectionSpec("shop", "postgres", {**settings, **trusted}))
     try:
         cluster.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         cluster.execute("INSERT INTO t SELECT i, repeat('x', 100) FROM generate_series(1, 30000) i")
-        source.prepare([TABLE], "shop_1")
+        source.publications.prepare([TABLE], "shop_1")
         schema = source.describe([TABLE])[NAME]
-        with source.create_slot("shop_1") as snapshot:
+        with source.reader.create("shop_1") as snapshot:
             start = snapshot.position
-            chunks = source.copy_chunks(schema, TABLE, 1 << 20)
-            pieces = [piece for chunk in chunks for piece in source.read_chunk(chunk, snapshot.name)]
+            chunks = source.copies.copy_chunks(schema, TABLE, 1 << 20)
+            pieces = [piece for chunk in chunks for piece in source.copies.read_chunk(chunk, snapshot.name)]
         assert len(set(b"".join(pieces).splitlines())) == 30000
         with pytest.raises(EngineFault) as raised:
-            list(source.read_chunk(chunks[0], snapshot.name))
+            list(source.copies.read_chunk(chunks[0], snapshot.name))
         assert raised.value.kind is FaultKind.COPY_LOST
 
-        stream = source.open_stream("shop_1", start, "penstock-shop-1")
+        stream = source.log.open_stream("shop_1", start, "penstock-shop-1")
         with pytest.raises(EngineFault) as raised:
-            source.open_stream("shop_1", start, "penstock-shop-2")
+            source.log.open_stream("shop_1", start, "penstock-shop-2")
         assert raised.value.kind is FaultKind.SLOT_IN_USE
         cluster.execute("UPDATE t SET v = repeat('y', 100)")
         cluster.execute("INSERT INTO t VALUES (0, repeat('z', 20000000))")
-        now = source.now()
+        now = source.log.now()
         inserted = updated = 0
         end = start
         deadline = time.monotonic() + 60
@@ -120,7 +120,7 @@ def test_stream_and_copy_through_tls(cluster: EmbeddedPostgres) -> None:
                 inserted, updated = inserted + types.count(b"I"), updated + types.count(b"U")
                 end = chunk.wal_end
         assert (updated, inserted) == (30000, 1)
-        source.terminate_reader("shop_1", "penstock-shop-1")
+        source.reader.end_other("shop_1", "penstock-shop-1")
         with pytest.raises(EngineFault) as raised:
             drain(stream)
         assert raised.value.kind is FaultKind.SOURCE_UNREACHABLE
@@ -137,16 +137,16 @@ def test_a_session_through_tls_that_nobody_reads_is_kept(cluster: EmbeddedPostgr
     source = PostgresSource(ConnectionSpec("shop", "postgres", {**settings, **trusted}))
     try:
         cluster.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-        source.prepare([TABLE], "shop_1")
-        with source.create_slot("shop_1") as snapshot:
+        source.publications.prepare([TABLE], "shop_1")
+        with source.reader.create("shop_1") as snapshot:
             start = snapshot.position
-        stream = source.open_stream("shop_1", start, "penstock-shop-1")
+        stream = source.log.open_stream("shop_1", start, "penstock-shop-1")
         sending = "SELECT pid FROM pg_stat_replication"
         before = cluster.execute(sending)
         cluster.execute("INSERT INTO t SELECT i, repeat('z', 1000000) FROM generate_series(1, 40) i")
         cluster.execute("SELECT pg_sleep(4)")
         assert cluster.execute(sending) == before
-        now, end, inserted = source.now(), start, 0
+        now, end, inserted = source.log.now(), start, 0
         deadline = time.monotonic() + 60
         while end < now:
             assert time.monotonic() < deadline

@@ -79,32 +79,32 @@ def _named(told: DdlMessage, name: str) -> bool:
 def test_it_comes_as_previewed_and_goes_without_trace(shop: Database) -> None:
     before = shop.execute(_TRACES)
     with opened(shop) as source:
-        preview = source.ddl_capture()
+        preview = source.ddl.status()
         assert (preview.installed, preview.current, preview.version) == (False, False, None)
         with shop.connect() as session, session.transaction(force_rollback=True):
             for statement in preview.install_sql:
                 session.execute(statement.encode())
             by_hand = session.execute(_NAMED).fetchall()
-        installed = source.install_ddl_capture()
+        installed = source.ddl.install()
         assert (installed.installed, installed.current, installed.version) == (True, True, 3)
         assert shop.execute(_NAMED) == by_hand
-        assert source.install_ddl_capture() == installed
-        gone = source.remove_ddl_capture()
+        assert source.ddl.install() == installed
+        gone = source.ddl.uninstall()
         assert (gone.installed, gone.current) == (False, False)
-        assert source.remove_ddl_capture() == gone
+        assert source.ddl.uninstall() == gone
     assert shop.execute(_TRACES) == before
 
 
 def test_what_others_keep_in_its_schema_stays(shop: Database) -> None:
     shop.execute("CREATE SCHEMA penstock")
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
         shop.execute("CREATE TABLE penstock.theirs (id int)")
-        source.remove_ddl_capture()
+        source.ddl.uninstall()
         assert shop.execute("SELECT count(*) FROM penstock.theirs") == [(0,)]
-        source.install_ddl_capture()
+        source.ddl.install()
         shop.execute("DROP TABLE penstock.theirs")
-        source.remove_ddl_capture()
+        source.ddl.uninstall()
     assert shop.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'penstock'") == [(1,)]
 
 
@@ -120,14 +120,14 @@ def test_what_others_keep_in_its_schema_stays(shop: Database) -> None:
 def test_one_that_is_not_whole_or_of_another_version_is_outdated(database: Database, damage: str) -> None:
     with opened(database) as source:
         assert "ddl_capture_absent" in {f.code for f in source.preflight([], None)}
-        source.install_ddl_capture()
+        source.ddl.install()
         assert "ddl_capture_installed" in {f.code for f in source.preflight([], None)}
-        mark = source.capturing()
+        mark = source.ddl.mark()
         database.execute(damage)
         found = [(f.code, f.severity.value) for f in source.preflight([], None) if f.code.startswith("ddl_capture")]
         assert found == [("ddl_capture_outdated", "warning")]
-        assert source.install_ddl_capture().current
-        assert source.capturing() not in ("", mark)
+        assert source.ddl.install().current
+        assert source.ddl.mark() not in ("", mark)
 
 
 def test_who_may_not_is_told_so_and_nothing_is_left(database: Database) -> None:
@@ -135,9 +135,9 @@ def test_who_may_not_is_told_so_and_nothing_is_left(database: Database) -> None:
     try:
         with opened(database, user=database.name) as source:
             with pytest.raises(EngineFault) as refused:
-                source.install_ddl_capture()
+                source.ddl.install()
             assert refused.value.kind is FaultKind.DDL_CAPTURE_PRIVILEGE
-            assert not source.ddl_capture().installed
+            assert not source.ddl.status().installed
         assert database.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'penstock'") == [(0,)]
     finally:
         database.execute(f"REVOKE ALL ON DATABASE {database.name} FROM {database.name}; DROP ROLE {database.name}")
@@ -150,7 +150,7 @@ def test_messages_tell_what_the_catalog_shows(shop: Database) -> None:
         "INSERT INTO t VALUES (1)"
     )
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
         log = Log(shop)
         commands = [
             "ALTER TABLE t ADD COLUMN d timestamptz DEFAULT '2020-02-03 04:05:06+02', ADD COLUMN b bytea DEFAULT '\\x00ff'",
@@ -174,7 +174,7 @@ def test_partitioned_tables_are_told_with_what_their_leaves_hold(shop: Database)
         "CREATE TABLE r_1 PARTITION OF r FOR VALUES FROM (0) TO (10); INSERT INTO r VALUES (1)"
     )
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
         log = Log(shop)
         told = structures(log.told("ALTER TABLE r ADD COLUMN f int DEFAULT 7"), "r")
         assert told == list(source.describe([table("r")]).values())
@@ -190,7 +190,7 @@ def test_partitioned_tables_are_told_with_what_their_leaves_hold(shop: Database)
 def test_only_rewrites_that_change_values_count_as_such(shop: Database) -> None:
     shop.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
     log = Log(shop)
     values = {
         "ALTER TABLE t ALTER v TYPE bigint": [True],
@@ -206,7 +206,7 @@ def test_only_rewrites_that_change_values_count_as_such(shop: Database) -> None:
 def test_what_it_cannot_tell_for_sure_it_calls_unknown(shop: Database) -> None:
     shop.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE child () INHERITS (t)")
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
         log = Log(shop)
         (oid,) = {schema.relation for schema in source.describe([table("t")]).values()}
         (child,) = shop.execute("SELECT 'child'::regclass::oid::int")[0]
@@ -228,7 +228,7 @@ def test_tables_that_hold_a_changed_type_somewhere_are_told(shop: Database) -> N
         "CREATE TABLE inside (f deep); CREATE TABLE of_rows (r inside); CREATE TABLE other (id int, t text[])"
     )
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
         log = Log(shop)
         names = ["plain", "ranged", "many", "inside", "of_rows"]
         tables = [replace(table(name), insert_only=True) for name in names]
@@ -252,7 +252,7 @@ def test_tables_that_hold_a_changed_type_somewhere_are_told(shop: Database) -> N
 def test_rolled_back_commands_are_not_told(shop: Database) -> None:
     shop.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
     log = Log(shop)
     told = log.told(
         "BEGIN; ALTER TABLE t ADD COLUMN a int; ROLLBACK",
@@ -265,7 +265,7 @@ def test_rolled_back_commands_are_not_told(shop: Database) -> None:
 def test_the_users_command_never_fails(shop: Database) -> None:
     shop.execute("CREATE TABLE t (id int PRIMARY KEY); CREATE TYPE mood AS ENUM ('a')")
     with opened(shop) as source:
-        source.install_ddl_capture()
+        source.ddl.install()
     log = Log(shop)
     shop.execute("ALTER FUNCTION pg_event_trigger_ddl_commands() RENAME TO hidden")
     told = log.told("ALTER TABLE t ADD COLUMN a int", "ALTER TYPE mood ADD VALUE 'b'")
@@ -295,12 +295,12 @@ def test_messages_of_others_make_no_sense(database: Database) -> None:
 
 def test_it_is_in_force_when_all_that_ran_before_is_over(database: Database) -> None:
     with opened(database) as source, database.connect() as session:
-        assert source.capturing() == ""
+        assert source.ddl.mark() == ""
         session.execute("BEGIN; SELECT 1")
-        source.install_ddl_capture()
-        assert source.capturing() == ""
+        source.ddl.install()
+        assert source.ddl.mark() == ""
         session.execute("COMMIT")
-        mark = source.capturing()
+        mark = source.ddl.mark()
         assert mark
         session.execute("BEGIN; SELECT 1")
-        assert source.capturing() == mark
+        assert source.ddl.mark() == mark

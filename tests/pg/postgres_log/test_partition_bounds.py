@@ -86,7 +86,7 @@ def judged(database: Database, source: PostgresSource, spec: TableSpec) -> None:
         with connection.cursor().copy(f"COPY (SELECT * FROM {name}) TO STDOUT") as copy:
             batch = decode_copy_text(b"".join(bytes(piece) for piece in copy), schema)
         leaves = [row[0] for row in rows]
-        tree = source.partitions(schema)
+        tree = source.partitioned.partitions(schema)
         for part in tree:
             below = {str(leaf.name).removeprefix("public.") for leaf in tree if _is_below(leaf, part, tree)}
             expected = [leaf in below for leaf in leaves]
@@ -206,7 +206,7 @@ def test_what_compares_otherwise_elsewhere_is_said(
     }
     values = next(text for word, text in bound.items() if word in make)
     database.execute(f"CREATE TABLE parted_1 PARTITION OF parted FOR VALUES {values}")
-    (part,) = source.partitions(described(database, source, table("parted")))
+    (part,) = source.partitioned.partitions(described(database, source, table("parted")))
     assert part.region is None
     assert obstacle in (part.obstacle or "")
 
@@ -215,7 +215,7 @@ def test_a_key_that_leaves_the_partitions_column_out_is_said(database: Database,
     database.execute("CREATE TABLE parted (id int, v int NOT NULL) PARTITION BY LIST (v)")
     database.execute("CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1)")
     spec = table("parted", key=("id",))
-    (part,) = source.partitions(described(database, source, spec))
+    (part,) = source.partitioned.partitions(described(database, source, spec))
     assert part.obstacle == "column v is not part of the key by which changes find their rows"
 
 
@@ -224,12 +224,12 @@ def test_the_tree_is_that_of_the_snapshot(database: Database, source: PostgresSo
     database.execute("CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1)")
     database.execute("CREATE TABLE parted_rest PARTITION OF parted DEFAULT")
     schema = described(database, source, table("parted"))
-    with source.snapshot(20) as snapshot:
+    with source.copies.snapshot(20) as snapshot:
         database.execute("CREATE TABLE parted_2 PARTITION OF parted FOR VALUES IN (2)")
-        old = source.partitions(schema, snapshot.name)
+        old = source.partitioned.partitions(schema, snapshot.name)
     one = ListBound("id", ("1",))
     assert [(part.name, part.region) for part in old] == [
         (TableName("public", "parted_1"), (one,)),
         (TableName("public", "parted_rest"), (DefaultBound((one,)),)),
     ]
-    assert len(source.partitions(schema)) == 3
+    assert len(source.partitioned.partitions(schema)) == 3

@@ -63,7 +63,7 @@ def _snapshot_that_waits(db: Database, source: PostgresSource) -> Iterator[Futur
     """
 
     def snapshot() -> None:
-        with source.snapshot(60):
+        with source.copies.snapshot(60):
             pass
 
     def waited_for(connection: psycopg.Connection[tuple[Any, ...]]) -> bool:

@@ -387,7 +387,7 @@ def playing(
         )
         if captured:
             with closing(open_source(spec.source)) as opened:
-                opened.install_ddl_capture()
+                opened.ddl.install()
         replica = replicating(source, folder, spec)
         stack.callback(replica.close)
         played = Played(target_kind, stepwise, captured, source, replica, specs)

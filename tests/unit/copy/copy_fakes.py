@@ -47,6 +47,10 @@ class FakeSource:
     opened: int = 0
     closed: int = 0
 
+    @property
+    def copies(self) -> FakeSource:
+        return self
+
     def copy_chunks(self, schema: TableSchema, spec: TableSpec, chunk_bytes: int) -> list[CopyChunk]:
         name = schema.name.name
         if name in self.plan_faults:

@@ -29,7 +29,7 @@ def task_over(source: FakeSource, folder: Path, limits: ReadLimits) -> CopyTask:
     parts = tuple(
         ChunkPart(TableId(f"t{name}"), number, 1, table_of(name).schema, chunk)
         for name in source.tables
-        for number, chunk in enumerate(source.copy_chunks(table_of(name).schema, table_of(name).spec, 0))
+        for number, chunk in enumerate(source.copies.copy_chunks(table_of(name).schema, table_of(name).spec, 0))
     )
     return CopyTask(Epoch(7), CONNECTION, "snap", str(folder), parts, limits)
 

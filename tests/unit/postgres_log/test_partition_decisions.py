@@ -132,13 +132,13 @@ class Watched:
             spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000, patterns=()),
             clock=SimpleNamespace(wall_us=lambda: 5),
             source=SimpleNamespace(
-                guard=lambda *_: self.reading,
-                current=lambda: Lsn(99),
-                catalog_at=lambda *_, now: CatalogAt(Lsn(98), f"mark, {now=}"),
+                catalog=SimpleNamespace(look=lambda *_: self.reading, accept=lambda *told: self.accepted.append(told)),
+                log=SimpleNamespace(
+                    current=lambda: Lsn(99), catalog_at=lambda *_, now: CatalogAt(Lsn(98), f"mark, {now=}")
+                ),
                 describe=lambda _: self.described,
                 preflight=lambda *_: [],
-                capturing=lambda: "",
-                accept=lambda *told: self.accepted.append(told),
+                ddl=SimpleNamespace(mark=lambda: ""),
             ),
             book=SimpleNamespace(
                 by_name=lambda name: SimpleNamespace(

@@ -56,7 +56,7 @@ class IdleSlotMonitor:
         try:
             if self._source is None:
                 self._source = self._open_source(spec.source)
-            reading = self._source.slot_reading(spec.slot)
+            reading = self._source.reader.look(spec.slot)
             if fault is None and reading.slot.exists:
                 orders = self._care.judge(reading)
                 fault = EngineFault(FaultKind.SLOT_DROPPED, spec.slot, orders.drop) if orders.drop else None
@@ -81,7 +81,7 @@ def drop_slot(source: Source, dropped: SlotTombstone, fault: EngineFault) -> Non
     """The last level: write the tombstone, then drop the slot. A slot that a session still reads is dropped by the next check."""
     dropped.note(fault.detail)
     hit(Failpoint.SLOT_DROP_NOTED)
-    left = source.drop_slot(fault.subject)
+    left = source.reader.release(fault.subject)
     if left:
         log.warning("slot_not_dropped", slot=fault.subject, left=left)
     hit(Failpoint.SLOT_DROPPED)

@@ -159,7 +159,7 @@ class SourceMonitor:
         live = [e for e in rows if e.spec.source not in doubted]
         paused = [e for e in self._parts.book.in_state(TableState.PAUSED) if e.spec.source not in doubted]
         parked = [e for e in self._parts.book.in_state(TableState.PARKED) if e.spec.source not in doubted]
-        mark, as_of = source.capturing(), source.current()
+        mark, as_of = source.ddl.mark(), source.log.current()
         described = source.describe([entry.spec for entry in [*live, *paused, *parked]])
         self._compared = frozenset(e.table for e in live if e.state is TableState.LIVE)
         for entry in [*live, *paused, *parked]:
@@ -171,8 +171,8 @@ class SourceMonitor:
             if now is not None and found is not None and not self._is_fresh(entry, now):
                 self._parts.book.park(entry.table, _renewed_for(entry, now).value, found, known=entry)
         self._withdraw([entry for entry in [*live, *paused] if entry.spec.source not in described])
-        mark = mark if source.capturing() == mark else ""
-        seen_by = source.current()
+        mark = mark if source.ddl.mark() == mark else ""
+        seen_by = source.log.current()
         self._anchored(self._anchor(live, described, mark, as_of))
         for entry in live:
             now = described.get(entry.spec.source)
@@ -232,7 +232,7 @@ class SourceMonitor:
     def _part_from_roots(self) -> None:
         """Park tables that became partitions of other replicated tables: the log contains their changes under the root from then on."""
         live = {e.schema.relation: e for e in self._parts.book.in_state(*_WITH_ROWS) if e.schema is not None}
-        roots = self._parts.source.roots(live.keys()) if live else {}
+        roots = self._parts.source.partitioned.roots(live.keys()) if live else {}
         for relation, root in roots.items():
             if self._parts.book.by_name(root) is not None:
                 self._more = True
@@ -267,7 +267,7 @@ class SourceMonitor:
                 self._parts.book.park(entry.table, fault.kind.value, fault.detail, known=entry)
         lost = [e for e in self._parts.book.in_state(TableState.PARKED) if _lost_identity(e)]
         if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:
-            self._parts.source.withdraw(fresh, self._parts.spec.slot)
+            self._parts.source.publications.withdraw(fresh, self._parts.spec.slot)
         self._withdrawn = frozenset(e.table for e in lost)
 
     def _anchor(
@@ -310,8 +310,8 @@ class SourceMonitor:
         captured = self._captured()
         leaves_told = self._leaves_told()
         tables = self._tables()
-        at = self._parts.source.catalog_at(tables, self._parts.spec.slot, now=False)
-        reading = self._parts.source.guard(tables, self._parts.spec.slot)
+        at = self._parts.source.log.catalog_at(tables, self._parts.spec.slot, now=False)
+        reading = self._parts.source.catalog.look(tables, self._parts.spec.slot)
         self._last = reading
         for old, new in reading.renamed.items():
             self._renamed(old, new)
@@ -327,7 +327,7 @@ class SourceMonitor:
         self._learn(reading)
         self._part_from_roots()
         self._find()
-        self.source_end = self._parts.source.current()
+        self.source_end = self._parts.source.log.current()
         self.retained_bytes = reading.slot.retained_bytes
         orders = self._care(reading)
         if orders.drop is not None:
@@ -379,7 +379,7 @@ class SourceMonitor:
         for name, detail in reading.partition_faults.items():
             rewrite = reading.partition_rewrites.get(name)
             if name in reading.replaced and self._follows(name, reading.replaced[name]):
-                self._parts.source.accept(name, reading.replaced[name])
+                self._parts.source.catalog.accept(name, reading.replaced[name])
                 if self._waits_for_copy(name):
                     self._to_be_copied.add(name)
                 continue
@@ -397,7 +397,7 @@ class SourceMonitor:
         """Park roots whose log contains changes of partitions that no check has seen: these were attached and detached between two checks,
         and the log does not contain the rows that they brought and took along.
 
-        Partitions named since the previous check began are left to the next one: a commit is in the log shortly before the catalog shows it.
+        Partitions named since the previous check began are left to the next one: a commit is in the log before the catalog shows it.
         """
         leaves_told, self._leaves = self._leaves, told_now
         for root, leaves in leaves_told.items():

@@ -1,0 +1,126 @@
+"""What a source answers for capabilities that it does not have, so that the engine asks every source alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from engine.model.ddl import DdlCapture, DdlMessage
+from engine.model.fault import EngineFault, FaultKind
+from engine.model.identity import RelationId, TableId, TableName, TicketId
+from engine.model.partitions import Partition
+from engine.model.schema import Column, TableSchema
+from engine.model.sequences import SourceSequence
+from engine.model.source import Earlier, GuardReading
+from engine.model.subscription import TableSpec
+from engine.model.ticket import TicketWritten
+
+
+class EverythingPublished:
+    """`Publications` of a source that sends every table."""
+
+    def __init__(self, describe: Callable[[Sequence[TableSpec]], Mapping[TableName, TableSchema]]) -> None:
+        self._describe = describe
+
+    def prepare(
+        self,
+        tables: Sequence[TableSpec],
+        slot: str,
+        known: Collection[RelationId] = (),
+        earlier: Earlier = Earlier.ANY,
+    ) -> frozenset[RelationId]:
+        del slot, earlier
+        return frozenset({*known, *(schema.relation for schema in self._describe(tables).values())})
+
+    def recorded(self, slot: str) -> str:
+        del slot
+        return ""
+
+    def withdraw(self, tables: Sequence[TableSpec], slot: str) -> None:
+        del tables, slot
+
+    def unpublished(
+        self, tables: Sequence[TableSpec], slot: str, relations: Mapping[TableName, RelationId] | None = None
+    ) -> tuple[str, ...]:
+        del tables, slot, relations
+        return ()
+
+
+class NoPartitions:
+    """`PartitionedTables` of a source whose tables hold their rows themselves."""
+
+    def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
+        del tables
+        return {}
+
+    def with_observed(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
+        del below
+        return mark
+
+    def roots(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        del relations
+        return {}
+
+    def partitions(self, schema: TableSchema, snapshot: str | None = None) -> list[Partition]:
+        del schema, snapshot
+        return []
+
+
+class LogAnnouncesAll:
+    """`CatalogWatch` of a source whose log announces every change of a structure: only its reader is looked at."""
+
+    def __init__(self, look_at_reader: Callable[[str], GuardReading]) -> None:
+        self._look_at_reader = look_at_reader
+
+    def look(self, tables: Sequence[TableSpec], slot: str) -> GuardReading:
+        del tables
+        return self._look_at_reader(slot)
+
+    def remember(self, marks: Mapping[TableName, str]) -> None:
+        del marks
+
+    def accept(self, table: TableName, relation: RelationId) -> None:
+        del table, relation
+
+
+class NoDdlReports:
+    """`DdlReports` of a source that has no such messages. Installing raises EngineFault(DDL_CAPTURE_PRIVILEGE)."""
+
+    def parse(self, payload: bytes) -> DdlMessage:
+        del payload
+        raise EngineFault(FaultKind.LOG_UNREADABLE, "message", "this kind of source sends no DDL messages")
+
+    def mark(self) -> str:
+        return ""
+
+    def status(self) -> DdlCapture:
+        return DdlCapture(installed=False, version=None, current=False, install_sql=(), remove_sql=())
+
+    def install(self) -> DdlCapture:
+        raise EngineFault(FaultKind.DDL_CAPTURE_PRIVILEGE, "DDL capture", "this kind of source cannot report DDL")
+
+    def uninstall(self) -> DdlCapture:
+        return self.status()
+
+
+class NoTickets:
+    """`TicketWriter` of a source whose log takes no markers."""
+
+    def write(self, ticket: TicketId) -> TicketWritten:
+        raise EngineFault(FaultKind.SOURCE_PRIVILEGE, str(ticket), "the log of this kind of source takes no markers")
+
+
+class NoSequences:
+    """`SequenceReader` of a source without sequences."""
+
+    def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
+        del tables
+        return []
+
+
+class NothingComputed:
+    """`ComputedColumns` of a source whose log carries every column."""
+
+    def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
+        del columns, inputs, rows
+        detail = "this kind of source computes no columns"
+        raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, str(table), detail)

@@ -1,0 +1,100 @@
+"""What PostgreSQL can do that not every source can: partitions, DDL messages, tickets, sequences, generated columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from engine.model.ddl import DdlCapture, DdlMessage
+from engine.model.identity import RelationId, TableId, TableName, TicketId
+from engine.model.partitions import Partition
+from engine.model.schema import Column, TableSchema
+from engine.model.sequences import SourceSequence
+from engine.model.subscription import TableSpec
+from engine.model.ticket import TicketWritten
+from engine.sources.postgres_log import (
+    ddl_capture,
+    generated_columns,
+    position,
+    sequences,
+)
+from engine.sources.postgres_log.catalog import (
+    roots_of,
+)
+from engine.sources.postgres_log.connect import Connector
+from engine.sources.postgres_log.ddl_message import read_told
+from engine.sources.postgres_log.partition_watch import mark_told, marks_of
+from engine.sources.postgres_log.partitions import partitions
+
+
+class PostgresPartitions:
+    """`PartitionedTables` over the catalog."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def fingerprints(self, tables: Sequence[TableSpec]) -> dict[TableName, str]:
+        return marks_of(self._connector, {table.source for table in tables})
+
+    def with_observed(self, mark: str, below: Mapping[RelationId, TableName]) -> str:
+        return mark_told(mark, below)
+
+    def roots(self, relations: Collection[RelationId]) -> dict[RelationId, TableName]:
+        with self._connector.session() as connection:
+            return {RelationId(oid): name for oid, name in roots_of(connection, relations).items()}
+
+    def partitions(self, schema: TableSchema, snapshot: str | None = None) -> list[Partition]:
+        return partitions(self._connector, schema, snapshot)
+
+
+class PostgresDdlReports:
+    """`DdlReports` by event triggers."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+        self._capture = ddl_capture.CaptureWatch()
+
+    def parse(self, payload: bytes) -> DdlMessage:
+        return read_told(payload)
+
+    def mark(self) -> str:
+        with self._connector.session() as connection:
+            return self._capture.in_force(connection)
+
+    def status(self) -> DdlCapture:
+        return ddl_capture.look(self._connector)
+
+    def install(self) -> DdlCapture:
+        return ddl_capture.install(self._connector)
+
+    def uninstall(self) -> DdlCapture:
+        return ddl_capture.remove(self._connector)
+
+
+class PostgresTickets:
+    """`TicketWriter` by logical messages."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def write(self, ticket: TicketId) -> TicketWritten:
+        return position.write_ticket(self._connector, ticket)
+
+
+class PostgresSequences:
+    """`SequenceReader` over the catalog."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def read(self, tables: Sequence[TableName]) -> list[SourceSequence]:
+        return sequences.of_tables(self._connector, tables)
+
+
+class PostgresComputedColumns:
+    """`ComputedColumns` by SQL expressions."""
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def compute(self, table: TableId, columns: Sequence[Column], inputs: Mapping[int, str], rows: int) -> bytes:
+        return generated_columns.compute(self._connector, table, columns, inputs, rows)
