@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
+import pytest
 
 from engine.model.batch import BlockRef, LogRange, RelationSeen, TableChanges, TablePart, TaskDescriptor
 from engine.model.identity import BatchId, Epoch, Ordinal, SubscriptionName, TableId
@@ -36,9 +38,17 @@ class Session(Protocol):
     def rollback(self) -> None: ...
 
 
+class Can(Enum):
+    """What a source may be able to do. A test that needs it is skipped for others, and names it."""
+
+    STREAM_OPEN_TRANSACTIONS = "its log brings changes of open transactions"
+    PUBLISH = "it sends only the tables that it was prepared for"
+
+
 class Origin(Protocol):
     """A database of a test's own, and the source over it. Statements are plain SQL that any database takes."""
 
+    can: frozenset[Can]
     source: Source
     slot: str
     scanner: Scanner
@@ -51,8 +61,8 @@ class Origin(Protocol):
 
     def session(self) -> AbstractContextManager[Session]: ...
 
-    def stream_early(self) -> bool:
-        """Let the log bring changes of open transactions at once. False where the source knows no such thing."""
+    def stream_early(self) -> None:
+        """Let the log bring changes of open transactions at once. Only where it can."""
         ...
 
     def stop(self) -> None:
@@ -60,6 +70,13 @@ class Origin(Protocol):
         ...
 
     def start(self) -> None: ...
+
+
+def needs(origin: Origin, *wanted: Can) -> None:
+    """Skip the test where the source cannot do what it is about."""
+    missing = [each.value for each in wanted if each not in origin.can]
+    if missing:
+        pytest.skip(f"not this source: {'; '.join(missing)}")
 
 
 def run(origin: Origin, *statements: str) -> None:

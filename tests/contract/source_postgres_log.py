@@ -14,7 +14,7 @@ from engine.model.source import Scanner, Source
 from engine.model.subscription import ConnectionSpec, TableSpec
 from engine.records.scan import RecordScanner
 from engine.sources.postgres_log.source import PostgresSource
-from tests.contract.source_material import Session
+from tests.contract.source_material import Can, Session
 from tests.fixtures.postgres import Database
 
 _numbers = itertools.count(1)
@@ -48,6 +48,7 @@ class PostgresOrigin:
     def __init__(self, database: Database, stack: ExitStack) -> None:
         self._database = database
         self._stack = stack
+        self.can = frozenset(Can)
         self.scanner: Scanner = RecordScanner()
         self.slot = f"contract_{database.name}_{next(_numbers)}"
         self.source: Source = self.open()
@@ -66,10 +67,9 @@ class PostgresOrigin:
         with self._database.connect() as connection:
             yield _PostgresSession(connection)
 
-    def stream_early(self) -> bool:
+    def stream_early(self) -> None:
         name = self._database.name
         self._database.execute(f'ALTER DATABASE "{name}" SET debug_logical_replication_streaming = immediate')
-        return True
 
     def stop(self) -> None:
         self._database.cluster.stop("immediate")

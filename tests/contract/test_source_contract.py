@@ -21,21 +21,28 @@ from engine.sort.closed import StreamedTransaction
 from tests.contract.source_material import (
     APPLICATION,
     DEADLINE_S,
+    Can,
     Origin,
     Tail,
     Writer,
     copied,
     described,
     ends,
+    needs,
     rows_of,
     run,
 )
 from tests.contract.source_postgres_log import postgres_log
+from tests.contract.source_rows import rows_source
 
 pytestmark = pytest.mark.pg
 
 Factory = Callable[[Callable[[str], Any], ExitStack, bool], Origin]
-SOURCES: dict[str, Factory] = {"postgres_log-16": postgres_log(16), "postgres_log-18": postgres_log(18)}
+SOURCES: dict[str, Factory] = {
+    "postgres_log-16": postgres_log(16),
+    "postgres_log-18": postgres_log(18),
+    "rows": rows_source,
+}
 NOTES = "CREATE TABLE notes (id bigint PRIMARY KEY, v varchar(100))"
 
 
@@ -131,6 +138,7 @@ def test_preflight_and_description_agree_on_what_can_be_followed(origin: Origin)
 
 
 def test_preparing_again_changes_nothing_and_more_tables_join(origin: Origin) -> None:
+    needs(origin, Can.PUBLISH)
     run(origin, NOTES, "CREATE TABLE more (id bigint PRIMARY KEY)")
     notes, more = origin.table("notes"), origin.table("more")
     source, slot = origin.source, origin.slot
@@ -146,6 +154,7 @@ def test_preparing_again_changes_nothing_and_more_tables_join(origin: Origin) ->
 
 
 def test_a_table_that_was_made_again_since_it_was_described_is_not_unpublished(origin: Origin) -> None:
+    needs(origin, Can.PUBLISH)
     run(origin, NOTES)
     notes = origin.table("notes")
     source, slot = origin.source, origin.slot
@@ -299,8 +308,9 @@ def test_the_position_moves_with_traffic_of_others(origin: Origin, tail: Tail) -
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
 def test_only_what_is_committed_comes_out_in_the_order_of_commits(origin: Origin, *, streamed: bool) -> None:
-    if streamed and not origin.stream_early():
-        pytest.skip("this source's log brings whole transactions only")
+    if streamed:
+        needs(origin, Can.STREAM_OPEN_TRANSACTIONS)
+        origin.stream_early()
     run(origin, NOTES)
     with (
         followed(origin, [origin.table("notes")]) as tail,
@@ -526,6 +536,8 @@ def test_a_source_that_stops_is_unreachable_and_comes_back(make: Callable[..., O
         identity = source.identify()
         origin.stop()
         calls: dict[str, Callable[[], object]] = {n: partial(c, source, table, slot) for n, c in CALLS.items()}
+        if Can.PUBLISH not in origin.can:
+            del calls["unpublished"]
         calls["copy_chunks"] = lambda: source.copies.copy_chunks(schema, table, 1 << 20)
         calls["read_chunk"] = lambda: list(source.copies.read_chunk(chunk, "gone"))
         calls["resolve"] = lambda: source.log.resolve(payload, table, schema)
