@@ -84,6 +84,7 @@ def _run() -> None:
     with source.reader.create(slot) as snapshot:
         start = snapshot.position
     config = ReaderConfig(
+        open_source,
         ConnectionSpec("source", "postgres", order["source"]),
         slot,
         APPLICATION,

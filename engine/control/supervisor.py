@@ -417,6 +417,7 @@ class SubscriptionSupervisor:
         parts = RunContext(
             spec=spec,
             source=source,
+            open_source=self._parts.open_source,
             target=target,
             start=point,
             runner=self._parts.runner,

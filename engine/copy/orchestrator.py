@@ -15,7 +15,6 @@ from typing import TypeVar
 
 import structlog
 
-from engine.connectors import open_source
 from engine.copy.chunk_task import staging_fault
 from engine.copy.chunks import ChunkPlanner, NextChunk
 from engine.copy.coordinator import CopyCoordinator
@@ -473,7 +472,7 @@ class CopyOrchestrator:
             source=self._parts.source,
             target=self._parts.target,
             runner=self._parts.runner,
-            open_source=open_source,
+            open_source=self._parts.open_source,
             decode=decode_copy_text,
             writing=nullcontext,
             monotonic=lambda: self._parts.clock.monotonic_ms() / 1000,

@@ -9,18 +9,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.connectors import open_source
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import Ordinal
 from engine.model.last_commit import LastCommit
 from engine.model.position import ZERO, Lsn
-from engine.model.source import Landed, RecordChunk
+from engine.model.source import Landed, RecordChunk, Source
 from engine.model.subscription import ConnectionSpec, OriginFilter
 from engine.platform.child_processes import die_with_parent, die_with_peer, name_process
 from engine.platform.failpoints import Failpoint, arm_from_environment, hit
@@ -42,6 +41,8 @@ NOTE_POSITION_S = 1.0
 class ReaderConfig:
     """What the reader needs to start one session."""
 
+    open_source: Callable[[ConnectionSpec], Source]
+    """Importable by name."""
     source: ConnectionSpec
     slot: str
     application: str
@@ -142,7 +143,7 @@ class _Reader:
     def run(self) -> None:
         config = self._config
         self._prepare_queue()
-        source = open_source(config.source)
+        source = config.open_source(config.source)
         hit(Failpoint.READER_BEFORE_OPEN)
         stream = source.log.open_stream(
             config.slot, config.start, config.application, self._engine.fileno(), config.origin, config.last

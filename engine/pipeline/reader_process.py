@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from engine import connectors
 from engine.model.fault import EngineFault, FaultKind
 from engine.pipeline import log_reader
 from engine.pipeline.log_reader import Failed, ReaderCommand, ReaderConfig, ReaderEvent, Stop
@@ -16,7 +17,7 @@ from engine.targets.postgres import query_process as postgres_queries
 
 STOP_TIMEOUT_S = 3.0
 
-forks.preload([log_reader.__name__, duckdb_queries.__name__, postgres_queries.__name__])
+forks.preload([log_reader.__name__, connectors.__name__, duckdb_queries.__name__, postgres_queries.__name__])
 """Readers, and query processes, are forked from a process that has imported what they need and does nothing else. An interpreter of its
 own costs each of them a second of CPU and 100 MB of memory."""
 

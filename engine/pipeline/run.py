@@ -627,6 +627,7 @@ class ReplicationRun:
         spec = self._spec
         with self._confirming:
             config = ReaderConfig(
+                open_source=self._parts.open_source,
                 source=spec.source,
                 slot=spec.slot,
                 application=f"penstock-{spec.name}-{spec.epoch}"[:63],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.model.source import Source
-from engine.model.subscription import SubscriptionSpec
+from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.platform.clock import Clock
@@ -21,6 +22,8 @@ class RunContext:
 
     spec: SubscriptionSpec
     source: Source
+    open_source: Callable[[ConnectionSpec], Source]
+    """Importable by name: log reader and tasks get it."""
     target: Target
     start: StartPoint
     runner: TaskRunner

@@ -92,6 +92,7 @@ class RowsDatabase:
         self.name = name
         self.stopped = False
         self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
         self.tables: dict[str, Table] = {}
         self.history: dict[int, list[Structure]] = {}
         self.transactions: list[Transaction] = []
@@ -114,6 +115,7 @@ class RowsDatabase:
             apply()
             number = len(self.transactions) + 1
             self.transactions.append(Transaction(number, time.time_ns() // 1000, tuple(changes)))
+            self._changed.notify_all()
 
     def session(self) -> RowsSession:
         return RowsSession(self)
@@ -137,9 +139,12 @@ class RowsDatabase:
         self._reached()
         return bool(self.open_sessions)
 
-    def since(self, after: int, most: int) -> list[Transaction]:
-        with self.lock:
+    def since(self, after: int, most: int, wait_s: float = 0.0) -> list[Transaction]:
+        """Transactions after that number. Waits for one, or for the end of a reader's session."""
+        with self._changed:
             self._reached()
+            if len(self.transactions) <= after and wait_s > 0:
+                self._changed.wait(wait_s)
             return self.transactions[after : after + most]
 
     def structures(self) -> dict[str, tuple[Structure, int]]:
@@ -227,6 +232,7 @@ class RowsDatabase:
             reader = self._readers.get(name)
             if reader is not None and session in {None, reader.session}:
                 reader.session, reader.application = 0, None
+                self._changed.notify_all()
 
 
 class RowsSession:

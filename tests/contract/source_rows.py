@@ -65,7 +65,8 @@ from tests.contract.rows_database import RowsDatabase, Structure
 from tests.contract.source_material import Can
 
 _MOST_TRANSACTIONS = 500
-_PAUSE_S = 0.005
+_WAIT_S = 0.02
+"""How long a read waits for the database before it looks for a command of the engine."""
 _SCHEMA = "public"
 _ROW_BYTES = 100
 _OPERATIONS = {rows.INSERT: INSERT, rows.UPDATE: UPDATE, rows.DELETE: DELETE}
@@ -206,22 +207,16 @@ class RowsStream:
         return self._history.done
 
     def read(self, timeout_s: float) -> RecordChunk | None:
-        deadline = time.monotonic() + timeout_s
+        deadline, wait_s = time.monotonic() + timeout_s, 0.0
         while True:
+            found = self._calls.since(self._read, _MOST_TRANSACTIONS, wait_s)
             if not self._calls.is_attached(self._reader, self._session):
                 raise EngineFault(FaultKind.SOURCE_UNREACHABLE, self._reader, "the session was ended")
-            found = self._calls.since(self._read, _MOST_TRANSACTIONS)
             if found or self._read != self._reported or not self.verified:
                 return self._chunk(found)
-            left = deadline - time.monotonic()
-            if left <= 0 or self._woken(min(left, _PAUSE_S)):
+            wait_s = min(deadline - time.monotonic(), _WAIT_S)
+            if wait_s <= 0 or (self._wake is not None and select.select([self._wake], [], [], 0)[0]):
                 return None
-
-    def _woken(self, pause_s: float) -> bool:
-        if self._wake is None:
-            time.sleep(pause_s)
-            return False
-        return bool(select.select([self._wake], [], [], pause_s)[0])
 
     def _chunk(self, found: Sequence[rows.Transaction]) -> RecordChunk:
         records = [record for transaction in found for record in self._records(transaction)]

@@ -78,3 +78,17 @@ def test_no_driver_text_decides_an_error() -> None:
 
 def _span(function: object) -> int:
     return function.end_lineno - function.lineno + 1  # type: ignore[attr-defined]
+
+
+def test_the_parts_of_a_source_are_small() -> None:
+    """A kind of source implements the parts that it has, one at a time."""
+    protocols = [
+        node
+        for module in modules("engine")
+        if module.path == "engine/model/source.py"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Protocol" for base in node.bases)
+    ]
+    assert len(protocols) > 10
+    methods = {node.name: sum(isinstance(each, ast.FunctionDef) for each in node.body) for node in protocols}
+    assert {name: count for name, count in methods.items() if count > 8} == {}

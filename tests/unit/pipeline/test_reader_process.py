@@ -22,6 +22,7 @@ from engine.model.identity import Ordinal
 from engine.model.position import ZERO
 from engine.model.subscription import ConnectionSpec
 from engine.pipeline.log_reader import ReaderConfig
+from engine.connectors import open_source
 from engine.queue.durability_switch import KeepDurable
 from engine.pipeline.reader_process import ReaderProcess, prepare
 
@@ -29,7 +30,7 @@ if __name__ == "__main__":
     prepare()
     settings = {"host": "127.0.0.1", "port": int(sys.argv[1]), "database": "none", "user": "nobody"}
     source = ConnectionSpec("silent", "postgres", settings)
-    config = ReaderConfig(source, "slot", "reader", ZERO, Path(sys.argv[2]), Ordinal(0), KeepDurable(on=False, number=0))
+    config = ReaderConfig(open_source, source, "slot", "reader", ZERO, Path(sys.argv[2]), Ordinal(0), KeepDurable(on=False, number=0))
     os.environ["PENSTOCK_FAILPOINTS"] = sys.argv[3]
     said = threading.Event()
 
