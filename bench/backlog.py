@@ -81,7 +81,7 @@ def _round(stage: Stage, order: list[Side], amount: int) -> Document:
 
 def _drain(stage: Stage, side: Side, held: Held, marked: tuple[int, str], made: Made, log: LogVolume) -> Document:
     if stage.sender(side) != held.process.pid:
-        raise BenchError(f"{side.name} has connected anew while its sender was held")
+        raise BenchError(f"{side.name} has connected again while its sender was held")
     spilled = stage.spilled_bytes(side)
     first = side.last_batch() if isinstance(side, PenstockSide) else 0
     awaited = side.arm(*marked)
@@ -127,7 +127,7 @@ def _cpu_times(side: Side, held: Held) -> Any:
     try:
         return held.process.cpu_times()
     except psutil.NoSuchProcess:
-        raise BenchError(f"{side.name} has connected anew in the middle") from None
+        raise BenchError(f"{side.name} has connected again in the middle") from None
 
 
 def account(seconds: float, made: Made, log: LogVolume, usage: Usage) -> Document:

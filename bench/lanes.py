@@ -83,7 +83,7 @@ class Lanes(Workload):
     name = "lanes"
     description = (
         "unrelated transactions one by one into a PostgreSQL target 2 ms away, over one lane and over two;"
-        " beside it a round trip for each of them"
+        " in addition a round trip for each of them"
     )
     modes: ClassVar[tuple[Mode, ...]] = (Mode.LANES,)
     full = Size(40_000, 5, rounds=5, seconds=2)
@@ -300,7 +300,7 @@ def position_wrong(recorded: Sequence[str], ends: Sequence[str], before: Lsn) ->
     if list(recorded) == list(ends) and len(ends) == 1 and Lsn.parse(ends[0]) > before:
         return []
     return [
-        f"on record are {list(recorded)}, the last transaction is behind {before} and its batch ends at {list(ends)}"
+        f"on record are {list(recorded)}, the last transaction is after {before} and its batch ends at {list(ends)}"
     ]
 
 

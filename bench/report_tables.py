@@ -209,7 +209,7 @@ _TABLES: tuple[tuple[Mode, str, Columns], ...] = (
     ),
     (
         Mode.OPEN,
-        "Small transactions beside very many open ones",
+        "Small transactions with very many open ones",
         (
             ("workload", _workload),
             ("open", _figure(PENSTOCK, "transactions")),
@@ -225,7 +225,7 @@ _TABLES: tuple[tuple[Mode, str, Columns], ...] = (
     ),
     (
         Mode.TABLE_LIFE,
-        "One table comes, breaks and goes beside the others",
+        "One table is added, breaks and is removed, next to the others",
         (
             ("workload", _workload),
             ("rows in it", lambda document: f"{document['size']['amount']:,}"),
@@ -234,7 +234,7 @@ _TABLES: tuple[tuple[Mode, str, Columns], ...] = (
                 (f"others' waits {key} ms, quiet", _figure(PENSTOCK, "waits_quiet", f"{key}_ms"))
                 for key in ("p50", "p99")
             ),
-            *((f"{key} ms, meanwhile", _figure(PENSTOCK, "waits", f"{key}_ms")) for key in ("p50", "p99")),
+            *((f"{key} ms, during its life", _figure(PENSTOCK, "waits", f"{key}_ms")) for key in ("p50", "p99")),
             ("p99 rises to", _figure(PENSTOCK, "p99_rise")),
         ),
     ),
@@ -251,7 +251,7 @@ _TABLES: tuple[tuple[Mode, str, Columns], ...] = (
     ),
     (
         Mode.CAPTURE,
-        "The log reader alone, beside pg_recvlogical",
+        "The log reader alone, compared with pg_recvlogical",
         (
             *_DRAINED,
             ("sent MB a round", _figure(PENSTOCK, "sent_mb")),

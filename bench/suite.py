@@ -283,7 +283,7 @@ def outline(side: Document) -> str:
         times = ", ".join(f"{name} {waits[f'{name}_ms']:.0f} ms" for name in ("p50", "p95", "p99", "max"))
         if "all_visible_s" in side:
             memory = f"{side['peak_pss_mb_total']:,.0f} MB, {side['memory_growth_while_open_mb']:+.0f} MB while open"
-            return f"waits beside: {times}; all visible after {side['all_visible_s']:.1f} s; {memory}"
+            return f"waits: {times}; all visible after {side['all_visible_s']:.1f} s; {memory}"
         return f"{side['transactions_per_s']:,.0f} transactions/s, waits: {times}, {waits['failed']} failed"
     if "commit_to_visible_s" in side:
         sent = (

@@ -32,7 +32,7 @@ class BodyLimitMiddleware:
             return
         announced = Headers(scope=scope).get("content-length", "")
         if announced.isdecimal() and int(announced) > self._limit:
-            problem = BodyTooLarge(f"The body has {announced} bytes; at most {self._limit} are taken.")
+            problem = BodyTooLarge(f"The body has {announced} bytes; at most {self._limit} are accepted.")
             answer = JSONResponse(problem.body(trace_id_of(scope)), problem.status, media_type=MEDIA_TYPE)
             await answer(scope, receive, send)
             return

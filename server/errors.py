@@ -98,7 +98,7 @@ class Conflict(Problem):
     status = 409
     code = "conflict"
     title = "Conflict"
-    default_remedy = "Read the resource again and decide anew."
+    default_remedy = "Read the resource again, then decide."
 
 
 class PreconditionFailed(Problem):

@@ -164,7 +164,7 @@ class ChunkPlanner:
         before = self._ways.get(table)
         rows, size = (standing.rows, standing.bytes) if standing is not None else (0, 0)
         if before is None and standing is not None:
-            detail = f"{rows} rows of {standing.stretches} stretches are there; the copy goes on behind them"
+            detail = f"{rows} rows of {standing.stretches} chunks are copied; the copy continues after them"
             self._parts.reporter.event("info", "copy_resumed", str(table), detail)
         if before is None or stretch.first:
             before = _Way(Course(table), stretch)

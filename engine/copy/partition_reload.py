@@ -368,7 +368,7 @@ def _chosen(tree: Sequence[Partition], names: Mapping[str, LoadReason], schema: 
     chosen = [known[name] for name in names]
     for part in chosen:
         if part.region is None:
-            detail = f"which rows are in {part.name} cannot be told on the target: {part.obstacle}"
+            detail = f"which rows are in {part.name} cannot be determined on the target: {part.obstacle}"
             raise EngineFault(FaultKind.PARTITION_NOT_COMPARABLE, str(schema.name), detail)
     return chosen
 

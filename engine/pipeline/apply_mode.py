@@ -159,9 +159,9 @@ class ApplyModeSelector:
 def _only_as_batch(planned: PlannedBatch) -> str | None:
     """Why a batch's changes cannot be written as they are, None where they can."""
     if planned.handover or planned.resumed:
-        return "a table is taken in, with all that it missed"
+        return "a table joins, with all changes that it missed"
     if any(part.versions[0].computed and part.versions[0].mode is KeyMode.BAG for part in planned.parts):
-        return "the source computes columns of a table whose rows only all their values tell apart"
+        return "the source computes columns of a table without a key, whose rows are identified by all their values"
     if planned.loads:
         return "rows of partitions are put into place"
     if planned.followed or planned.stretches:

@@ -471,7 +471,7 @@ class CommitStage:
         """Tell what became of rows that the target refused."""
         for table, now in found.items():
             if now.fresh and now.cause is not None:
-                detail = f"{now.fresh} rows were set aside, {now.count} stand aside now; {now.cause.detail}"
+                detail = f"{now.fresh} rows were quarantined, {now.count} are in quarantine now; {now.cause.detail}"
                 self._reporter.event("warning", "rows_set_aside", str(table), detail)
             if now.count:
                 self._aside[table] = now.count

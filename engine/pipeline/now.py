@@ -81,5 +81,5 @@ class NowReader:
             self._flush(position)
             if not self.known.reaches(position, over):
                 break
-        detail = "what changed in the source's catalog is not taken in yet"
+        detail = "changes of the source's catalog are not processed yet"
         raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self._parts.spec.name), detail)

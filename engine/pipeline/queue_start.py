@@ -107,7 +107,7 @@ def _opened(folder: Path, mode: QueueMode, applied: Lsn, check: QueueCheck, clos
 def _damage(recovered: Recovered | None, check: QueueCheck) -> str | None:
     """What was wrong with the queue, in words; None where nothing was, as far as anybody looked."""
     if recovered is not None and recovered.damaged:
-        return f"the queue was damaged behind {recovered.end}"
+        return f"the queue was damaged after {recovered.end}"
     return "a damaged place was met in the queue" if check.suspect and not check.new_slot else None
 
 

@@ -27,7 +27,7 @@ ENDED_KEPT = 1000
 """How many of the last tickets that ended are known, so that none is begun again."""
 _MISSED = (
     "ticket_missed",
-    "everything up to the place of its marker is on the target, and nobody saw the marker pass: the engine ended before it had told, or"
+    "everything up to its marker is on the target, but the marker itself was not seen: the engine ended before it reported it, or"
     " the subscription began again with a new slot",
     "Make another ticket.",
 )

@@ -30,10 +30,12 @@ class Policy:
 _RELOAD_ALL = (
     "POST /subscriptions/{name}/reloads makes a new slot and copies all tables; old rows stay readable until the swap."
 )
-_RELOAD_TABLE = "POST /subscriptions/{name}/tables/{table_id}/reloads copies the table again; the other tables go on."
+_RELOAD_TABLE = (
+    "POST /subscriptions/{name}/tables/{table_id}/reloads copies the table again; the other tables continue."
+)
 _RETRY_TABLE = (
-    "POST /subscriptions/{name}/tables/{table_id}/retries then looks whether that is mended, and copies the table again; the other"
-    " tables go on."
+    "POST /subscriptions/{name}/tables/{table_id}/retries then checks that this is corrected, and copies the table again; the other"
+    " tables continue."
 )
 
 POLICIES: dict[FaultKind, Policy] = {
@@ -51,15 +53,15 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.DDL_CAPTURE_PRIVILEGE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Event triggers take a superuser, or the role that stands for one at a provider (rds_superuser and the like): have such a"
-        " one run the statements that GET /connections/{name}/ddl-capture shows. Without the trigger, Penstock learns changes of"
-        " structure from log and catalog.",
+        "Event triggers need a superuser, or the role that a provider offers instead (rds_superuser and the like): let such a"
+        " one run the statements that GET /connections/{name}/ddl-capture shows. Without the trigger, Penstock reads schema changes"
+        " from the log and the catalog.",
     ),
     FaultKind.SOURCE_WAL_LEVEL: Policy(
         Action.FAIL_SUBSCRIPTION, "Run ALTER SYSTEM SET wal_level = 'logical' on the source and restart it."
     ),
     FaultKind.SOURCE_NO_SLOTS: Policy(
-        Action.FAIL_SUBSCRIPTION, "Raise max_replication_slots on the source or drop a slot that nobody uses."
+        Action.FAIL_SUBSCRIPTION, "Raise max_replication_slots on the source or drop an unused slot."
     ),
     FaultKind.SOURCE_NO_SENDERS: Policy(
         Action.RETRY, "Raise max_wal_senders on the source; replication resumes by itself."
@@ -106,8 +108,8 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.LOG_NOT_DECODED: Policy(
         Action.RETRY,
-        "The source fails to decode its log, and its server log tells where; it is tried again by itself. A newer minor version of"
-        " PostgreSQL on the source may be able to. Where it fails at the same place again and again, the subscription fails: "
+        "The source fails to decode its log, and its server log says where; replication is tried again by itself. A newer minor"
+        " version of PostgreSQL on the source may decode it. Where it fails at the same place again and again, the subscription fails: "
         + _RELOAD_ALL,
     ),
     FaultKind.TARGET_LOCKED: Policy(
@@ -122,9 +124,9 @@ POLICIES: dict[FaultKind, Policy] = {
     ),
     FaultKind.TARGET_FILE_GONE: Policy(
         Action.FAIL_SUBSCRIPTION,
-        "Put the file back, if it is to go on, and keep others from moving it while it is written to; then set desired_state to running."
+        "Put the file back to continue with it, and keep others from moving it while it is written to; then set desired_state to running."
         " Where no file is there, or one that holds nothing of this subscription, all tables are copied; an older copy of the file is"
-        " followed from where it ends, as far as the changes since are still to be had.",
+        " followed from where it ends, if the changes since then are still available.",
     ),
     FaultKind.TARGET_FOREIGN: Policy(
         Action.FAIL_SUBSCRIPTION,
@@ -173,7 +175,7 @@ POLICIES: dict[FaultKind, Policy] = {
     FaultKind.TABLE_PARTITIONS_CHANGED: Policy(Action.PARK_TABLE, _RELOAD_TABLE),
     FaultKind.TABLE_NOT_DROPPED: Policy(
         Action.TELL,
-        "Drop the table on the target yourself, behind what depends on it; or leave it: nothing is written to it any more.",
+        "Drop the table on the target yourself, after the objects that depend on it; or leave it: nothing is written to it any more.",
     ),
     FaultKind.PARTITION_UNKNOWN: Policy(
         Action.TELL, "GET /subscriptions/{name}/tables/{table_id}/partitions lists those that the table has."
@@ -187,17 +189,16 @@ POLICIES: dict[FaultKind, Policy] = {
         "POST /subscriptions/{name}/tables/{table_id}/approvals runs the statements on the target and applies what was kept since.",
     ),
     FaultKind.VALUE_OUT_OF_DOMAIN: Policy(
-        Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, or mend the value. ' + _RETRY_TABLE
+        Action.PARK_TABLE, 'Give the column "map_as": "text" in the subscription, or correct the value. ' + _RETRY_TABLE
     ),
     FaultKind.ROW_REFUSED: Policy(
         Action.PARK_TABLE,
-        "GET /subscriptions/{name}/tables/{table_id}/refused-rows shows the rows and why. Mend them on the source, or the target's"
-        ' table; or PATCH the table with "refused_rows": "set_aside", which keeps such rows beside the table. '
-        + _RETRY_TABLE,
+        "GET /subscriptions/{name}/tables/{table_id}/refused-rows shows the rows and why. Correct them on the source, or the target's"
+        ' table; or PATCH the table with "refused_rows": "set_aside", which quarantines such rows. ' + _RETRY_TABLE,
     ),
     FaultKind.TOO_MANY_SET_ASIDE: Policy(
         Action.PARK_TABLE,
-        "So many refused rows are no exception: GET /subscriptions/{name}/tables/{table_id}/refused-rows shows why. Mend the target's"
+        "So many refused rows are no exception: GET /subscriptions/{name}/tables/{table_id}/refused-rows shows why. Correct the target's"
         ' table, or give the column "map_as": "text". ' + _RETRY_TABLE,
     ),
     FaultKind.NET_CHANGE_ANOMALY: Policy(Action.PARK_TABLE, _RELOAD_TABLE),

@@ -80,7 +80,7 @@ def describe_state(state: str | None, message: str) -> str:
     if state[:2] in _SPEAKING_CLASSES:
         return f"{message.strip()} ({state})"
     return (
-        f"SQLSTATE {state}: an error of the server's own, of which its log tells more"
+        f"SQLSTATE {state}: an internal error of the server; its log says more"
         if state[:2] == "XX"
         else f"SQLSTATE {state}"
     )

@@ -108,7 +108,9 @@ class Batcher:
         """Take what the sorter closed, in its order. Call it before `advance` to a position at or behind them."""
         for one in closed:
             if one.first_end <= max(self._added_end, self._sealed_end):
-                raise EngineFault(FaultKind.INTERNAL, "batch", "a transaction came behind a position that was sealed")
+                raise EngineFault(
+                    FaultKind.INTERNAL, "batch", "a transaction arrived at a position that was already sealed"
+                )
             self._added_last = one.last_commit(self._added_end, self._origin) or self._added_last
             self._added_end = one.last_end
             self._count += one.count

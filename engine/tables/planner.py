@@ -48,7 +48,9 @@ NameOf = Callable[[bytes], TableName]
 
 
 def _none_read(payload: bytes) -> DdlMessage:
-    raise EngineFault(FaultKind.LOG_UNREADABLE, "message", f"nobody reads it ({len(payload)} bytes)")
+    raise EngineFault(
+        FaultKind.LOG_UNREADABLE, "message", f"no reader for DDL messages is set up ({len(payload)} bytes)"
+    )
 
 
 def _not_warned(detail: str) -> None:

@@ -130,7 +130,7 @@ TableListener = Callable[[TableEntry, Lsn | None], None]
 
 RENEWALS = 5
 """New copies of a table one after another that did not get it live: then it parks."""
-_RENEWAL = "None needed: the table is copied anew, and its old rows stay readable until then."
+_RENEWAL = "None needed: the table is copied again, and its old rows stay readable until then."
 
 
 RESUMED = 0

@@ -82,7 +82,7 @@ def _computed_change(known: TableSchema, new: TableSchema) -> list[str] | Recopy
         if old is None:
             return RecopyRequired(f"column {column.name} is computed by the source, for all rows")
         if _mark(old) != _mark(column) or old.type != column.type or old.map_as != column.map_as:
-            return RecopyRequired(f"column {column.name} is computed otherwise now")
+            return RecopyRequired(f"column {column.name} is now computed by another expression")
         if old.name != column.name:
             changes.append(f"column {old.name} was renamed to {column.name}")
     return [*(f"column {c.name} was dropped" for c in before.values()), *changes]
@@ -97,11 +97,11 @@ def _column_change(before: Column, after: Column, *, rewritten: bool, root: bool
         return RecopyRequired(f"the mapping of column {after.name} changed")
     found = [] if before.name == after.name else [f"column {before.name} was renamed to {after.name}"]
     if _written_otherwise(before, after):
-        return RecopyRequired(f"values of the type of column {after.name} are written otherwise now")
+        return RecopyRequired(f"values of the type of column {after.name} are now written in another form")
     if same_form(before.type, after.type):
         redefined = before.edition and after.edition and before.edition != after.edition
         return (
-            RecopyRequired(f"column {after.name} was changed and the table written anew")
+            RecopyRequired(f"column {after.name} was changed and the table rewritten")
             if rewritten and redefined
             else found
         )
@@ -147,7 +147,7 @@ def seen_in_catalog(known: TableSchema, new: TableSchema) -> Verdict:
     """As `judge`, where the log has told of none of it: it would have stopped at a column whose values are noted nowhere."""
     unseen = filled_unseen(known, new)
     if unseen is not None:
-        return RecopyRequired(f"column {unseen} was added and the table written anew")
+        return RecopyRequired(f"column {unseen} was added and the table rewritten")
     return judge(known, new)
 
 

@@ -253,7 +253,7 @@ class BatchWriter:
     def _hand_over(self, batch: BatchCommit, commit: TableCommit, before: TableReservation | None) -> None:
         copies = self._records.copies(batch.subscription, commit.table)
         if not copies or before is None or before.removed or not self._tables.same(before.target, commit.target):
-            raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy stands ready to take this table's place")
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy is ready to take this table's place")
         copy = copies[0]
         if copy.load is not None:
             raise EngineFault(FaultKind.INTERNAL, commit.table, "the copy has the rows of some partitions alone")
@@ -278,7 +278,7 @@ class BatchWriter:
     def _exchange(self, batch: BatchCommit, commit: TableCommit, swap: PartitionSwap, before: TableReservation) -> None:
         copies = self._records.copies(batch.subscription, commit.table)
         if not copies or copies[0].load != swap.load:
-            raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy of its partitions stands ready")
+            raise EngineFault(FaultKind.INTERNAL, commit.table, "no copy of its partitions is ready")
         copy = copies[0]
         self._evolve(commit, copy.place, copy)
         if swap.changes:
@@ -347,8 +347,6 @@ class BatchWriter:
             self._tables.drop_for_good(left.table, left.target)
             self._shared.gone(left.target)
         elif self._tables.stands(left.target):
-            detail = (
-                f"what stands at {left.target} on the target is from before: no copy of the table took its place yet"
-            )
+            detail = f"{left.target} on the target is from before: no copy of the table has taken its place yet"
             raise EngineFault(FaultKind.TABLE_NOT_DROPPED, left.table, detail)
         self._records.delete_table(batch.subscription, left.table)

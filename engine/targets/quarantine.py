@@ -98,7 +98,7 @@ class RowQuarantine:
         if fresh and not most:
             raise EngineFault(FaultKind(fresh[0].cause.code), self._table, fresh[0].cause.detail)
         if fresh and len(self.rows) > most:
-            detail = f"{len(self.rows)} refused rows would stand aside, of which {most} may; {fresh[0].cause.detail}"
+            detail = f"{len(self.rows)} refused rows would be quarantined, and {most} may be; {fresh[0].cause.detail}"
             raise EngineFault(FaultKind.TOO_MANY_SET_ASIDE, self._table, detail)
         return SetAside(len(self.rows), len(fresh), fresh[0].cause if fresh else None)
 

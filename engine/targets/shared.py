@@ -214,7 +214,7 @@ class SharedTables:
         same = [r for r in self._records.reservations(None) if _folded(r.target, self._views.same_name) == relation]
         shown = any(member.schema is not None for member in members)
         if any(stands or not one.removed for one in same) or (stands and not shown):
-            detail = f"a table or view stands at {into.relation} on the target, where a shared table is to be"
+            detail = f"a table or view {into.relation} exists on the target, where a shared table is to be"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
 
     def _touch(self, table: TableId, relation: TableName) -> None:
@@ -231,7 +231,7 @@ class SharedTables:
         members = [m for m in self._records.members(relation) if m.schema is not None and self._stands(m.place)]
         ours = relation not in self._strange and self._views.is_view(relation)
         if members and not ours and self._stands(relation):
-            detail = f"a table or view stands at {relation} on the target, where a shared table is to be"
+            detail = f"a table or view {relation} exists on the target, where a shared table is to be"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         if not members:
             if relation not in self._strange:

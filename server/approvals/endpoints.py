@@ -61,7 +61,9 @@ async def create_approval(
     def work() -> TableView:
         row = service.approve_change(session, name, table_id, body.reason if body else None)
         if not connected:
-            raise EngineUnavailable(f"No engine would hear that '{row.schema_name}.{row.name}' was approved.")
+            raise EngineUnavailable(
+                f"No engine is connected to apply the approved change of '{row.schema_name}.{row.name}'."
+            )
         assessment = assess_subscription(request, require_subscription(session, name))
         answer = tables.table_view(row, assessment.table_health(row), assessment.table_copy(row))
         headers = {"Location": f"/api/v1/subscriptions/{name}/tables/{row.id}", "ETag": etag_of(row)}

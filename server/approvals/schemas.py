@@ -17,5 +17,5 @@ class ApprovalBody(BaseModel):
     reason: str | None = Field(
         default=None,
         max_length=100_000,
-        description="The table's `reason`, as it was read. Where the table waits with another change by now, the approval is refused.",
+        description="The table's `reason`, as it was read. If another change waits for approval by now, the approval is refused.",
     )

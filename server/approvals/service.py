@@ -21,7 +21,7 @@ WAITING = "schema_change_waiting"
 
 class NothingToApprove(Conflict):
     code = "nothing_to_approve"
-    title = "The table waits with no change"
+    title = "The table has no change to approve"
     default_remedy = (
         f"Only a table that is parked with the code `{WAITING}` takes an approval; a GET of the table shows both."
     )
@@ -29,8 +29,8 @@ class NothingToApprove(Conflict):
 
 class ApprovalOutdated(Conflict):
     code = "approval_outdated"
-    title = "The table waits with another change"
-    default_remedy = "Look at the change that the table waits with now, and approve it by its reason."
+    title = "The table waits for the approval of another change"
+    default_remedy = "Look at the change that now waits for approval, and approve it by its reason."
 
 
 def approve_change(session: WriteSession, name: str, table_id: str, reason: str | None) -> TableRow:
@@ -48,14 +48,16 @@ def approve_change(session: WriteSession, name: str, table_id: str, reason: str 
         detail = f"'{subject}' is {row.state}" + (f" with the code '{row.code}': {row.reason}" if parked else ".")
         raise NothingToApprove(detail, row.remedy if parked else None)
     if reason is not None and reason != row.reason:
-        raise ApprovalOutdated(f"'{subject}' waits with another change now: {row.reason}", extra={"reason": row.reason})
+        raise ApprovalOutdated(
+            f"'{subject}' waits for the approval of another change now: {row.reason}", extra={"reason": row.reason}
+        )
     _require_running(subscription)
     record_event(
         session,
         kind="schema_change_approved",
         subscription=name,
         subject=subject,
-        detail=f"The change that the table '{subject}' waits with was approved: {row.reason}",
+        detail=f"The change of the table '{subject}' that waited was approved: {row.reason}",
     )
     enqueue(session, name, "approve", {"table": row.id, "reason": row.reason})
     return row

@@ -291,7 +291,7 @@ def _running(inputs: HealthInputs, asked: str) -> _Finding:
     if inputs.copied:
         return _Finding(HealthStatus.MOVING, HealthWord.COPYING, _copied(inputs) + others)
     if late:
-        reason = f"{late} {of_all} {'catches' if late == 1 else 'catch'} up with what changed meanwhile.{others}"
+        reason = f"{late} {of_all} {'catches' if late == 1 else 'catch'} up with the source.{others}"
         return _Finding(HealthStatus.MOVING, HealthWord.CATCHING_UP, reason)
     if inputs.total == 0:
         return _Finding(HealthStatus.RESTING, HealthWord.NO_TABLES, "It has no tables.")
@@ -332,7 +332,7 @@ def _freshness(inputs: HealthInputs) -> _Finding:
     if not inputs.engine:
         return _Finding(HealthStatus.UNKNOWN, None, "It is not known while no engine is connected.")
     if inputs.live == 0:
-        return _Finding(HealthStatus.UNKNOWN, None, "No table follows the source at present.")
+        return _Finding(HealthStatus.UNKNOWN, None, "No table follows the source now.")
     if inputs.lag_seconds is None:
         return _Finding(HealthStatus.UNKNOWN, None, "How far the target is behind the source is not known yet.")
     behind = (

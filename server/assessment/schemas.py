@@ -58,4 +58,4 @@ class LastFault(BaseModel):
     table: str | None = Field(
         default=None, description="Id of the table that it parked; null: it is of the whole subscription."
     )
-    over: bool = Field(description="Nothing that it stopped stands still because of it any more.")
+    over: bool = Field(description="Whether it is over: nothing is stopped because of it any more.")

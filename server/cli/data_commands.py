@@ -138,7 +138,7 @@ def _exceptions(found: list[Document] | None) -> None:
     for item in found or []:
         how = "without its updates and deletes (insert_only)"
         if item.get("kind") == "rows_set_aside":
-            how = f"without {item.get('rows')} rows that stand aside"
+            how = f"without {item.get('rows')} quarantined rows"
         err.print(f"[yellow]{qualified_name(item)}[/]: {how}")
 
 
@@ -240,7 +240,7 @@ def _raw(api: Api, path: str, body: Document, form: Format, output: Path | None,
 def sequences(
     subscription: Subscription = None,
     table: TableNames = None,
-    margin: Annotated[int, typer.Option("--margin", min=0, help="Values to leave out behind the source's last.")] = 0,
+    margin: Annotated[int, typer.Option("--margin", min=0, help="Values to leave out after the source's last.")] = 0,
     url: Url = None,
     token: Token = None,
     as_json: AsJson = False,

@@ -13,7 +13,7 @@ from server.cli.output import out, print_json, reported
 
 ddl_capture = typer.Typer(
     name="ddl-capture",
-    help="Have a source tell its changes of structure inside the transactions that make them.",
+    help="Have a source report DDL in its log, inside the transactions that run it.",
     no_args_is_help=True,
 )
 

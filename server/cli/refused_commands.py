@@ -19,7 +19,7 @@ refused = typer.Typer(
 
 _ASKED_S = 60.0
 """Many rows may be tried one by one."""
-Row = Annotated[str | None, typer.Option("--row", help="Id of one row; without it, all rows that stand aside.")]
+Row = Annotated[str | None, typer.Option("--row", help="Id of one row; without it, all quarantined rows.")]
 
 
 @refused.command("list")
@@ -87,4 +87,4 @@ def _deal(
     if as_json:
         print_json(answer)
         return
-    out.print(f"{len(answer['done'])} rows {words}; {answer['rows_set_aside']} stand aside.")
+    out.print(f"{len(answer['done'])} rows {words}; {answer['rows_set_aside']} are in quarantine.")

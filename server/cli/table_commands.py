@@ -100,7 +100,7 @@ def remove(
     target = escape(f"{answer['target']['schema']}.{answer['target']['name']}")
     shown = answer.get("shared_into")
     if shown is not None and not drop_target:
-        fate += f", and {qualified_name(shown)} goes on showing its rows"
+        fate += f", and {qualified_name(shown)} still shows its rows"
     out.print(f"Removed {qualified_name(answer)}; {target} on the target {fate}.")
 
 
@@ -162,7 +162,7 @@ def reload(
         return
     what = f"{', '.join(partition)} of {table}" if partition else table
     what = f"What differs of {table}" if changed else what
-    out.print(f"{escape(what)} is copied anew (reload {answer['id']}); its old rows stay readable until then.")
+    out.print(f"{escape(what)} is copied again (reload {answer['id']}); its old rows stay readable until then.")
 
 
 @tables.command("partitions")
@@ -194,7 +194,7 @@ def retry(
     if as_json:
         print_json(answer)
         return
-    out.print(f"{escape(table)} is copied anew (reload {answer['id']}); its old rows stay readable until then.")
+    out.print(f"{escape(table)} is copied again (reload {answer['id']}); its old rows stay readable until then.")
 
 
 def table_path(api: Api, subscription: str | None, table: str) -> str:

@@ -105,7 +105,7 @@ def _explain(answer: Document, code: ExitCode) -> None:
     if answer.get("problem"):
         show_problem({"title": "The verification failed", **answer["problem"]})
     elif code is ExitCode.TIMEOUT:
-        err.print(f"The verification {escape(str(answer.get('id')))} has not ended in time, and goes on.")
+        err.print(f"The verification {escape(str(answer.get('id')))} has not ended in time, and continues.")
     elif answer["state"] == "cancelled":
         err.print("The verification was cancelled before it had compared every table.")
     elif code is ExitCode.UNREACHABLE and not answer.get("tables"):

@@ -197,7 +197,7 @@ _DDL_CAPTURE = responses(NotFound, NotASource, SecretsUnreadable, EngineUnavaila
 @router.get(
     "/{name}/ddl-capture",
     operation_id="connections_ddl_capture_get",
-    summary="Show whether a source tells its changes of structure",
+    summary="Show whether a source reports DDL",
     responses=_DDL_CAPTURE,
 )
 async def get_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCaptureView:
@@ -208,7 +208,7 @@ async def get_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCapt
 @router.put(
     "/{name}/ddl-capture",
     operation_id="connections_ddl_capture_put",
-    summary="Have a source tell its changes of structure",
+    summary="Have a source report DDL",
     dependencies=[needs(Role.ADMIN)],
     responses=_DDL_CAPTURE,
 )
@@ -221,7 +221,7 @@ async def put_ddl_capture(request: Request, box: Box, name: NamePath) -> DdlCapt
 @router.delete(
     "/{name}/ddl-capture",
     operation_id="connections_ddl_capture_delete",
-    summary="Remove what tells changes of structure from a source",
+    summary="Remove the DDL capture from a source",
     dependencies=[needs(Role.ADMIN)],
     responses=_DDL_CAPTURE,
 )

@@ -140,7 +140,7 @@ class FindingView(BaseModel):
     remedy: str
     sql: list[str] = Field(
         default_factory=list,
-        description="Statements that mend it, for somebody who may run them there; none where it takes a choice of yours.",
+        description="Statements that correct it, for a user who may run them there; none where you have to choose.",
     )
 
 

@@ -131,14 +131,14 @@ class ApplyBody(_Policy):
     visibility: Visibility = Field(
         default=_APPLY.visibility,
         description="How a batch of net changes becomes visible. `atomic`: all at once, in one target transaction; `relaxed`: `lanes`"
-        " connections write its parts beside each other and commit them one shortly after the other, so that queries of your own in"
+        " connections write its parts concurrently and commit them one shortly after the other, so that queries of your own in"
         " between see a part of it. `relaxed` needs a PostgreSQL target with `max_prepared_transactions` of `lanes` or more.",
     )
     lanes: int | None = Field(
         default=_APPLY.lanes,
         ge=1,
         le=64,
-        description="Connections to the target that write beside each other, where transactions are not merged into a batch, and those"
+        description="Connections to the target that write concurrently, where transactions are not merged into a batch, and those"
         " that write the parts of a batch with `visibility` `relaxed`; null = chosen by measured cost, for parts 2.",
     )
     group_size: int | None = Field(
@@ -185,7 +185,7 @@ class QueuePolicy(_Policy):
 
     mode: QueueMode = Field(
         default=_SPEC["queue_mode"],
-        description="`memory`: the source is told what the target has; `persist`: what is safe in our files; `auto`: `persist` while"
+        description="`memory`: the source keeps log until the target has it; `persist`: until our files have it; `auto`: `persist` while"
         " the slot's log needs it.",
     )
     budget_bytes: int = Field(
@@ -201,8 +201,8 @@ class SchemaChangesBody(_Policy):
     policy: SchemaPolicy = Field(
         default=_SPEC["schema_changes"],
         description="`apply`: the target follows. In place where that is exact: columns added, dropped, renamed, or widened without a"
-        " rewrite of the table; by a new copy, with the old rows readable meanwhile, where rows may have changed in ways that the log"
-        " does not tell. `ask`: the table parks with the exact statements as its reason until somebody approves them"
+        " rewrite of the table; by a new copy, with the old rows readable until then, where rows may have changed in ways that the log"
+        " does not show. `ask`: the table parks with the exact statements as its reason until they are approved"
         " (`POST …/tables/{table_id}/approvals`). `ignore`: the target's structure stays: new columns are left out, dropped ones are"
         " NULL in rows that come later, and what cannot be left out parks the table.",
     )
@@ -234,7 +234,7 @@ class FreshnessBody(_Policy):
         default=60,
         gt=0,
         le=86_400,
-        description="A target that is further behind its source than this is called late in the console.",
+        description="A target whose lag is above this is called late in the console.",
     )
 
 

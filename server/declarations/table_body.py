@@ -51,7 +51,7 @@ class SharedBody(_Body):
     )
     name: Identifier | None = Field(default=None, description="By default the table's own.")
     source_column: Identifier = Field(
-        default="source", description="The shared table's first column, which tells whose rows they are."
+        default="source", description="The shared table's first column, which names the source of each row."
     )
     source_value: Identifier | None = Field(
         default=None,
@@ -88,7 +88,7 @@ class TableOptions(_Body):
     columns: dict[Identifier, ColumnOptions] = Field(default_factory=dict, description="Options by column name.")
     into_existing: bool = Field(
         default=False,
-        description="Replicate into a table that stands on the target already, and stays as its owner made it; it has to be empty at "
+        description="Replicate into a table that exists on the target already, and stays as its owner made it; it has to be empty at "
         "first. Only for PostgreSQL targets.",
     )
 
@@ -98,8 +98,8 @@ class TableOptions(_Body):
 
     refused_rows: RefusedPolicy = Field(
         default=RefusedPolicy.PARK,
-        description="What becomes of a row that the target does not take: `park` parks the table and keeps the row to be looked at;"
-        " `set_aside` keeps the row beside the table, which goes on without it.",
+        description="What happens to a row that the target does not take: `park` parks the table and keeps the row to be looked at;"
+        " `set_aside` quarantines the row, and the table is replicated without it.",
     )
 
     @field_validator("key", "operations")
@@ -132,7 +132,7 @@ class TableBody(TableOptions):
     shared_into: SharedBody | None = Field(
         default=None,
         description="A table on the target that shows these rows together with those of other sources. The rows themselves lie in a "
-        "table of their own beside it, by default called like it with the source value behind: `orders__eu`.",
+        "table of their own, by default named after it and the source value: `orders__eu`.",
     )
 
     exclude: list[Identifier] | None = Field(

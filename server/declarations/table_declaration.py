@@ -22,7 +22,7 @@ class PatternMatchesNothing(InvalidRequest):
 
 class IntoExistingUnsupported(InvalidRequest):
     code = "into_existing_unsupported"
-    title = "The target takes no rows into tables that stand there"
+    title = "The target takes no rows into existing tables"
     default_remedy = "Leave into_existing out, or use a PostgreSQL target."
 
 
@@ -108,7 +108,7 @@ def refuse_existing(tables: Sequence[tuple[str, bool]], target: Kind) -> None:
     """
     wrong = [pointer for pointer, into_existing in tables if into_existing]
     if wrong and not target.takes_existing:
-        detail = f"A target of the kind {target.name} takes no rows into tables that stand there already."
+        detail = f"A target of the kind {target.name} takes no rows into existing tables."
         errors = [FieldError(pointer=f"{pointer}/into_existing", detail=detail) for pointer in wrong]
         raise IntoExistingUnsupported(detail, errors=errors)
 

@@ -130,7 +130,7 @@ def release_engine(session: WriteSession, engine_id: str) -> list[str]:
             severity="warning",
             subscription=row.name,
             subject=engine.name if engine else engine_id,
-            detail=f"The engine of '{row.name}' is gone; waits go on until their deadline.",
-            remedy="Start an engine with 'penstock engine'; it takes the subscription up where it was.",
+            detail=f"The engine of '{row.name}' is gone; waits continue until their deadline.",
+            remedy="Start an engine with 'penstock engine'; it continues the subscription where it was.",
         )
     return names

@@ -264,7 +264,7 @@ def _record_differences(session: WriteSession, subscription: str, report: Verifi
             subscription=subscription,
             subject=report.verification_id,
             detail=f"{len(different)} of {len(report.tables)} tables differ from their source at {report.position}"
-            + (f"; {aside} of their rows stand aside." if aside else "."),
+            + (f"; {aside} of their rows are in quarantine." if aside else "."),
             remedy="Look at the verification's differing keys; a reload of these tables brings them back in step.",
         )
 

@@ -60,7 +60,7 @@ async def stream_events(
     request: Request,
     subscription: Annotated[str | None, Query(description="Only what belongs to this subscription.")] = None,
     last_event_id: Annotated[
-        int | None, Header(ge=0, description="Begin behind this event; without it, with what happens from now on.")
+        int | None, Header(ge=0, description="Begin after this event; without it, with events from now on.")
     ] = None,
 ) -> AsyncIterable[ServerSentEvent]:
     """Server-sent events: `event` brings an event with its id; `changed` names a subscription to be read again.

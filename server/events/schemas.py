@@ -39,14 +39,14 @@ class EventView(BaseModel):
         }
     )
 
-    id: str = Field(description="Rises from event to event; send it as Last-Event-ID to go on from there.")
+    id: str = Field(description="Increases with each event; send it as Last-Event-ID to continue after it.")
     at: datetime
     severity: Severity
     kind: str
     subscription: str | None = None
     subject: str | None = Field(default=None, description="The table, slot or file it is about.")
     table_state: TableState | None = Field(
-        default=None, description="The state that the table came into, where the event tells of that."
+        default=None, description="The table's new state, where the event is a change of state."
     )
     detail: str
     remedy: str | None = None

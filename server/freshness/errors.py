@@ -9,16 +9,14 @@ class FreshnessTimeout(Problem):
     status = 504
     code = "freshness_timeout"
     title = "Not fresh in time"
-    default_remedy = "Wait again, with a longer timeout_ms; 'applied' and 'estimate_ms' tell how far it is."
+    default_remedy = "Wait again, with a longer timeout_ms; 'applied' and 'estimate_ms' show how far it is."
 
 
 class FreshnessUnavailable(Problem):
     status = 503
     code = "freshness_unavailable"
-    title = "Nothing is applied at present"
-    default_remedy = (
-        "Mend what the detail names, then wait again; with on_unreachable 'wait' a wait goes on until its deadline."
-    )
+    title = "Nothing is being applied"
+    default_remedy = "Correct what the detail names, then wait again; with on_unreachable 'wait' a wait continues until its deadline."
 
 
 class FreshnessUnreachable(Conflict):

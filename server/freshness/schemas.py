@@ -57,7 +57,7 @@ class WaitRequest(BaseModel):
         default="error",
         description="What to do where no engine has been connected for 30 s, or where the subscription has been tried again "
         "for 30 s because of a fault (its source cannot be reached, for instance). `error`: the wait ends with "
-        "`freshness_unavailable`. `wait`: it goes on until its deadline. What was declared (paused, stopped) or has failed ends it "
+        "`freshness_unavailable`. `wait`: it continues until its deadline. What was declared (paused, stopped) or has failed ends it "
         "at once in either case.",
     )
 
@@ -84,7 +84,7 @@ class ReceiptException(BaseModel):
     schema_name: str = Field(alias="schema")
     name: str
     kind: str = Field(examples=["insert_only"], description="`insert_only`, or `rows_set_aside`.")
-    rows: int | None = Field(default=None, description="How many rows stand aside.")
+    rows: int | None = Field(default=None, description="How many rows are in quarantine.")
 
 
 class Receipt(BaseModel):
@@ -102,7 +102,7 @@ class Receipt(BaseModel):
     structure: str | None = Field(
         default=None,
         description="Up to here the structure of the tables is known: what the source's catalog showed is in force. "
-        'At or behind `position` where the wait was for "now"; a wait for a given position may lie behind it, and what was '
+        'At or after `position` where the wait was for "now"; a wait for a given position may be after it, and what was '
         "changed in between without a row (a partition truncated or detached, a column's type) may then not be followed yet.",
     )
     structure_at: datetime | None = Field(default=None, description="When the source's catalog was looked at for that.")
@@ -141,7 +141,7 @@ class Positions(BaseModel):
     captured: str | None
     applied: str | None = Field(description="The last that is known; after a fault it can go down.")
     confirmed: bool = Field(
-        description="Whether a run that goes on stands for `applied`; only then do waits count it. False while no engine is connected, and "
+        description="Whether the current run has confirmed `applied`; only then do waits count it. False while no engine is connected, and "
         "from the end of a run to the first report of the next."
     )
 

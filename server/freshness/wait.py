@@ -228,7 +228,7 @@ class _Run:
         if position is not None and self._is_applied(position):
             name = self._spec.subscription
             remedy = (
-                f"Wait again, with a longer timeout_ms; 'copying' of GET /subscriptions/{name} tells how far it is."
+                f"Wait again, with a longer timeout_ms; 'copying' of GET /subscriptions/{name} shows how far it is."
             )
         return self._outcome_with(WaitStatus.TIMED_OUT, FreshnessTimeout(self._why_late(), remedy, extra=known))
 
@@ -239,7 +239,7 @@ class _Run:
         absence = status.absence()
         because = None if absence is None else absence.detail
         if position is None:
-            silent = "the engine has not answered, or takes in what was changed in the source's catalog"
+            silent = "the engine has not answered, or is processing changes of the source's catalog"
             return f"'Now' could not be read on the source of '{name}' {waited}: {because or silent}."
         if status.confirmed_position is None:
             known = f"; the last that is known is {status.applied}" if status.applied is not None else ""

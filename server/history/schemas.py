@@ -41,7 +41,7 @@ class HistoryPoint(BaseModel):
     batches: int = Field(description="Committed on the target in the step.")
     transactions: int
     rows: dict[str, int] = Field(description="Row changes by operation.", examples=[{"insert": 120, "update": 40}])
-    net_rows: int = Field(description="Rows written after changes of the same row were brought together.")
+    net_rows: int = Field(description="Rows written, after changes of the same row were merged.")
     log_bytes: int = Field(description="Log of the batches.")
     stage_seconds: dict[str, float] = Field(
         description="What a batch spent on average in each stage: see `seconds` of a batch.",

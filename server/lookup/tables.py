@@ -15,7 +15,7 @@ from server.lookup.subscriptions import require_subscription
 class TableRemoved(Conflict):
     code = "table_removed"
     title = "The table was removed"
-    default_remedy = "Add it again; it gets a new id and is copied anew."
+    default_remedy = "Add it again; it gets a new id and is copied again."
 
 
 def require_table(session: ReadSession, name: str, table_id: str) -> TableRow:

@@ -36,7 +36,7 @@ class Gauges(Collector):
         statuses = sorted(self._freshness.statuses, key=lambda status: status.name)
         yield _by_subscription(
             "penstock_subscription_lag_seconds",
-            "How far the live tables are behind.",
+            "Lag of the live tables.",
             statuses,
             lambda p: self._lag(p)[1],
         )
@@ -61,7 +61,7 @@ class Gauges(Collector):
         )
         yield _by_subscription(
             "penstock_rows_set_aside",
-            "Rows that the target refused and that stand aside.",
+            "Rows that the target refused and that are in quarantine.",
             statuses,
             lambda p: sum(table.set_aside for table in p.tables.values()),
         )

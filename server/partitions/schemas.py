@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from engine.model.partitions import LoadReason
 
 _REASONS = (
-    "`copied`: with the whole table, when that was copied first; `asked`: somebody named it, or had the whole table copied anew;"
-    " `changed`: its rows differed from the source's; `unknown`: whether they did could not be told."
+    "`copied`: with the whole table, when that was copied first; `asked`: a request named it, or the whole table;"
+    " `changed`: its rows differed from the source's; `unknown`: whether they did could not be determined."
 )
 
 
@@ -43,7 +43,9 @@ class PartitionView(BaseModel):
     reloadable: bool = Field(description="Whether it can be reloaded by itself.")
     obstacle: str | None = Field(description="Why not.")
     generation: int = Field(description="Goes up with each load of its rows.")
-    reason: LoadReason | None = Field(description=f"Of the last load. {_REASONS} Null where nobody counted it.")
+    reason: LoadReason | None = Field(
+        description=f"Of the last load. {_REASONS} Null where loads were not counted yet."
+    )
     position: str | None = Field(description="End of the batch that put the last load into place.")
     loaded_at: datetime | None = Field(description="When that was, by the target's clock.")
 

@@ -58,7 +58,7 @@ def refuse_unloadable(answer: Mapping[str, Any], names: Sequence[str] | None) ->
     for name in names or ():
         if known[name].obstacle is not None:
             raise PartitionNotComparable(
-                f"Which rows are in {name} cannot be told on the target: {known[name].obstacle}."
+                f"Which rows are in {name} cannot be determined on the target: {known[name].obstacle}."
             )
 
 

@@ -42,7 +42,7 @@ class AnswerCut(Problem):
 class HttpTooOld(Problem):
     status = 505
     code = "http_version_not_supported"
-    title = "HTTP/1.0 cannot tell a whole answer from a broken one"
+    title = "HTTP/1.0 cannot distinguish a complete answer from a broken one"
     default_remedy = "Use HTTP/1.1, also in a proxy on the way (nginx: proxy_http_version 1.1), or ask for less."
 
 

@@ -79,9 +79,7 @@ class QueryAnswer(BaseModel):
         description="Integers up to 64 bits and finite floats are numbers; decimals, wider integers, NaN and infinities, "
         "times and bytes (hexadecimal) are strings."
     )
-    position: str = Field(
-        description="The position on which the answer stands; it can be waited for, and asked for again."
-    )
+    position: str = Field(description="The position that the answer shows; it can be waited for, and asked for again.")
     ran_on: Literal["target", "source"]
     truncated: bool = Field(description="Whether more than `max_rows` rows were found.")
     receipt: Receipt | None = Field(default=None, description="What was waited for, where something was.")

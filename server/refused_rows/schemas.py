@@ -57,8 +57,8 @@ class RefusedRowView(BaseModel):
 
     id: str
     state: RefusedState = Field(
-        description="`parked`: the table was parked over it; `set_aside`: it is kept beside the table; `skipped`: the same, and somebody"
-        " said that it is to stay out."
+        description="`parked`: the table was parked over it; `set_aside`: it is in quarantine; `skipped`: the same, and a user"
+        " decided that it stays out."
     )
     operation: str = Field(description="`copy`, `insert` or `update`: what the change was, netted over its batch.")
     key: list[str | None] = Field(description="Of its key columns, in key order.")
@@ -75,4 +75,4 @@ class RefusedRowsOutcome(BaseModel):
     """What became of refused rows."""
 
     done: list[str] = Field(description="Ids of the rows that are in the table now, or are skipped now.")
-    rows_set_aside: int = Field(description="How many rows of the table stand aside now, skipped ones included.")
+    rows_set_aside: int = Field(description="How many rows of the table are in quarantine now, skipped ones included.")

@@ -24,8 +24,8 @@ class TableNotComplete(Conflict):
     code = "table_not_live"
     title = "The table's rows are not complete"
     default_remedy = (
-        "A parked table holds no log: mend what its remedy names and POST …/tables/{table_id}/retries, which copies it anew; of any other,"
-        " wait until it is live."
+        "A parked table holds no log: correct what its remedy names and POST …/tables/{table_id}/retries, which copies it again."
+        " For any other table, wait until it is live."
     )
 
 
@@ -56,7 +56,7 @@ def outcome_view(answer: Mapping[str, Any], row_id: str | None = None) -> Refuse
     """What became of the rows. Raises NotFound where one was named that is not there any more."""
     body = RefusedRowsBody.model_validate(answer)
     if row_id is not None and not body.found:
-        raise NotFound(f"The table has no refused row '{row_id}' that stands aside.")
+        raise NotFound(f"The table has no refused row '{row_id}' in quarantine.")
     return RefusedRowsOutcome(done=list(body.done), rows_set_aside=body.left)
 
 
@@ -74,7 +74,7 @@ def record_outcome(
         kind="refused_rows_retried" if action == "retry" else "refused_rows_skipped",
         subscription=name,
         subject=subject,
-        detail=f"{count} refused rows of '{subject}' {what}, as '{by}' asked; {answer.rows_set_aside} stand aside.",
+        detail=f"{count} refused rows of '{subject}' {what}, as '{by}' asked; {answer.rows_set_aside} are in quarantine.",
     )
 
 

@@ -49,7 +49,7 @@ class ReloadHasEnded(Conflict):
 class ReloadNotCancellable(Conflict):
     code = "reload_not_cancellable"
     title = "A reload of all tables cannot be cancelled"
-    default_remedy = "Pause the subscription to stop its copies; they go on when it runs again."
+    default_remedy = "Pause the subscription to stop its copies; they continue when it runs again."
 
 
 def request_reload(

@@ -43,13 +43,13 @@ IN_THE_WAY: frozenset[str] = frozenset(
 class NothingToRetry(Conflict):
     code = "nothing_to_retry"
     title = "The table is not parked"
-    default_remedy = "Only a parked table is tried again; a reload copies any other anew."
+    default_remedy = "Only a parked table is tried again; a reload copies any other."
 
 
 class CauseRemains(Conflict):
     code = "cause_remains"
     title = "What parked the table is still there"
-    default_remedy = "Mend what the findings name, then try again."
+    default_remedy = "Correct what the findings name, then try again."
 
 
 def preflight_payloads(session: ReadSession, box: SecretBox, name: str, table_id: str) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def begin_retry(session: WriteSession, name: str, table_id: str, findings: Seque
 def _require_parked(row: TableRow, subscription: str) -> None:
     subject = f"'{row.schema_name}.{row.name}'"
     if awaits_approval(row):
-        detail = f"{subject} waits for somebody to approve of a change: {row.reason}"
+        detail = f"{subject} waits for the approval of a change: {row.reason}"
         raise NothingToRetry(detail, row.remedy or f"POST /subscriptions/{subscription}/tables/{row.id}/approvals.")
     if row.state != TableState.PARKED:
         raise NothingToRetry(f"{subject} is {row.state}.")

@@ -51,8 +51,8 @@ class VersionView(BaseModel):
     change: Literal["structure", "state"]
     position: str | None = Field(
         default=None,
-        description="Of a structure, the end of the transaction or batch that told of it: it holds there. Of a state,"
-        " from where on it holds; null where no position belongs to it.",
+        description="Of a structure, the end of the transaction or batch that announced it, where it is valid. Of a state,"
+        " from where on it is valid; null where it has no position.",
     )
     at: datetime
     columns: list[VersionColumn] | None = Field(default=None, description="For a change of structure.")
@@ -65,13 +65,13 @@ class VersionView(BaseModel):
     learnt: Learnt | None = Field(
         default=None,
         description="How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `ddl_trigger`:"
-        " the event trigger of `ddl-capture` told it in the transaction that made it so; `catalog`: the"
-        " source's catalog shows it, and no row has come since the change that the log could have told it with; `target`: the target"
-        " had it when an engine started, and the one before had ended before it told.",
+        " the event trigger of `ddl-capture` reported it in the transaction that changed it; `catalog`: the"
+        " source's catalog shows it, and no row has come since the change with which the log would announce it; `target`: the target"
+        " had it when an engine started, and the engine before had ended before it reported it.",
     )
     certain: bool | None = Field(
         default=None,
-        description="False where the source's catalog was further on already when the log told of it, so that columns were matched by"
+        description="False where the source's catalog was further on already when the log announced it, so that columns were matched by"
         " name and type.",
     )
     state: TableState | None = Field(default=None, description="For a change of state.")

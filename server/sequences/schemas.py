@@ -26,7 +26,7 @@ class SequencesRequest(BaseModel):
         default=0,
         ge=0,
         le=MOST_MARGIN,
-        description="How many values to leave out behind the source's last one, in steps of the source's increment.",
+        description="How many values to leave out after the source's last one, in steps of the source's increment.",
     )
 
 
@@ -84,9 +84,9 @@ class SequenceView(BaseModel):
     value_before: SequenceValueView | None
     value_after: SequenceValueView | None
     outcome: SequenceOutcome = Field(
-        description="`advanced`: it was set; `already_ahead`: it stands there or beyond, and was left alone;"
+        description="`advanced`: it was set; `already_ahead`: it is there or beyond, and was not changed;"
         " `no_sequence_on_target`: the column has none there; `table_not_live`: the table's rows there are not complete, or about"
-        " to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was left alone;"
+        " to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was not changed;"
         " `direction_differs`: one of the two counts up and the other down."
     )
     remedy: str | None = Field(description="What you can do where it is neither `advanced` nor `already_ahead`.")
@@ -96,7 +96,7 @@ class SequencesView(BaseModel):
     """What became of every sequence."""
 
     complete: bool = Field(
-        description="Whether every one of them is `advanced` or `already_ahead`. A source that goes on handing out values passes"
+        description="Whether every one of them is `advanced` or `already_ahead`. A source that continues to hand out values passes"
         " them again."
     )
     sequences: list[SequenceView] = Field(description="By table and column of the source.")

@@ -147,8 +147,8 @@ def erase_subscription(session: WriteSession, row: SubscriptionRow, left: Sequen
             severity="warning",
             subscription=row.name,
             subject=row.slot,
-            detail=f"'{row.name}' was deleted; left behind: {'; '.join(left)}.",
-            remedy="Drop what is left by hand: a slot that nobody reads holds the source's log for ever.",
+            detail=f"'{row.name}' was deleted; not removed: {'; '.join(left)}.",
+            remedy="Drop what is left by hand: an unused slot holds the source's log for ever.",
         )
     else:
         record_event(session, kind="subscription_deleted", subscription=row.name, detail=f"'{row.name}' was deleted.")

@@ -17,7 +17,7 @@ from server.schema_versions import service as versions
 from server.tables import repository
 from server.tables.schemas import TargetTable
 
-_NOT_KEPT = "an engine that has ended parked it, and could not tell the reason"
+_NOT_KEPT = "an engine parked it, and ended before it reported the reason"
 
 
 def set_state(

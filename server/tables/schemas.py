@@ -132,14 +132,14 @@ class TableView(BaseModel):
     )
     priority: int = Field(default=0, description="Tables with a higher one are copied before those with a lower one.")
     refused_rows: RefusedPolicy = Field(
-        default=RefusedPolicy.PARK, description="What becomes of a row that the target does not take."
+        default=RefusedPolicy.PARK, description="What happens to a row that the target does not take."
     )
     rows_set_aside: int = Field(
-        default=0, description="Rows that stand aside, since the target did not take them; skipped ones included."
+        default=0, description="Rows in quarantine, since the target did not take them; skipped ones included."
     )
     target_table: TargetTable | None = Field(
         default=None,
-        description="Of a removed table: what became of its table on the target. An event says why it was `not_dropped`.",
+        description="Of a removed table: what happened to its table on the target. An event says why it was `not_dropped`.",
     )
-    from_pattern: bool = Field(default=False, description="A pattern of the subscription brought it in.")
+    from_pattern: bool = Field(default=False, description="A pattern of the subscription added it.")
     created_at: datetime

@@ -48,13 +48,15 @@ from server.tables.schemas import (
 class TableExists(Conflict):
     code = "table_exists"
     title = "The subscription has this table"
-    default_remedy = "PATCH the table to change it, or DELETE it first to begin anew."
+    default_remedy = "PATCH the table to change it, or DELETE it first to begin again."
 
 
 class TableTargetFixed(Conflict):
     code = "table_target_fixed"
     title = "The place on the target does not change"
-    default_remedy = "Declare the table by its name with the target where it stands, or remove it and add it again with the other one."
+    default_remedy = (
+        "Declare the table by its name with its present target, or remove it and add it again with the other one."
+    )
 
 
 class TransitionRefused(Conflict):
@@ -312,7 +314,7 @@ def _still_shown(row: TableRow, on_target: OnRemoval) -> str:
     into = shared_from(row.shared_into)
     if into is None or on_target is OnRemoval.DROP:
         return ""
-    return f", and the shared table '{into.relation}' goes on showing them as '{into.source_value}'"
+    return f", and the shared table '{into.relation}' still shows them as '{into.source_value}'"
 
 
 _REMOVED = {
@@ -333,7 +335,7 @@ def _redeclare(session: WriteSession, subscription: str, row: TableRow, table: D
     name = row.target_name if keep else table.target_name
     if (row.target_schema, row.target_name) != (table.target_schema, name):
         raise TableTargetFixed(
-            f"'{row.schema_name}.{row.name}' stands at '{row.target_schema}.{row.target_name}' on the target already."
+            f"'{row.schema_name}.{row.name}' is '{row.target_schema}.{row.target_name}' on the target already."
         )
     shown = table.shared
     standing = shared_from(row.shared_into)

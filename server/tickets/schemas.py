@@ -63,7 +63,7 @@ class ThroughputView(BaseModel):
     seconds: float
     log_bytes: int
     transactions: int | None = Field(
-        description="Null where the subscription was started anew in between; `commands` too."
+        description="Null where the subscription was restarted in between; `commands` too."
     )
     commands: int | None
     log_gib_per_hour: float | None = Field(description="GiB (1024³ bytes) of log an hour.")

@@ -39,13 +39,13 @@ class VerifiedTableView(BaseModel):
     equal: bool
     position: str | None = Field(
         default=None,
-        description="Where this table was compared: behind `position` of the whole where it was truncated meanwhile.",
+        description="Where this table was compared: after `position` of the whole where it was truncated while it was compared.",
     )
     source_rows: int
     target_rows: int
     set_aside: int = Field(
         default=0,
-        description="Rows of it that stand aside on the target: known differences, for which the table is not `equal`. Those that no"
+        description="Rows of it that are in quarantine on the target: known differences, for which the table is not `equal`. Those that no"
         " column of the target can hold are not among `source_rows`.",
     )
     differing: list[DifferenceView] = Field(description="At most 100 keys that differ.")

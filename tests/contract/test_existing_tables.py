@@ -353,7 +353,7 @@ def test_what_the_owner_changes_meanwhile_parks_the_table_with_a_remedy(filled: 
     for gone in (write, lambda: filled.change(ORDERS, orders, bucket)):
         fault = fault_of(gone)
         assert (fault.kind, fault.subject) == (FaultKind.TABLE_UNFIT, ORDERS)
-        assert "no such table stands on the target" in fault.detail
+        assert "there is no such table on the target" in fault.detail
 
 
 @contextmanager
@@ -365,7 +365,7 @@ def undone(owner: Session, made: str) -> Iterator[None]:
 
 
 UNFIT = {
-    "nothing there": ("SELECT 1", "no such table stands on the target: create it"),
+    "nothing there": ("SELECT 1", "there is no such table on the target: create it"),
     "a view": ("CREATE VIEW orders AS SELECT 1 AS id", "it is a view"),
     "rows": (
         "CREATE TABLE orders (id int); INSERT INTO orders VALUES (1)",

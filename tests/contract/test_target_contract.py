@@ -653,7 +653,7 @@ def test_what_another_subscription_left_behind_has_its_name_until_it_is_gone(tar
     other = Pipeline(target, SubscriptionName("other")).claim()
     refused = fault_of(lambda: other.load(TableId("t0ff"), orders, []))
     assert (refused.kind, refused.subject) == (FaultKind.TABLE_NAME_COLLISION, "t0ff")
-    assert "left behind by another subscription" in refused.detail
+    assert "left by another subscription" in refused.detail
     build(f"DROP TABLE {sql_name(orders.name)}")
     target.adopt(other.subscription, TableId("t0ff"), orders.name)
     target.begin_copy(other.subscription, TableId("t0ff"), orders.name, orders)

@@ -79,8 +79,8 @@ def test_what_nobody_has_seen_is_not_approved(client: TestClient, app: FastAPI, 
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (409, "approval_outdated")
     assert problem["reason"] == "ALTER TABLE … DROP COLUMN"
-    assert problem["detail"].endswith("waits with another change now: ALTER TABLE … DROP COLUMN")
-    assert problem["remedy"] == "Look at the change that the table waits with now, and approve it by its reason."
+    assert problem["detail"].endswith("waits for the approval of another change now: ALTER TABLE … DROP COLUMN")
+    assert problem["remedy"] == "Look at the change that now waits for approval, and approve it by its reason."
     assert client.post(url(table), json={"reason": ""}).json()["code"] == "approval_outdated"
     assert approvals(app) == []
 

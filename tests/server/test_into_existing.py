@@ -15,7 +15,7 @@ from tests.server.conftest import PlayedEngine
 URL = "/api/v1/subscriptions/s"
 INTO = {"schema": "public", "name": "orders", "into_existing": True}
 PLAIN = {"schema": "public", "name": "lines"}
-DETAIL = "A target of the kind duckdb takes no rows into tables that stand there already."
+DETAIL = "A target of the kind duckdb takes no rows into existing tables."
 
 
 @pytest.fixture(autouse=True)

@@ -84,7 +84,7 @@ def test_what_get_shows_afterwards_can_be_put_again(client: TestClient, app: Fas
     assert shown(client) == before
     refused = client.put(URL, json={**BODY, "tables": [{"schema": "public", "name": "orders_old"}]})
     assert (refused.status_code, refused.json()["code"]) == (409, "table_target_fixed")
-    assert "with the target where it stands" in refused.json()["remedy"]
+    assert "with its present target" in refused.json()["remedy"]
     assert shown(client) == before
 
 

@@ -172,7 +172,7 @@ def test_a_removed_table_says_whether_its_rows_are_still_shown(client: TestClien
     assert client.delete(f"{SUBSCRIPTIONS}/eu/tables/{table}").status_code == 204
     (event,) = client.get("/api/v1/events", params={"kind": "table_removed"}).json()["items"]
     assert event["detail"].endswith(
-        "its rows stay on the target, and the shared table 'all.orders' goes on showing them as 'eu'."
+        "its rows stay on the target, and the shared table 'all.orders' still shows them as 'eu'."
     )
     (shared,) = client.get(LIST).json()["items"]
     assert [(member["state"], member["target_table"]) for member in shared["members"]] == [("removed", "kept")]

@@ -38,6 +38,30 @@ def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
             yield node
 
 
+def docstrings(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every string that is a statement: docstrings, and those below a constant."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def texts(module: Module, field: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every string with a blank that is not a docstring; what a string formats is `field` in it."""
+    inner = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module.tree):
+        if id(node) in inner:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            inner.update(id(part) for part in node.values)
+            text = "".join(part.value if isinstance(part, ast.Constant) else field for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        else:
+            continue
+        if " " in text:
+            yield node.lineno, text
+
+
 def calls(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Dotted name and line of every call, as written: `datetime.now`, `time.sleep`, `open`."""
     for node in ast.walk(tree):

@@ -101,16 +101,16 @@ def check(
 
 def _ddl_capture(found: DdlCapture) -> list[Finding]:
     if not found.installed:
-        what = "changes of structure are learnt from the log and the catalog: the source has no trigger that tells them"
+        what = "schema changes are read from the log and the catalog: the source has no trigger that reports DDL"
         remedy = (
             "Nothing has to be done. PUT /connections/{name}/ddl-capture installs one, as a superuser of the source."
         )
         return [Finding(_I, "ddl_capture_absent", what, remedy)]
     if found.current:
-        what = f"a trigger of version {found.version} tells changes of structure in the log"
+        what = f"a trigger of version {found.version} reports DDL in the log"
         return [Finding(_I, "ddl_capture_installed", what, "DELETE /connections/{name}/ddl-capture removes it.")]
     told = "is of another version" if found.version != ddl_capture.VERSION else "is not whole, or switched off"
-    what = f"the trigger that tells changes of structure {told}; they are learnt from the log and the catalog where it does not"
+    what = f"the trigger that reports DDL {told}; until that is corrected, schema changes are read from the log and the catalog"
     remedy = "PUT /connections/{name}/ddl-capture, as a superuser of the source, or DELETE it."
     return [Finding(_W, "ddl_capture_outdated", what, remedy)]
 
@@ -155,7 +155,7 @@ def _server(connection: PostgresConnection, slot: str | None, version: int) -> l
         sql = mending.set_for_good("wal_level", "logical")
         found.append(Finding(_E, FaultKind.SOURCE_WAL_LEVEL.value, f"wal_level is {wal_level}", remedy, sql))
     if not has_slot and slots >= most_slots:
-        remedy = "Raise max_replication_slots and restart the source, or drop a slot that nobody uses."
+        remedy = "Raise max_replication_slots and restart the source, or drop an unused slot."
         found.append(
             Finding(_E, FaultKind.SOURCE_NO_SLOTS.value, f"all {most_slots} replication slots are taken", remedy)
         )
@@ -173,7 +173,7 @@ def _server(connection: PostgresConnection, slot: str | None, version: int) -> l
         sql = mending.let_publish_in(*who)
         found.append(Finding(_E, FaultKind.SOURCE_PRIVILEGE.value, what, "GRANT CREATE ON DATABASE to the user.", sql))
     if keep_mb == -1:
-        what = "max_slot_wal_keep_size is not limited: a slot that nobody reads can fill the source's disk"
+        what = "max_slot_wal_keep_size is not limited: an unused slot can fill the source's disk"
         found.append(
             Finding(_I, "slot_without_limit", what, "Set max_slot_wal_keep_size to what the source's disk can spare.")
         )
@@ -187,7 +187,7 @@ def _origin(origin: OriginFilter, version: int) -> list[Finding]:
     if version < ORIGIN_VERSION:
         remedy = "Upgrade the source, or let `capture.origin` be `any`."
         return [Finding(_E, FaultKind.ORIGIN_UNSUPPORTED.value, origin_refusal(version), remedy)]
-    what = "a table's copy takes all rows that stand there, whatever origin they have; only changes behind it are told apart"
+    what = "a table's copy takes all rows, whatever their origin; only later changes are filtered by origin"
     remedy = "None needed, unless rows that came here by replication are not to be on the target."
     return [Finding(_I, "copy_of_any_origin", what, remedy)]
 
@@ -294,7 +294,7 @@ def _named_elsewhere(table: CatalogTable) -> list[Finding]:
     naming = [c.column.name for c in table.columns if (c.column.type.element or c.column.type).name in _NAMING]
     if not naming:
         return []
-    what = f"values in columns of {table.name} look different when what they name is renamed, which no log tells: {', '.join(naming)}"
+    what = f"values in columns of {table.name} look different when the object they name is renamed, which no log shows: {', '.join(naming)}"
     return [
         Finding(_W, "names_of_objects", what, "Make the columns oid or text, or reload the table after such a change.")
     ]
@@ -334,7 +334,7 @@ def _storage(table: CatalogTable) -> Finding | None:
 
 
 _GENERATED_REMEDY = (
-    "Set REPLICA IDENTITY DEFAULT or USING INDEX with a key that has no generated columns: the source would let nobody update or delete"
+    "Set REPLICA IDENTITY DEFAULT or USING INDEX with a key that has no generated columns: the source would refuse to update or delete"
     ' rows while the table is published. Or give "insert_only": true in the subscription, where rows are only ever inserted.'
 )
 _IDENTITY_REMEDY = (

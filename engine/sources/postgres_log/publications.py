@@ -26,7 +26,7 @@ _FULL = "insert, update, delete, truncate"
 _INSERTS = "insert, truncate"
 _NONE, _STORED = "n", "s"
 _GENERATED = {_NONE: "no generated", _STORED: "stored generated"}
-_OTHER_IDENTITY = "a table's replica identity changed meanwhile"
+_OTHER_IDENTITY = "a table's replica identity was changed at the same time"
 
 _PUBLICATION = """
 SELECT p.puballtables, p.pubviaroot,

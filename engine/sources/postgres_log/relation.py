@@ -167,7 +167,7 @@ class _Matcher:
         found = [mapped(self._column(c), self._spec) for c in self._announced.columns]
         numbers = [c.attnum for c in found]
         if sorted(set(numbers)) != numbers:
-            raise _changed(self._announced, "its columns cannot be told apart any more")
+            raise _changed(self._announced, "its columns cannot be distinguished any more")
         return found
 
     def _column(self, announced: AnnouncedColumn) -> Column:

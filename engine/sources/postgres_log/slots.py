@@ -136,7 +136,7 @@ def check_position(connector: Connector, slot: str, start: Lsn) -> Lsn:
         raise EngineFault(FaultKind.LOG_GAP, slot, "the replication slot is gone")
     confirmed, two_phase = row
     if two_phase:
-        detail = "the replication slot was changed to tell of prepared transactions: rows of those prepared before do not come"
+        detail = "the replication slot was changed to decode prepared transactions: rows of those prepared before are missing"
         raise EngineFault(FaultKind.LOG_GAP, slot, detail)
     position = Lsn.parse(confirmed) if confirmed is not None else ZERO
     if position > start:
@@ -172,7 +172,7 @@ def drop(connector: Connector, slot: str) -> list[str]:
                 return []
             except psycopg.errors.ObjectInUse:
                 if time.monotonic() >= deadline:
-                    return [f"replication slot {slot}: somebody still reads it"]
+                    return [f"replication slot {slot}: another process still reads it"]
                 time.sleep(_POLL_S)
             except psycopg.errors.InsufficientPrivilege:
                 return [f"replication slot {slot}: the user may not drop it"]

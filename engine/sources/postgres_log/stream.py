@@ -106,8 +106,8 @@ def start_command(
 
 
 def origin_refusal(server_version: int) -> str:
-    """Message for a server below ORIGIN_VERSION."""
-    return f"the source is PostgreSQL {server_version // 10000}, which cannot tell changes apart by their origin; 16 and newer can"
+    """Why a server below ORIGIN_VERSION does not do."""
+    return f"the source is PostgreSQL {server_version // 10000}, which cannot filter changes by their origin; 16 and newer can"
 
 
 def open_stream(

@@ -69,7 +69,7 @@ def ambiguous_members(shared: Mapping[TableName, SharedInto], file_stem: str) ->
 
 def taken_finding(table: TableName) -> Finding:
     """For a name that a table or view of someone else holds."""
-    what = f"a table or view {table} that Penstock did not make stands on the target"
+    what = f"a table or view {table} that Penstock did not make exists on the target"
     return ("error", _COLLISION, what, MAP_REMEDY)
 
 

@@ -250,7 +250,7 @@ class DuckDbTarget:
         others = [other for other in same if other.table not in mine or not other.removed]
         if others and all(other.removed for other in others):
             if stands:
-                detail = f"{target} was left behind by another subscription: drop it, or map this table to another name"
+                detail = f"{target} was left by another subscription: drop it, or map this table to another name"
                 raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
             # What another subscription left behind is gone by now, and its name is free.
             records.delete_left(target)
@@ -259,7 +259,7 @@ class DuckDbTarget:
             detail = f"{target} is already the target of {others[0].target}; names differ in more than case"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail + "; map one to another name")
         if not mine and stands:
-            detail = f"a table or view {target} that Penstock did not make stands there; map it to another name"
+            detail = f"a table or view {target} that Penstock did not make exists there; map it to another name"
             raise EngineFault(FaultKind.TABLE_NAME_COLLISION, table, detail)
         records.reserve(subscription, table, target, [r.table for r in mine.values()])
 
@@ -328,7 +328,7 @@ class DuckDbTarget:
             yield
         except duckdb.TransactionException as error:
             self._give_up_loads([table])
-            detail = "its copy on the target was changed or dropped meanwhile"
+            detail = "its copy on the target was changed or dropped while it was loaded"
             raise EngineFault(FaultKind.TABLE_STRUCTURE_CHANGED, table, detail) from error
         except duckdb.Error as error:
             self._give_up_loads([table])
@@ -642,7 +642,9 @@ class DuckDbTarget:
     def _give_up(self, database: Database) -> None:
         """Close a broken instance, so that the file can be opened anew; not while another thread writes on it."""
         if not self._lock.acquire(blocking=False):
-            raise EngineFault(FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and is to be opened anew")
+            raise EngineFault(
+                FaultKind.TARGET_UNAVAILABLE, str(self.path), "the file failed and has to be opened again"
+            )
         try:
             self._end_ahead()
             self._give_up_loads()

@@ -71,7 +71,7 @@ def place_findings(connection: PostgresConnection) -> list[Finding]:
 
 def taken_finding(table: TableName) -> Finding:
     """For a name that a relation of someone else holds."""
-    what = f"a table or view {table} that Penstock did not make stands on the target"
+    what = f"a table or view {table} that Penstock did not make exists on the target"
     return ("error", _COLLISION, what, f"{MAP_REMEDY}, {INTO_REMEDY}")
 
 

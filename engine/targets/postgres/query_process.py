@@ -89,7 +89,7 @@ def _ended(engine: EngineChannel, request: Mapping[str, Any]) -> dict[str, Any]:
     except MemoryError:
         refused = ["query_too_large", "the query needs more memory than one may have"]
     except BrokenPipeError:
-        refused = ["query_unavailable", "nobody takes the rows any more"]
+        refused = ["query_unavailable", "the rows are not being fetched any more"]
     return {"kind": "end", "refused": refused}
 
 

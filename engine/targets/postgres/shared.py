@@ -144,7 +144,7 @@ class PostgresViews:
         try:
             yield
         except psycopg.errors.InsufficientPrivilege as error:
-            detail = f"only the owner of {relation} on the target may define it anew: ALTER VIEW {qualified(relation)} OWNER TO our user"
+            detail = f"only the owner of {relation} on the target may redefine it: ALTER VIEW {qualified(relation)} OWNER TO our user"
             raise EngineFault(FaultKind.TABLE_UNFIT, table, detail) from error
 
     def _execute(self, statement: str) -> None:

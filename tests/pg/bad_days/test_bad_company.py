@@ -100,7 +100,7 @@ def test_somebody_else_reads_the_slot(shop: Database, bad_day: BadDays, tmp_path
     publications = shop.execute(made)
     target = replace(replica.spec.target, settings={"path": str(tmp_path / "other.duckdb")})
     stranger = bad_day(shop, live=False, spec=replace(replica.spec, target=target), target=tmp_path / "other.duckdb")
-    assert "somebody still reads it" in str(stranger.wait_code("starting", "slot_in_use").reason)
+    assert "another process still reads it" in str(stranger.wait_code("starting", "slot_in_use").reason)
     assert shop.execute(made) == publications
     replica.assert_nothing_lost()
     stranger.close()

@@ -205,7 +205,10 @@ def test_a_partition_that_came_and_went_unseen_takes_its_rows_with_it(
     gone = CAME_AND_WENT.keys() - FINE
     for name in gone:
         parked = replica.wait_table(name, "parked")
-        assert (parked.code, "was there for a while" in str(parked.reason)) == ("table_partitions_changed", True), name
+        assert (parked.code, "was attached and detached between" in str(parked.reason)) == (
+            "table_partitions_changed",
+            True,
+        ), name
     assert {name for name, state in replica.states().items() if state == "live"} == FINE
     replica.pipeline.reload("r1", [replica.table_id(name) for name in gone])
     replica.wait_live()

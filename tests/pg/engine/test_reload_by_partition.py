@@ -241,7 +241,7 @@ def test_where_bounds_mean_nothing_elsewhere_the_whole_table_is_copied(
     reload(replica, "named", "hashed", "public.hashed_0")
     assert refused(replica, "named") == (
         "partition_not_comparable",
-        "which rows are in public.hashed_0 cannot be told on the target: public.hashed is partitioned by hash",
+        "which rows are in public.hashed_0 cannot be determined on the target: public.hashed is partitioned by hash",
     )
     reload(replica, "typo", "hashed", "public.hashed_2")
     code, detail = refused(replica, "typo")

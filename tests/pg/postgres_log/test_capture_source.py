@@ -361,7 +361,7 @@ def test_a_publishing_that_ended_before_its_time_leaves_nothing_foreign(
 
     faults = [
         psycopg.errors.LockNotAvailable(),  # One table after the other, then.
-        EngineFault(FaultKind.SOURCE_TIMEOUT, slot_of(db), "a table's replica identity changed meanwhile"),
+        EngineFault(FaultKind.SOURCE_TIMEOUT, slot_of(db), "a table's replica identity was changed at the same time"),
     ]
 
     def ended(_: object) -> None:

@@ -205,14 +205,14 @@ def test_tables_remove_tells_where_the_rows_are_still_shown(stand_in: StandIn, r
     stand_in.replies["GET", "/subscriptions/mart/tables/t1"] = (200, table)
     stand_in.replies["DELETE", "/subscriptions/mart/tables/t1"] = (204, None)
     kept, dropped = (run("tables", "remove", "public.orders", "-s", "mart", *more) for more in ((), ("--drop-target",)))
-    assert "m.orders goes on showing its rows" in " ".join(kept.stdout.split())
-    assert "goes on showing" not in dropped.stdout
+    assert "m.orders still shows its rows" in " ".join(kept.stdout.split())
+    assert "still shows" not in dropped.stdout
 
 
 @pytest.mark.parametrize(
     ("given", "body", "told"),
     [
-        ([], {}, "public.orders is copied anew (reload l1)"),
+        ([], {}, "public.orders is copied again (reload l1)"),
         (["--partition", "p.a", "--partition", "p.b"], {"partitions": ["p.a", "p.b"]}, "p.a, p.b of public.orders is"),
         (["--changed"], {"partitions": "changed"}, "What differs of public.orders is copied anew"),
     ],
@@ -250,7 +250,7 @@ def test_tables_partitions(stand_in: StandIn, run: Run) -> None:
 def test_tables_retry(stand_in: StandIn, run: Run) -> None:
     stand_in.replies["GET", "/subscriptions/mart/tables"] = (200, {"items": [_TABLE]})
     stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (202, {"id": "l1", "state": "queued"})
-    assert "public.orders is copied anew (reload l1)" in run("tables", "retry", "public.orders", "-s", "mart").stdout
+    assert "public.orders is copied again (reload l1)" in run("tables", "retry", "public.orders", "-s", "mart").stdout
     problem = _problem(409, "cause_remains")
     stand_in.replies["POST", "/subscriptions/mart/tables/t1/retries"] = (409, problem)
     refused = run("tables", "retry", "t1", "-s", "mart")
@@ -270,10 +270,10 @@ def test_refused_rows_are_listed_tried_again_and_skipped(stand_in: StandIn, run:
     assert json.loads(run("refused", "list", "t1", "-s", "mart", "--json").stdout) == {"refused_rows": [item]}
     outcome = {"done": ["r1"], "rows_set_aside": 2}
     stand_in.replies["POST", f"{path}/retries"] = (200, outcome)
-    assert "1 rows are in the table; 2 stand aside." in run("refused", "retry", "t1", "-s", "mart").stdout
+    assert "1 rows are in the table; 2 are in quarantine." in run("refused", "retry", "t1", "-s", "mart").stdout
     stand_in.replies["POST", f"{path}/r1/skips"] = (200, outcome)
     said = run("refused", "skip", "t1", "--row", "r1", "-s", "mart").stdout
-    assert "1 rows are to stay out of the table; 2 stand aside." in said
+    assert "1 rows are to stay out of the table; 2 are in quarantine." in said
 
 
 def test_tables_remove_of_one_that_is_not_there(stand_in: StandIn, run: Run) -> None:
@@ -569,7 +569,7 @@ def test_wait_tells_of_tables_that_it_left_out(stand_in: StandIn, run: Run) -> N
     shown = run("wait", "-s", "m")
     assert shown.exit_code == 0
     assert "public.[lines] was not waited for: it is parked: a [row]" in shown.stderr
-    assert "public.t: without 7 rows that stand aside" in shown.stderr
+    assert "public.t: without 7 quarantined rows" in shown.stderr
     assert "public.u: without its updates and deletes" in shown.stderr
     strict = run("wait", "-s", "m", "--all-tables", "--json")
     assert strict.exit_code == ExitCode.UNREACHABLE

@@ -73,8 +73,8 @@ def test_a_target_that_makes_batches_of_everything_gets_batches() -> None:
 @pytest.mark.parametrize(
     ("batch", "why"),
     [
-        (planned(handover=frozenset({TableId("t")})), "taken in"),
-        (planned(resumed=frozenset({TableId("t")})), "taken in"),
+        (planned(handover=frozenset({TableId("t")})), "joins"),
+        (planned(resumed=frozenset({TableId("t")})), "joins"),
         (planned(restructured=frozenset({TableId("t")})), "structure"),
     ],
 )

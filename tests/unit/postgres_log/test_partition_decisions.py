@@ -293,7 +293,7 @@ def told(end: int, leaf: int = 33) -> ObservedPartitionsReading:
     )
 
 
-GONE = ["partition public.leaf was there for a while, and went with rows that the log told of"]
+GONE = ["partition public.leaf was attached and detached between two checks, and the log holds rows of it"]
 
 
 def test_a_partition_that_the_log_names_and_no_look_meets_parks_its_root_at_the_look_behind_the_next() -> None:

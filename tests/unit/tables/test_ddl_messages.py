@@ -149,7 +149,7 @@ def test_without_a_row_behind_it_holds_at_the_batchs_end() -> None:
 
 def test_a_rewrite_tells_whether_values_changed() -> None:
     planned = Bench().plan(b"rewritten", b"added anew")
-    assert planned.parked == {"ta": ("table_structure_changed", "column c3 was added and the table written anew")}
+    assert planned.parked == {"ta": ("table_structure_changed", "column c3 was added and the table rewritten")}
     for harmless in ((b"moved", b"added anew"), (b"added anew",)):
         assert versions(Bench().plan(*harmless))[-1] == replace(A_ADDED, relfilenode=2)
 

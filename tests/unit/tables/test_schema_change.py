@@ -191,7 +191,7 @@ def test_values_look_different_where_a_type_in_their_columns_lost_what_it_had(
 ) -> None:
     verdict = judge(labelled(kind, *before), labelled(kind, *after))
     assert verdict == (
-        Unchanged() if same else RecopyRequired("values of the type of column a are written otherwise now")
+        Unchanged() if same else RecopyRequired("values of the type of column a are now written in another form")
     )
 
 
@@ -215,7 +215,7 @@ def test_a_label_that_was_named_again_looked_different_for_a_while(
     )
     verdict = judge(known, new)
     assert verdict == (
-        Unchanged() if same else RecopyRequired("values of the type of column a are written otherwise now")
+        Unchanged() if same else RecopyRequired("values of the type of column a are now written in another form")
     )
 
 

@@ -104,19 +104,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Show whether a source tells its changes of structure
+         * Show whether a source reports DDL
          * @description What is installed, and the statements that installing and removing it run. The engine connects and only reads.
          */
         get: operations["connections_ddl_capture_get"];
         /**
-         * Have a source tell its changes of structure
+         * Have a source report DDL
          * @description Installs the event triggers, or brings them up to date. Safe to repeat. The connection's user needs to be a superuser of the
          *     source, or what stands for one at a provider; without the triggers, changes of structure are learnt from log and catalog.
          */
         put: operations["connections_ddl_capture_put"];
         post?: never;
         /**
-         * Remove what tells changes of structure from a source
+         * Remove the DDL capture from a source
          * @description Removes the event triggers, their function and its schema. Safe to repeat; subscriptions go on.
          */
         delete: operations["connections_ddl_capture_delete"];
@@ -1156,7 +1156,7 @@ export interface components {
             group_size?: number | null;
             /**
              * Lanes
-             * @description Connections to the target that write beside each other, where transactions are not merged into a batch, and those that write the parts of a batch with `visibility` `relaxed`; null = chosen by measured cost, for parts 2.
+             * @description Connections to the target that write concurrently, where transactions are not merged into a batch, and those that write the parts of a batch with `visibility` `relaxed`; null = chosen by measured cost, for parts 2.
              */
             lanes?: number | null;
             /**
@@ -1170,7 +1170,7 @@ export interface components {
              */
             policy?: components["schemas"]["LanePolicy"];
             /**
-             * @description How a batch of net changes becomes visible. `atomic`: all at once, in one target transaction; `relaxed`: `lanes` connections write its parts beside each other and commit them one shortly after the other, so that queries of your own in between see a part of it. `relaxed` needs a PostgreSQL target with `max_prepared_transactions` of `lanes` or more.
+             * @description How a batch of net changes becomes visible. `atomic`: all at once, in one target transaction; `relaxed`: `lanes` connections write its parts concurrently and commit them one shortly after the other, so that queries of your own in between see a part of it. `relaxed` needs a PostgreSQL target with `max_prepared_transactions` of `lanes` or more.
              * @default atomic
              */
             visibility?: components["schemas"]["Visibility"];
@@ -1194,7 +1194,7 @@ export interface components {
         ApprovalBody: {
             /**
              * Reason
-             * @description The table's `reason`, as it was read. Where the table waits with another change by now, the approval is refused.
+             * @description The table's `reason`, as it was read. If another change waits for approval by now, the approval is refused.
              */
             reason?: string | null;
         };
@@ -1281,7 +1281,7 @@ export interface components {
             mode: string;
             /**
              * Net Rows
-             * @description Rows written after changes of the same row were brought together.
+             * @description Rows written, after changes of the same row were merged.
              */
             net_rows: number;
             /**
@@ -1318,7 +1318,7 @@ export interface components {
             transactions: number;
             /**
              * Tuning
-             * @description What was chosen for it, and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms`, what preparing a batch costs on each path before its first record. Where the declared mode is `grouped` or `transactional` also `lanes`, the connections that wrote beside each other. With `grouped` also `group_size`, the source transactions in one target transaction, and, where that is not set, what it follows: `commit_rate_low` and `commit_rate_high`, the commits a second that the target's disk takes, of large ones and of tiny ones. Where it is `auto` and there was a choice also `net_ms` and `single_ms`, what the batch was expected to take as net changes and change by change, and `net_share`, net rows for each change, lately. With a PostgreSQL target also `copy_above_rows`, above which rows of a table go through a temporary table, and `copy_setup_ms`, what that costs before its first row, both measured; and with relaxed visibility `parts`, the target transactions that it was.
+             * @description What was chosen for it, and what decided: `tasks`, and `driver_setup_ms` and `spark_setup_ms`, what preparing a batch costs on each path before its first record. Where the declared mode is `grouped` or `transactional` also `lanes`, the connections that wrote concurrently. With `grouped` also `group_size`, the source transactions in one target transaction, and, where that is not set, what it follows: `commit_rate_low` and `commit_rate_high`, the commits a second that the target's disk takes, of large ones and of tiny ones. Where it is `auto` and there was a choice also `net_ms` and `single_ms`, what the batch was expected to take as net changes and change by change, and `net_share`, net rows for each change, lately. With a PostgreSQL target also `copy_above_rows`, above which rows of a table go through a temporary table, and `copy_setup_ms`, what that costs before its first row, both measured; and with relaxed visibility `parts`, the number of target transactions that it was written in.
              * @example {
              *       "driver_setup_ms": 0.8,
              *       "spark_setup_ms": 27.5,
@@ -1823,7 +1823,7 @@ export interface components {
             detail: string;
             /**
              * Id
-             * @description Rises from event to event; send it as Last-Event-ID to go on from there.
+             * @description Increases with each event; send it as Last-Event-ID to continue after it.
              */
             id: string;
             /** Kind */
@@ -1838,7 +1838,7 @@ export interface components {
             subject?: string | null;
             /** Subscription */
             subscription?: string | null;
-            /** @description The state that the table came into, where the event tells of that. */
+            /** @description The table's new state, where the event is a change of state. */
             table_state?: components["schemas"]["TableState"] | null;
         };
         /**
@@ -1888,7 +1888,7 @@ export interface components {
             severity: "error" | "warning" | "info";
             /**
              * Sql
-             * @description Statements that mend it, for somebody who may run them there; none where it takes a choice of yours.
+             * @description Statements that correct it, for a user who may run them there; none where you have to choose.
              */
             sql?: string[];
             /** What */
@@ -1923,7 +1923,7 @@ export interface components {
         FreshnessBody: {
             /**
              * Goal Seconds
-             * @description A target that is further behind its source than this is called late in the console.
+             * @description A target whose lag is above this is called late in the console.
              * @default 60
              */
             goal_seconds?: number;
@@ -2016,7 +2016,7 @@ export interface components {
             log_bytes_per_second: components["schemas"]["LogRates"];
             /**
              * Net Rows
-             * @description Rows written after changes of the same row were brought together.
+             * @description Rows written, after changes of the same row were merged.
              */
             net_rows: number;
             /**
@@ -2102,7 +2102,7 @@ export interface components {
             detail: string;
             /**
              * Over
-             * @description Nothing that it stopped stands still because of it any more.
+             * @description Whether it is over: nothing is stopped because of it any more.
              */
             over: boolean;
             /** Remedy */
@@ -2145,7 +2145,7 @@ export interface components {
              * @description schema.name on the source.
              */
             name: string;
-            /** @description Why it is loaded. `copied`: with the whole table, when that was copied first; `asked`: somebody named it, or had the whole table copied anew; `changed`: its rows differed from the source's; `unknown`: whether they did could not be told. */
+            /** @description Why it is loaded. `copied`: with the whole table, when that was copied first; `asked`: a request named it, or the whole table; `changed`: its rows differed from the source's; `unknown`: whether they did could not be determined. */
             reason: components["schemas"]["LoadReason"];
         };
         /**
@@ -2408,7 +2408,7 @@ export interface components {
              * @description End of the batch that put the last load into place.
              */
             position: string | null;
-            /** @description Of the last load. `copied`: with the whole table, when that was copied first; `asked`: somebody named it, or had the whole table copied anew; `changed`: its rows differed from the source's; `unknown`: whether they did could not be told. Null where nobody counted it. */
+            /** @description Of the last load. `copied`: with the whole table, when that was copied first; `asked`: a request named it, or the whole table; `changed`: its rows differed from the source's; `unknown`: whether they did could not be determined. Null where loads were not counted yet. */
             reason: components["schemas"]["LoadReason"] | null;
             /**
              * Reloadable
@@ -2518,7 +2518,7 @@ export interface components {
             columns: components["schemas"]["QueryColumn"][];
             /**
              * Position
-             * @description The position on which the answer stands; it can be waited for, and asked for again.
+             * @description The position that the answer shows; it can be waited for, and asked for again.
              */
             position: string;
             /**
@@ -2633,7 +2633,7 @@ export interface components {
              */
             budget_bytes?: number;
             /**
-             * @description `memory`: the source is told what the target has; `persist`: what is safe in our files; `auto`: `persist` while the slot's log needs it.
+             * @description `memory`: the source keeps log until the target has it; `persist`: until our files have it; `auto`: `persist` while the slot's log needs it.
              * @default memory
              */
             mode?: components["schemas"]["QueueMode"];
@@ -2676,7 +2676,7 @@ export interface components {
             sealed_at: string | null;
             /**
              * Structure
-             * @description Up to here the structure of the tables is known: what the source's catalog showed is in force. At or behind `position` where the wait was for "now"; a wait for a given position may lie behind it, and what was changed in between without a row (a partition truncated or detached, a column's type) may then not be followed yet.
+             * @description Up to here the structure of the tables is known: what the source's catalog showed is in force. At or after `position` where the wait was for "now"; a wait for a given position may be after it, and what was changed in between without a row (a partition truncated or detached, a column's type) may then not be followed yet.
              */
             structure?: string | null;
             /**
@@ -2702,7 +2702,7 @@ export interface components {
             name: string;
             /**
              * Rows
-             * @description How many rows stand aside.
+             * @description How many rows are in quarantine.
              */
             rows?: number | null;
             /** Schema */
@@ -2804,7 +2804,7 @@ export interface components {
             skipped_at: string | null;
             /** Skipped By */
             skipped_by: string | null;
-            /** @description `parked`: the table was parked over it; `set_aside`: it is kept beside the table; `skipped`: the same, and somebody said that it is to stay out. */
+            /** @description `parked`: the table was parked over it; `set_aside`: it is in quarantine; `skipped`: the same, and a user decided that it stays out. */
             state: components["schemas"]["RefusedState"];
             /** Values */
             values: components["schemas"]["RefusedValue"][];
@@ -2821,7 +2821,7 @@ export interface components {
             done: string[];
             /**
              * Rows Set Aside
-             * @description How many rows of the table stand aside now, skipped ones included.
+             * @description How many rows of the table are in quarantine now, skipped ones included.
              */
             rows_set_aside: number;
         };
@@ -3025,7 +3025,7 @@ export interface components {
          */
         SchemaChangesBody: {
             /**
-             * @description `apply`: the target follows. In place where that is exact: columns added, dropped, renamed, or widened without a rewrite of the table; by a new copy, with the old rows readable meanwhile, where rows may have changed in ways that the log does not tell. `ask`: the table parks with the exact statements as its reason until somebody approves them (`POST …/tables/{table_id}/approvals`). `ignore`: the target's structure stays: new columns are left out, dropped ones are NULL in rows that come later, and what cannot be left out parks the table.
+             * @description `apply`: the target follows. In place where that is exact: columns added, dropped, renamed, or widened without a rewrite of the table; by a new copy, with the old rows readable until then, where rows may have changed in ways that the log does not show. `ask`: the table parks with the exact statements as its reason until they are approved (`POST …/tables/{table_id}/approvals`). `ignore`: the target's structure stays: new columns are left out, dropped ones are NULL in rows that come later, and what cannot be left out parks the table.
              * @default apply
              */
             policy?: components["schemas"]["SchemaPolicy"];
@@ -3113,7 +3113,7 @@ export interface components {
             id: string;
             /** Name */
             name: string;
-            /** @description `advanced`: it was set; `already_ahead`: it stands there or beyond, and was left alone; `no_sequence_on_target`: the column has none there; `table_not_live`: the table's rows there are not complete, or about to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was left alone; `direction_differs`: one of the two counts up and the other down. */
+            /** @description `advanced`: it was set; `already_ahead`: it is there or beyond, and was not changed; `no_sequence_on_target`: the column has none there; `table_not_live`: the table's rows there are not complete, or about to be replaced; `out_of_range`: the value is beyond the limit of the target's sequence, which was not changed; `direction_differs`: one of the two counts up and the other down. */
             outcome: components["schemas"]["SequenceOutcome"];
             /**
              * Remedy
@@ -3147,7 +3147,7 @@ export interface components {
         SequencesRequest: {
             /**
              * Margin
-             * @description How many values to leave out behind the source's last one, in steps of the source's increment.
+             * @description How many values to leave out after the source's last one, in steps of the source's increment.
              * @default 0
              */
             margin?: number;
@@ -3164,7 +3164,7 @@ export interface components {
         SequencesView: {
             /**
              * Complete
-             * @description Whether every one of them is `advanced` or `already_ahead`. A source that goes on handing out values passes them again.
+             * @description Whether every one of them is `advanced` or `already_ahead`. A source that continues to hand out values passes them again.
              */
             complete: boolean;
             /**
@@ -3196,7 +3196,7 @@ export interface components {
             schema?: string | null;
             /**
              * Source Column
-             * @description The shared table's first column, which tells whose rows they are.
+             * @description The shared table's first column, which names the source of each row.
              * @default source
              */
             source_column?: string;
@@ -3593,7 +3593,7 @@ export interface components {
             insert_only?: boolean;
             /**
              * Into Existing
-             * @description Replicate into a table that stands on the target already, and stays as its owner made it; it has to be empty at first. Only for PostgreSQL targets.
+             * @description Replicate into a table that exists on the target already, and stays as its owner made it; it has to be empty at first. Only for PostgreSQL targets.
              * @default false
              */
             into_existing?: boolean;
@@ -3616,13 +3616,13 @@ export interface components {
              */
             priority?: number;
             /**
-             * @description What becomes of a row that the target does not take: `park` parks the table and keeps the row to be looked at; `set_aside` keeps the row beside the table, which goes on without it.
+             * @description What happens to a row that the target does not take: `park` parks the table and keeps the row to be looked at; `set_aside` quarantines the row, and the table is replicated without it.
              * @default park
              */
             refused_rows?: components["schemas"]["RefusedPolicy"];
             /** Schema */
             schema: string;
-            /** @description A table on the target that shows these rows together with those of other sources. The rows themselves lie in a table of their own beside it, by default called like it with the source value behind: `orders__eu`. */
+            /** @description A table on the target that shows these rows together with those of other sources. The rows themselves lie in a table of their own, by default named after it and the source value: `orders__eu`. */
             shared_into?: components["schemas"]["SharedBody"] | null;
             target?: components["schemas"]["TargetName"] | null;
             /**
@@ -3772,7 +3772,7 @@ export interface components {
             desired_state: components["schemas"]["TableDesiredState"];
             /**
              * From Pattern
-             * @description A pattern of the subscription brought it in.
+             * @description A pattern of the subscription added it.
              * @default false
              */
             from_pattern?: boolean;
@@ -3801,7 +3801,7 @@ export interface components {
             /** Reason */
             reason?: string | null;
             /**
-             * @description What becomes of a row that the target does not take.
+             * @description What happens to a row that the target does not take.
              * @default park
              */
             refused_rows?: components["schemas"]["RefusedPolicy"];
@@ -3809,7 +3809,7 @@ export interface components {
             remedy?: string | null;
             /**
              * Rows Set Aside
-             * @description Rows that stand aside, since the target did not take them; skipped ones included.
+             * @description Rows in quarantine, since the target did not take them; skipped ones included.
              * @default 0
              */
             rows_set_aside?: number;
@@ -3821,7 +3821,7 @@ export interface components {
             /** State Since */
             state_since?: string | null;
             target: components["schemas"]["TableTarget"];
-            /** @description Of a removed table: what became of its table on the target. An event says why it was `not_dropped`. */
+            /** @description Of a removed table: what happened to its table on the target. An event says why it was `not_dropped`. */
             target_table?: components["schemas"]["TargetTable"] | null;
             /** Where */
             where?: string | null;
@@ -3867,7 +3867,7 @@ export interface components {
             since: string;
             /**
              * Transactions
-             * @description Null where the subscription was started anew in between; `commands` too.
+             * @description Null where the subscription was restarted in between; `commands` too.
              */
             transactions: number | null;
             /** Transactions Per Second */
@@ -4187,14 +4187,14 @@ export interface components {
             name: string | null;
             /**
              * Position
-             * @description Where this table was compared: behind `position` of the whole where it was truncated meanwhile.
+             * @description Where this table was compared: after `position` of the whole where it was truncated while it was compared.
              */
             position?: string | null;
             /** Schema */
             schema: string | null;
             /**
              * Set Aside
-             * @description Rows of it that stand aside on the target: known differences, for which the table is not `equal`. Those that no column of the target can hold are not among `source_rows`.
+             * @description Rows of it that are in quarantine on the target: known differences, for which the table is not `equal`. Those that no column of the target can hold are not among `source_rows`.
              * @default 0
              */
             set_aside?: number;
@@ -4263,7 +4263,7 @@ export interface components {
             at: string;
             /**
              * Certain
-             * @description False where the source's catalog was further on already when the log told of it, so that columns were matched by name and type.
+             * @description False where the source's catalog was further on already when the log announced it, so that columns were matched by name and type.
              */
             certain?: boolean | null;
             /**
@@ -4287,12 +4287,12 @@ export interface components {
             key?: string[] | null;
             /**
              * Learnt
-             * @description How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `ddl_trigger`: the event trigger of `ddl-capture` told it in the transaction that made it so; `catalog`: the source's catalog shows it, and no row has come since the change that the log could have told it with; `target`: the target had it when an engine started, and the one before had ended before it told.
+             * @description How it became known. `copied`: the table's copy found it so; `log`: the source's log announced it; `ddl_trigger`: the event trigger of `ddl-capture` reported it in the transaction that changed it; `catalog`: the source's catalog shows it, and no row has come since the change with which the log would announce it; `target`: the target had it when an engine started, and the engine before had ended before it reported it.
              */
             learnt?: ("copied" | "log" | "ddl_trigger" | "catalog" | "target") | null;
             /**
              * Position
-             * @description Of a structure, the end of the transaction or batch that told of it: it holds there. Of a state, from where on it holds; null where no position belongs to it.
+             * @description Of a structure, the end of the transaction or batch that announced it, where it is valid. Of a state, from where on it is valid; null where it has no position.
              */
             position?: string | null;
             /** Reason */
@@ -4374,7 +4374,7 @@ export interface components {
             on_timeout?: string;
             /**
              * On Unreachable
-             * @description What to do where no engine has been connected for 30 s, or where the subscription has been tried again for 30 s because of a fault (its source cannot be reached, for instance). `error`: the wait ends with `freshness_unavailable`. `wait`: it goes on until its deadline. What was declared (paused, stopped) or has failed ends it at once in either case.
+             * @description What to do where no engine has been connected for 30 s, or where the subscription has been tried again for 30 s because of a fault (its source cannot be reached, for instance). `error`: the wait ends with `freshness_unavailable`. `wait`: it continues until its deadline. What was declared (paused, stopped) or has failed ends it at once in either case.
              * @default error
              * @enum {string}
              */
@@ -4460,7 +4460,7 @@ export interface components {
             captured: string | null;
             /**
              * Confirmed
-             * @description Whether a run that goes on stands for `applied`; only then do waits count it. False while no engine is connected, and from the end of a run to the first report of the next.
+             * @description Whether the current run has confirmed `applied`; only then do waits count it. False while no engine is connected, and from the end of a run to the first report of the next.
              */
             confirmed: boolean;
             /** Source */
@@ -5013,7 +5013,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into tables that stand there */
+            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into existing tables */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -5938,7 +5938,7 @@ export interface operations {
                 subscription?: string | null;
             };
             header?: {
-                /** @description Begin behind this event; without it, with what happens from now on. */
+                /** @description Begin after this event; without it, with events from now on. */
                 "last-event-id"?: number | null;
             };
             path?: never;
@@ -6305,7 +6305,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into tables that stand there; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6488,7 +6488,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into tables that stand there; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -6719,7 +6719,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `freshness_unavailable`: Nothing is applied at present */
+            /** @description `freshness_unavailable`: Nothing is being applied */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -6989,7 +6989,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into tables that stand there; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `pattern_matches_nothing`: A pattern matches no table; `not_supported_yet`: Not supported yet; `apply_mode_unsupported`: The target cannot apply in this mode; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7100,7 +7100,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `engine_unavailable`: No engine is connected; `freshness_unavailable`: Nothing is applied at present */
+            /** @description `engine_unavailable`: No engine is connected; `freshness_unavailable`: Nothing is being applied */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -7118,7 +7118,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `http_version_not_supported`: HTTP/1.0 cannot tell a whole answer from a broken one */
+            /** @description `http_version_not_supported`: HTTP/1.0 cannot distinguish a complete answer from a broken one */
             505: {
                 headers: {
                     [name: string]: unknown;
@@ -7611,7 +7611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `idempotency_key_reused`: Idempotency-Key used for something else; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into tables that stand there; `shared_table_conflict`: The tables do not go together in a shared table */
+            /** @description `idempotency_key_reused`: Idempotency-Key used for something else; `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into existing tables; `shared_table_conflict`: The tables do not go together in a shared table */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7841,7 +7841,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into tables that stand there */
+            /** @description `invalid_request`: Invalid request; `not_supported_yet`: Not supported yet; `into_existing_unsupported`: The target takes no rows into existing tables */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -7909,7 +7909,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemBody"];
                 };
             };
-            /** @description `nothing_to_approve`: The table waits with no change; `approval_outdated`: The table waits with another change; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted; `subscription_not_running`: The subscription is not running */
+            /** @description `nothing_to_approve`: The table has no change to approve; `approval_outdated`: The table waits for the approval of another change; `table_removed`: The table was removed; `subscription_deleting`: The subscription is being deleted; `subscription_not_running`: The subscription is not running */
             409: {
                 headers: {
                     [name: string]: unknown;

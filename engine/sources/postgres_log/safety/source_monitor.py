@@ -253,7 +253,7 @@ class SourceMonitor:
         if entry.reason.code != FaultKind.NET_CHANGE_ANOMALY or entry.schema is None:
             return None
         rewritten = now.relation == entry.schema.relation and now.relfilenode != entry.schema.relfilenode
-        return "the table was written anew, with other values than the log has of its rows" if rewritten else None
+        return "the table was rewritten, with other values than the log has for its rows" if rewritten else None
 
     def _withdraw(self, unfit: Sequence[TableEntry]) -> None:
         """Park tables whose changes cannot be replicated any more. Tables that lost their replica identity are also removed from the
@@ -413,7 +413,7 @@ class SourceMonitor:
                 continue
             for leaf, told in leaves.items():
                 if leaf != root and not reading.has_met(name, leaf, told.end) and not is_covered(entry, told.end):
-                    detail = f"partition {told.name} was there for a while, and went with rows that the log told of"
+                    detail = f"partition {told.name} was attached and detached between two checks, and the log holds rows of it"
                     self._parts.book.park(entry.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
                     self._more = True
                     break
@@ -423,7 +423,9 @@ class SourceMonitor:
         for leaf, told in leaves.items():
             own = self._parts.book.by_relation(leaf)
             if own is not None and own is not root and is_missed(own, told.end):
-                detail = f"it was a partition of {root.spec.source} for a while, and its changes came with that table"
+                detail = (
+                    f"it was a partition of {root.spec.source} between two checks, and its changes came with that table"
+                )
                 self._parts.book.park(own.table, FaultKind.TABLE_PARTITIONS_CHANGED.value, detail)
                 self._more = True
 

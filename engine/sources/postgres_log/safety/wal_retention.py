@@ -128,4 +128,4 @@ class RetentionGuard:
 
 def _from(reading: GuardReading) -> str:
     confirmed = reading.slot.confirmed
-    return "" if confirmed is None else f"; changes behind {confirmed} are no longer held for this subscription"
+    return "" if confirmed is None else f"; changes after {confirmed} are no longer held for this subscription"

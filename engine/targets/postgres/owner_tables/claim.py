@@ -60,7 +60,7 @@ def refuse_reserved(table: TableId, target: TableName) -> None:
 
 def _whose(target: TableName, others: Sequence[TableReservation]) -> str:
     if all(other.removed for other in others):
-        return f"{target} was left behind by another subscription: drop it on the target, or map this table to another name"
+        return f"{target} was left by another subscription: drop it on the target, or map this table to another name"
     return f"{target} is already the target of another table; map one to another name"
 
 
@@ -87,7 +87,7 @@ def _refuse_replacing(
         raise _collision(table, detail)
     if not mine:
         detail = (
-            f"a table or view {target} that Penstock did not make stands there; map it to another name, {INTO_REMEDY}"
+            f"a table or view {target} that Penstock did not make exists there; map it to another name, {INTO_REMEDY}"
         )
         raise _collision(table, detail)
 

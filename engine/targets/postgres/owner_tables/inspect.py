@@ -165,7 +165,7 @@ def table_misfits(connection: PostgresConnection, target: TableName) -> list[str
     """What keeps any rows from going into the table, each with what to do about it."""
     row = _table(connection, target)
     if row is None:
-        return [f"no such table stands on the target: create it, {_LEAVE_OUT} to have it made"]
+        return [f"there is no such table on the target: create it, {_LEAVE_OUT} to have it made"]
     kind, schema, user, may_create, missing, hidden_rows, _, inherited, apart, acting, _ = row
     if kind not in ("r", "p"):
         return [f"it is {_KINDS.get(kind, 'no table')}: map the table to another name"]
@@ -176,7 +176,7 @@ def table_misfits(connection: PostgresConnection, target: TableName) -> list[str
         )
     if not may_create:
         grant = f"GRANT USAGE, CREATE ON SCHEMA {quoted(schema)} TO {quoted(user)}"
-        found.append(f"the user may make no tables beside it, which a copy needs: {grant}")
+        found.append(f"the user may not create tables in its schema, which a copy needs: {grant}")
     if hidden_rows:
         found.append(f"row security hides rows of it from the user: ALTER ROLE {quoted(user)} BYPASSRLS")
     if inherited:
