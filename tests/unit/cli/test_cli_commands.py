@@ -214,7 +214,7 @@ def test_tables_remove_tells_where_the_rows_are_still_shown(stand_in: StandIn, r
     [
         ([], {}, "public.orders is copied again (reload l1)"),
         (["--partition", "p.a", "--partition", "p.b"], {"partitions": ["p.a", "p.b"]}, "p.a, p.b of public.orders is"),
-        (["--changed"], {"partitions": "changed"}, "What differs of public.orders is copied anew"),
+        (["--changed"], {"partitions": "changed"}, "What differs of public.orders is copied again"),
     ],
 )
 def test_tables_reload(stand_in: StandIn, run: Run, given: list[str], body: dict[str, object], told: str) -> None:

@@ -8,7 +8,7 @@ from engine.control.supervisor import entry_at_start
 from engine.link.messages import Report, TableStateReport
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId
 from engine.model.position import Lsn
-from engine.model.subscription import SubscriptionSpec
+from engine.model.subscription import ConnectionSpec, SubscriptionSpec
 from engine.model.table_state import TableState
 from engine.model.target import TableRecord, TargetProgress
 from engine.platform.clock import SystemClock
@@ -41,3 +41,4 @@ def test_the_reason_of_a_table_that_was_parked_before_is_left_to_who_knows_it() 
 class _Named:
     name = SubscriptionName("s")
     epoch = Epoch(1)
+    source = ConnectionSpec("shop", "postgres", {})
