@@ -21,7 +21,7 @@ from engine.model import subscription_state, table_state
 from engine.model.fault import FaultKind
 from engine.model.schema import Column, SourceType
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.model.values import value_type
 from engine.platform.fault_policy import POLICIES, Action
 from engine.platform.settings import EngineSettings
@@ -167,25 +167,25 @@ SUBSCRIPTION_MEANINGS: Mapping[SubscriptionState, tuple[str, str]] = {
         "the remedy, then `desired_state: running`",
     ),
 }
-TABLE_MEANINGS: Mapping[TableState, tuple[str, str]] = {
-    TableState.REGISTERED: ("waits for its copy", "nothing"),
-    TableState.COPYING: ("is copied", "nothing; `copied` shows how far"),
-    TableState.CATCHING_UP: ("copied; the changes since are applied", "nothing"),
-    TableState.LIVE: ("as fresh as the subscription", "nothing"),
-    TableState.PAUSED: (
+TABLE_MEANINGS: Mapping[TableStateKind, tuple[str, str]] = {
+    TableStateKind.REGISTERED: ("waits for its copy", "nothing"),
+    TableStateKind.COPYING: ("is copied", "nothing; `copied` shows how far"),
+    TableStateKind.CATCHING_UP: ("copied; the changes since are applied", "nothing"),
+    TableStateKind.LIVE: ("as fresh as the subscription", "nothing"),
+    TableStateKind.PAUSED: (
         "not applied; its changes are kept in the queue",
         "`desired_state: running` on the table",
     ),
-    TableState.RELOADING: (
+    TableStateKind.RELOADING: (
         "copied again, because a user requested it or, if there is a `reason`, because its structure changed; the old rows are"
         " readable until the swap",
         "nothing",
     ),
-    TableState.PARKED: (
+    TableStateKind.PARKED: (
         "taken out by a fault, the others go on; its rows stay as they were",
         "the remedy, then a retry; an approval with `schema_change_waiting`",
     ),
-    TableState.REMOVED: (
+    TableStateKind.REMOVED: (
         "no longer followed; `target_table` says whether its table on the target was dropped",
         "add it again to copy it again",
     ),
@@ -252,7 +252,7 @@ def architecture_page() -> str:
     """The page on disk, with the states rendered again between their marks."""
     before, _, rest = (FOLDER.parent / "ARCHITECTURE.md").read_text(encoding="utf-8").partition(STATES_BEGIN)
     after = rest.partition(STATES_END)[2]
-    tables = _states("table", TableState, table_state.ARROWS)
+    tables = _states("table", TableStateKind, table_state.ARROWS)
     subscriptions = _states("subscription", SubscriptionState, subscription_state.ARROWS)
     return f"{before}{STATES_BEGIN}\n{tables}\n{subscriptions}{STATES_END}{after}"
 
@@ -280,7 +280,7 @@ def states_page() -> str:
         _meanings(TABLE_MEANINGS),
         "What holds log while tables are paused or copied: [Budget the slot](../how-to/budget-the-slot.md#the-queues-own-budget).\n",
         "## Transitions of a table\n",
-        _states("table", TableState, table_state.ARROWS),
+        _states("table", TableStateKind, table_state.ARROWS),
         "## Transitions of a subscription\n",
         _states("subscription", SubscriptionState, subscription_state.ARROWS),
     )

@@ -32,8 +32,11 @@ TAGS = [
     {"name": "health", "description": "For machines that watch over the process."},
 ]
 
-PUBLISHED_NAMES = {"server__assessment__health__Health": "server__subscriptions__health__Health"}
-"""Names of schemas that follow a module's name, since two models have one name, and that clients know by an earlier module's."""
+PUBLISHED_NAMES = {
+    "server__assessment__health__Health": "server__subscriptions__health__Health",
+    "TableStateKind": "TableState",
+}
+"""Names of schemas that clients know by an earlier name of the class or of its module."""
 
 
 def install(app: FastAPI) -> None:

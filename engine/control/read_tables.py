@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 from engine.model.identity import SubscriptionName, TableId
 from engine.model.subscription_state import Reason
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.model.target import QueryRefused, TableRead
 from engine.tables.registry import TableEntry
+from engine.tables.state import ReadStatus, read_status
 
 NOT_FOLLOWING = "freshness_unreachable"
 """A table of the statement does not follow until somebody acts."""
@@ -20,11 +21,10 @@ NOT_READY = "table_not_ready"
 """A table of the statement will follow by itself."""
 FindEntry = Callable[[SubscriptionName, TableId], TableEntry | None]
 
-_OUT = frozenset({TableState.PAUSED, TableState.PARKED})
 _REMEDIES = {
-    TableState.PAUSED.value: "Set the table's desired_state to 'running'",
-    TableState.PARKED.value: "Reload the table",
-    TableState.REMOVED.value: "Add the table to the subscription again",
+    TableStateKind.PAUSED.value: "Set the table's desired_state to 'running'",
+    TableStateKind.PARKED.value: "Reload the table",
+    TableStateKind.REMOVED.value: "Add the table to the subscription again",
 }
 
 
@@ -64,8 +64,8 @@ class ReadTables:
 def _standing(read: TableRead, entry: TableEntry | None) -> tuple[bool, str | None]:
     """Whether the table follows, and the state in which it does not until somebody acts."""
     if read.removed:
-        return False, TableState.REMOVED.value
-    if entry is not None and entry.shown in _OUT:
+        return False, TableStateKind.REMOVED.value
+    if entry is not None and read_status(entry.state) is ReadStatus.OUT:
         return False, entry.shown.value
     if read.complete:
         return True, None

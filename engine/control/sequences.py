@@ -18,7 +18,7 @@ from engine.model.sequences import (
     SourceSequence,
 )
 from engine.model.subscription import TableSpec
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.model.target import Target
 
 _STATUS = {"subscription_not_running": 409, "sequences_unsupported": 422}
@@ -75,7 +75,7 @@ def _live(pipeline: SubscriptionSupervisor, target: Target, specs: Sequence[Tabl
     for spec in specs:
         record, entry = records.get(spec.table), pipeline.book.get(spec.table)
         complete = record is not None and record.ready and record.parked is None
-        if complete and (entry is None or entry.state is TableState.LIVE):
+        if complete and (entry is None or entry.kind is TableStateKind.LIVE):
             live.add(spec.source)
     return live
 

@@ -28,7 +28,7 @@ from engine.model.subscription_state import (
     SubscriptionState,
     next_state,
 )
-from engine.model.table_state import Refused, TableState
+from engine.model.table_state import Refused, TableStateKind
 from engine.model.target import Target
 from engine.model.tasks import TaskRunner
 from engine.pipeline.cross_run import CrossRunState
@@ -43,9 +43,20 @@ from engine.sources.postgres_log.safety.restart_lsn_watermark import RestartLsnW
 from engine.sources.postgres_log.safety.slot_tombstone import SlotTombstone
 from engine.sources.postgres_log.safety.wal_retention import RetentionGuard
 from engine.tables.context import RunContext
-from engine.tables.registry import RESUMED, TableEntry, TableRegistry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Evidence, Reporter
 from engine.tables.start_point import StartPoint, known_marks, reset_point, start_point, why_not_described
+from engine.tables.state import (
+    AwaitApproval,
+    Copy,
+    Live,
+    Parked,
+    Paused,
+    Registered,
+    Reloading,
+    awaits_approval,
+    awaits_recopy,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -184,7 +195,7 @@ class SubscriptionSupervisor:
         `reason`: as it was shown; where the table waits for something else by now, it goes on waiting.
         """
         run, entry = self._run, self._book.get(table)
-        if entry is None or not entry.waiting:
+        if entry is None or not awaits_approval(entry.state):
             return
         found = entry.reason
         if found is not None and found.known and reason is not None and found.reason != reason:
@@ -237,8 +248,7 @@ class SubscriptionSupervisor:
             self.remove(table, drop=table in spec.dropped)
         added = [after[t] for t in after.keys() - before.keys()]
         for spec_added in added:
-            state = TableState.PAUSED if spec_added.paused else TableState.REGISTERED
-            self._book.put(TableEntry(spec_added, state))
+            self._book.add(TableEntry(spec_added, Paused() if spec_added.paused else Registered()))
         if run is not None:
             run.keep_queue(spec.queue_mode)
             run.throttle(spec.copies)
@@ -254,7 +264,7 @@ class SubscriptionSupervisor:
         """A server that just came back may have shown us as lost; the same values again change nothing there."""
         with self._changed:
             state, reason, run = self._state, self._reason, self._run
-        self._book.tell()
+        self._book.report()
         self._reporter.state(state, reason)
         if run is not None:
             run.tell()
@@ -463,14 +473,14 @@ class SubscriptionSupervisor:
             if entry is None:
                 self._reloads.failed(table, TableFault(FaultKind.TABLE_MISSING.value, "it was removed"))
             elif (
-                entry.state is TableState.LIVE
-                or (entry.state is TableState.PARKED and not entry.renewing)
-                or (entry.state is TableState.PAUSED and entry.deferred_from is not None)
+                isinstance(entry.state, Live)
+                or (isinstance(entry.state, Parked) and not awaits_recopy(entry.state))
+                or (isinstance(entry.state, Paused) and entry.state.kept_from is not None)
             ):
                 self._begin_reload(
                     run, request, [table], None
                 )  # The run had ended before any of its copy was on the target.
-        tables = [entry.table for entry in self._book.in_state(TableState.REGISTERED, TableState.RELOADING)]
+        tables = [entry.table for entry in self._book.in_state(TableStateKind.REGISTERED, TableStateKind.RELOADING)]
         self._whole_reloads = [request for request in self._whole_reloads if request not in requests]
         for request in requests:
             self._reloads.begin(request, tables)
@@ -505,12 +515,12 @@ class SubscriptionSupervisor:
         described = source.describe(subscription.tables)
         for spec in subscription.tables:
             entry = entry_at_start(spec, point)
-            self._book.put(entry)
+            self._book.add(entry)
             now = described.get(spec.source)
             record = point.progress.tables.get(spec.table)
             if record is not None and record.ready and record.parked is None:
                 self._reporter.schema(entry, record.schema, record.applied, Evidence.TARGET)
-            if entry.state is TableState.PARKED:
+            if isinstance(entry.state, Parked):
                 self._renew(entry, now, source)
                 continue
             if now is None:
@@ -519,7 +529,7 @@ class SubscriptionSupervisor:
             elif entry.schema is not None and entry.schema.relation != now.relation:
                 detail = "the table was dropped and created again"
                 self._book.park(spec.table, FaultKind.TABLE_STRUCTURE_CHANGED.value, detail)
-        followed = self._book.in_state(TableState.LIVE, TableState.PAUSED)
+        followed = self._book.in_state(TableStateKind.LIVE, TableStateKind.PAUSED)
         source.catalog.remember(known_marks([entry.spec for entry in followed], point.progress))
 
     def _refuse_renamed(self, spec: SubscriptionSpec, source: Source, target: Target) -> None:
@@ -682,18 +692,19 @@ def entry_at_start(spec: TableSpec, point: StartPoint) -> TableEntry:
     record = progress.tables.get(spec.table)
     standing = progress.copies.get(spec.table)
     if standing is not None and spec.table in point.resumable and (record is None or record.parked is None):
-        state = TableState.REGISTERED if record is None else TableState.RELOADING
-        return TableEntry(spec, state, standing.schema.logged, copy_schema=standing.schema.logged, copy_life=RESUMED)
+        schema = standing.schema.logged
+        copy = Copy(schema, followed=True)
+        return TableEntry(spec, Registered(copy) if record is None else Reloading(copy=copy), schema)
     if record is None:
-        return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.REGISTERED)
+        return TableEntry(spec, Paused() if spec.paused else Registered())
+    schema, first = record.schema.logged, BatchId(progress.batch + 1)
     if record.parked is not None:
-        remedy = policy(FaultKind(record.parked)).remedy
-        reason = Reason(record.parked, "parked before the last start", remedy, known=False)
-        return TableEntry(spec, TableState.PARKED, record.schema.logged, after=record.applied, reason=reason)
+        kind = FaultKind(record.parked)
+        reason = Reason(record.parked, "parked before the last start", policy(kind).remedy, known=False)
+        # What was kept while it waited was lost with the process that kept it.
+        then = AwaitApproval(record.applied) if kind is FaultKind.SCHEMA_CHANGE_WAITING else None
+        return TableEntry(spec, Parked(reason, then), schema)
     if not record.ready:
         # Changes kept for it were lost with the process that kept them: only a new copy makes it whole.
-        return TableEntry(spec, TableState.PAUSED if spec.paused else TableState.RELOADING)
-    if spec.paused:
-        first = BatchId(progress.batch + 1)
-        return TableEntry(spec, TableState.PAUSED, record.schema.logged, after=progress.end, deferred_from=first)
-    return TableEntry(spec, TableState.LIVE, record.schema.logged, after=progress.end)
+        return TableEntry(spec, Paused() if spec.paused else Reloading())
+    return TableEntry(spec, Paused(progress.end, first) if spec.paused else Live(progress.end), schema)

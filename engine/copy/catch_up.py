@@ -18,7 +18,8 @@ from engine.model.schema import TableSchema
 from engine.model.target import TableCommit, TargetProgress
 from engine.net import decode_copy_text
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import Stretch, TableEntry, TableRegistry
+from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.state import Chunk, ChunkTaken, ChunkVoided, CopyAltered
 
 Tell = Callable[[TableId, str], None]
 
@@ -29,8 +30,8 @@ class _Deciding:
 
     going: set[TableId] = field(default_factory=set)
     """Copies that hold all up to its end behind it."""
-    lives: dict[TableId, int] = field(default_factory=dict)
-    taken: dict[TableId, Stretch] = field(default_factory=dict)
+    generations: dict[TableId, int] = field(default_factory=dict)
+    taken: dict[TableId, Chunk] = field(default_factory=dict)
     changed: set[TableId] = field(default_factory=set)
     """Truncated, or of another structure behind it: rows that are being added may be gone, or not fit."""
 
@@ -43,6 +44,7 @@ class CopyCatchUp:
         self._book = book
         self._incomplete = incomplete
         self._copies: dict[TableId, tuple[int, StandingCopy]] = {}
+        """With the table's generation: under another one it is another copy, or none."""
         self._left: set[TableId] = set()
         """Recorded on the target as going on, though they do not."""
         self._now = _Deciding()
@@ -51,8 +53,8 @@ class CopyCatchUp:
         """What the target's record says when a run begins. Copies that the book does not follow do not go on."""
         for table, standing in progress.copies.items():
             entry = self._book.get(table)
-            if entry is not None and entry.copy_life is not None:
-                self._copies[table] = (entry.copy_life, standing)
+            if entry is not None and entry.copy is not None and entry.copy.followed:
+                self._copies[table] = (entry.generation, standing)
             else:
                 self._left.add(table)
         self._now.going = set(self._copies)
@@ -73,12 +75,16 @@ class CopyCatchUp:
 
     def concerns(self, planned: PlannedBatch, table: TableId) -> bool:
         """Whether the batch's changes of this table are for a copy of it, and not for the table that readers see."""
-        if table in planned.followed or table in planned.stretches:
+        if table in planned.followed or table in planned.chunks:
             return True
-        life, _ = self._copies.get(table, (None, None))
         entry = self._book.get(table)
-        # Planned as if its last stretch were in. A copy that was given up stays out of the way of the one that came after it.
-        return life is not None and entry is not None and entry.copy_life == life
+        # Planned as if its last chunk were in. A copy that was given up stays out of the way of the one that came after it.
+        return entry is not None and self._known(entry) is not None
+
+    def _known(self, entry: TableEntry) -> StandingCopy | None:
+        """The table's copy on the target, where it was not given up since."""
+        generation, known = self._copies.get(entry.table, (None, None))
+        return known if generation == entry.generation else None
 
     def commit_of(
         self,
@@ -92,12 +98,10 @@ class CopyCatchUp:
         entry = self._book.get(table)
         if entry is None:
             return None
-        life, known = self._copies.get(table, (None, None))
+        known = self._known(entry) if any(p.table == table for p in planned.parts) else None
         part = planned.part(table)
-        if known is not None and (life != entry.copy_life or all(p.table != table for p in planned.parts)):
-            known = None
-        stretch = _still(planned.stretches.get(table), entry)
-        if part is None or (known is None and (stretch is None or not stretch.first)):
+        chunk = _still(planned.chunks.get(table), entry)
+        if part is None or (known is None and (chunk is None or not chunk.first)):
             return None
         schema = part.versions[-1]
         held: list[TableChanges] = []
@@ -110,16 +114,16 @@ class CopyCatchUp:
                 return None
             if any(one.truncated for one in held):
                 self._now.changed.add(table)
-                self._book.stretch_void(table)
-                stretch = None
-        added = self._added(table, schema, known, stretch, missed) if stretch is not None else None
+                self._book.apply(table, ChunkVoided())
+                chunk = None
+        added = self._added(table, schema, known, chunk, missed) if chunk is not None else None
         if added is None:
-            stretch = None
+            chunk = None
             if known is None:
                 return None
         self._now.going.add(table)
-        commit = self._commit(entry, schema, [*held, *_behind(held, added or [])], known, stretch)
-        needed = stretch is not None or commit.changes or table in restructured
+        commit = self._commit(entry, schema, [*held, *_behind(held, added or [])], known, chunk)
+        needed = chunk is not None or commit.changes or table in restructured
         return commit if needed else None
 
     def _added(
@@ -127,21 +131,21 @@ class CopyCatchUp:
         table: TableId,
         schema: TableSchema,
         known: StandingCopy | None,
-        stretch: Stretch,
+        chunk: Chunk,
         missed: Sequence[TableChanges],
     ) -> list[TableChanges] | None:
-        """What the stretch has missed; None where it is void."""
+        """What the chunk has missed; None where it is void."""
         for one in missed:
             if one.fault is not None and one.fault.code != FaultKind.TABLE_STRUCTURE_CHANGED:
                 raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
         try:
             if not any(one.fault for one in missed):
                 lower = known.upto if known is not None else None
-                keys = KeyRange(schema, lower, stretch.upto, decode_copy_text)
+                keys = KeyRange(schema, lower, chunk.upto, decode_copy_text)
                 return [restrict_to_range(one, keys) for one in missed]
         except (RowUnknown, KeyUnordered):
             pass
-        self._book.stretch_void(table)
+        self._book.apply(table, ChunkVoided())
         return None
 
     def _commit(
@@ -150,23 +154,23 @@ class CopyCatchUp:
         schema: TableSchema,
         changes: Sequence[TableChanges],
         known: StandingCopy | None,
-        stretch: Stretch | None,
+        chunk: Chunk | None,
     ) -> TableCommit:
         table = entry.table
         commit = TableCommit(table, schema, entry.spec.target, tuple(one for one in changes if _does_something(one)))
-        if stretch is not None:
-            self._now.taken[table] = stretch
-        if stretch is not None and stretch.upto is None:
+        if chunk is not None:
+            self._now.taken[table] = chunk
+        if chunk is not None and chunk.upto is None:
             return replace(commit, handover=True)
-        self._now.lives[table] = stretch.life if stretch is not None else self._copies[table][0]
+        self._now.generations[table] = entry.generation
         rows, size, stretches = (known.rows, known.bytes, known.stretches) if known is not None else (0, 0, 0)
-        if stretch is not None and stretch.upto is not None:
-            copy = StandingCopy(table, schema, stretch.upto, rows + stretch.rows, size + stretch.bytes, stretches + 1)
+        if chunk is not None and chunk.upto is not None:
+            copy = StandingCopy(table, schema, chunk.upto, rows + chunk.rows, size + chunk.bytes, stretches + 1)
             return replace(commit, copy=copy)
         return replace(commit, copy=replace(known, schema=schema) if known is not None else None)
 
     def _begin_anew(self, table: TableId, trouble: RowUnknown | KeyUnordered) -> None:
-        self._book.copy_anew(table)
+        self._book.restart_copy(table)
         if isinstance(trouble, RowUnknown):
             self._incomplete(table, "a row came into the copied part whose unchanged columns the log left out")
         else:
@@ -181,27 +185,30 @@ class CopyCatchUp:
         """The batch is on the target, with these commits."""
         gone = self.left
         for table, commit in commits.items():
-            if commit.copy is not None and table in self._now.lives:
+            if commit.copy is not None and table in self._now.generations:
                 before = self.standing(table)
                 if before is not None and before.schema != commit.schema:
                     self._now.changed.add(table)
-                self._copies[table] = (self._now.lives[table], commit.copy)
-                self._book.copy_stands(table, commit.schema.logged)
+                self._copies[table] = (self._now.generations[table], commit.copy)
+                self._book.apply(table, CopyAltered(commit.schema.logged))
             elif commit.handover:
                 self._copies.pop(table, None)
         for table in gone:
             self._copies.pop(table, None)
         self._left.clear()
-        for table, stretch in self._now.taken.items():
-            self._book.stretch_ends(table, stretch.number)
+        for table, chunk in self._now.taken.items():
+            self._book.apply(table, ChunkTaken(chunk.number))
         for table in self._now.changed:
-            self._book.stretch_void(table)
+            self._book.apply(table, ChunkVoided())
 
 
-def _still(stretch: Stretch | None, entry: TableEntry) -> Stretch | None:
-    """The stretch where it is the one that the table waits for."""
-    now = entry.stretch
-    return stretch if stretch is not None and now is not None and now.number == stretch.number else None
+def _still(chunk: Chunk | None, entry: TableEntry) -> Chunk | None:
+    """The chunk where it is the one that the table waits for.
+
+    By its number, not by the generation: a copy goes on without a chunk that is void, and so does what batches do to it.
+    """
+    now = entry.copy.chunk if entry.copy is not None else None
+    return chunk if chunk is not None and now is not None and now.number == chunk.number else None
 
 
 def _behind(first: Sequence[TableChanges], then: Sequence[TableChanges]) -> list[TableChanges]:

@@ -1,6 +1,6 @@
-"""Copies made stretch by stretch: which table's next rows are read under a snapshot, and how far each copy is.
+"""Copies made chunk by chunk: which table's next rows are read under a snapshot, and how far each copy is.
 
-What is in is followed by every batch from then on (`following.py`), so that neither a snapshot nor kept changes outlive a stretch, and
+What is in is followed by every batch from then on (`following.py`), so that neither a snapshot nor kept changes outlive a chunk, and
 a new engine goes on behind the last one.
 """
 
@@ -21,13 +21,15 @@ from engine.model.quarantine import RefusedPolicy
 from engine.model.schema import TableSchema
 from engine.model.source import KeyWalk
 from engine.model.subscription import CopyPolicy
+from engine.model.table_state import Refused
 from engine.net import decode_copy_text
 from engine.tables.context import RunContext
-from engine.tables.registry import Stretch, TableEntry
+from engine.tables.registry import TableEntry
 from engine.tables.schema_change import RecopyRequired, Unchanged, judge
+from engine.tables.state import Chunk, ChunkRead, ChunkVoided
 
 TRIES = 3
-"""Stretches of a table one after another that did not get in: then it is copied under one snapshot."""
+"""Chunks of a table one after another that did not get in: then it is copied under one snapshot."""
 
 
 LEAST_BYTES = 64 * 1024
@@ -39,7 +41,7 @@ STORED_ROW_BYTES = 28
 
 
 class NextChunk(Enum):
-    """What to do with a table for which there is no stretch."""
+    """What to do with a table for which there is no chunk."""
 
     WHOLE = "whole"
     """Copy it under one snapshot."""
@@ -52,7 +54,7 @@ class _Way:
     """One table's copy. Its share is that of its rows, since along a key nothing tells of how much of the storage was read."""
 
     course: Course
-    stretch: Stretch
+    chunk: Chunk
     size: int = 0
     table_bytes: int = 0
     table_rows: int = 0
@@ -63,13 +65,13 @@ class _Way:
     """Of COPY text, by what was read."""
 
     def progress(self, of_stretch: CopyProgress, now_s: float) -> CopyProgress:
-        """Of the whole table; 100 % only behind the last stretch."""
+        """Of the whole table; 100 % only behind the last chunk."""
         if of_stretch.rows:
             self.row_bytes = of_stretch.read_bytes / of_stretch.rows
         rows = self.rows + of_stretch.rows
         total = self._total_rows()
         share = min(0.999, rows / max(total, rows, 1)) if total else 0.0
-        if self.stretch.upto is None and of_stretch.percent >= 100:
+        if self.chunk.upto is None and of_stretch.percent >= 100:
             share = 1.0
         return self.course.at(
             now_s,
@@ -78,7 +80,7 @@ class _Way:
             total_rows=total or None,
             total_bytes=self.table_bytes,
             begun=of_stretch.begun,
-            goes_on=not self.stretch.first,
+            goes_on=not self.chunk.first,
             read_bytes=of_stretch.read_bytes,
         )
 
@@ -100,25 +102,26 @@ class ChunkPlanner:
         self._lost: Counter[TableId] = Counter()
 
     def next(self, entry: TableEntry, schema: TableSchema, position: Lsn) -> CopyTable | NextChunk:
-        """The table's next stretch, as of `position`. `schema`: the structure that the source's catalog shows."""
-        standing = self._standing(entry.table) if self._standing is not None and entry.copy_life is not None else None
-        if entry.copy_life is not None and (why := self._hindrance(entry, schema, standing)) is not None:
+        """The table's next chunk, as of `position`. `schema`: the structure that the source's catalog shows."""
+        goes_on = entry.copy is not None and entry.copy.followed
+        standing = self._standing(entry.table) if self._standing is not None and goes_on else None
+        if goes_on and (why := self._hindrance(entry, schema, standing)) is not None:
             return why
         walk = self._walk(entry, schema, standing)
         if walk is None:
             return self._whole(entry)
-        stretch = self._parts.book.stretch_begins(entry.table, schema, position, walk.chunks[-1].upto)
-        if stretch is None:
+        chunk = self._parts.book.begin_chunk(entry.table, schema, position, walk.chunks[-1].upto)
+        if chunk is None:
             return NextChunk.LATER
-        self._note(entry.table, stretch, standing, walk)
+        self._note(entry.table, chunk, standing, walk)
         if standing is not None:
             # What an earlier try has left behind the rows that count.
             self._parts.target.trim_copy(entry.table, key_row(standing.upto, schema, decode_copy_text))
-        return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=stretch.first)
+        return CopyTable(entry.spec, schema.whole, tuple(each.chunk for each in walk.chunks), begin=chunk.first)
 
     def _hindrance(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> NextChunk | None:
         """Why a copy does not go on right now."""
-        known, copied = entry.schema, entry.copy_schema
+        known, copied = entry.schema, entry.copy.schema if entry.copy is not None else None
         if standing is None or known is None or copied is None:
             return self._whole(entry)
         if isinstance(judge(known, schema), RecopyRequired):
@@ -127,9 +130,9 @@ class ChunkPlanner:
         return None if same else NextChunk.LATER
 
     def _whole(self, entry: TableEntry) -> NextChunk:
-        if entry.copy_life is None:
+        if entry.copy is None or not entry.copy.followed:
             return NextChunk.WHOLE
-        self._parts.book.copy_anew(entry.table)
+        self._parts.book.restart_copy(entry.table)
         return NextChunk.LATER
 
     def _walk(self, entry: TableEntry, schema: TableSchema, standing: StandingCopy | None) -> KeyWalk | None:
@@ -160,20 +163,20 @@ class ChunkPlanner:
         """From any thread: stretches that begin from now on are read so fast."""
         self._policy = policy
 
-    def _note(self, table: TableId, stretch: Stretch, standing: StandingCopy | None, walk: KeyWalk) -> None:
+    def _note(self, table: TableId, chunk: Chunk, standing: StandingCopy | None, walk: KeyWalk) -> None:
         before = self._ways.get(table)
         rows, size = (standing.rows, standing.bytes) if standing is not None else (0, 0)
         if before is None and standing is not None:
             detail = f"{rows} rows of {standing.stretches} chunks are copied; the copy continues after them"
             self._parts.reporter.event("info", "copy_resumed", str(table), detail)
-        if before is None or stretch.first:
-            before = _Way(Course(table), stretch)
+        if before is None or chunk.first:
+            before = _Way(Course(table), chunk)
         elif before.bytes < size:
             del self._lost[table]
         of_stretch = sum(each.chunk.bytes_estimate for each in walk.chunks)
         self._ways[table] = replace(
             before,
-            stretch=stretch,
+            chunk=chunk,
             size=of_stretch,
             table_bytes=walk.table_bytes,
             table_rows=walk.table_rows,
@@ -181,20 +184,20 @@ class ChunkPlanner:
             bytes=size,
         )
 
-    def under_way(self, table: TableId) -> Stretch | None:
-        """The stretch that is being read, where there is one and it still counts."""
+    def under_way(self, table: TableId) -> Chunk | None:
+        """The chunk that is being read, where there is one and it still counts."""
         way, entry = self._ways.get(table), self._parts.book.get(table)
-        now = entry.stretch if entry is not None else None
-        return now if way is not None and now is not None and now.number == way.stretch.number else None
+        now = entry.copy.chunk if entry is not None and entry.copy is not None else None
+        return now if way is not None and now is not None and now.number == way.chunk.number else None
 
     def is_one(self, table: TableId) -> bool:
-        """Whether the table is copied stretch by stretch."""
+        """Whether the table is copied chunk by chunk."""
         return table in self._ways
 
     def read(self, table: TableId, rows: int) -> bool:
-        """All of the stretch is in the hidden table. False where it does not count any more."""
+        """All of the chunk is in the hidden table. False where it does not count any more."""
         way = self._ways[table]
-        return self._parts.book.stretch_read(table, way.stretch.number, rows, way.size)
+        return not isinstance(self._parts.book.apply(table, ChunkRead(way.chunk.number, rows, way.size)), Refused)
 
     def rows(self, table: TableId, of_stretch: int) -> int:
         """Of the whole copy."""
@@ -203,7 +206,7 @@ class ChunkPlanner:
     def lost(self, table: TableId) -> None:
         """Its rows cannot be read under this snapshot, or do not count."""
         self._lost[table] += 1
-        self._parts.book.stretch_void(table)
+        self._parts.book.apply(table, ChunkVoided())
 
     def end(self, table: TableId) -> None:
         """The table is copied otherwise, or not at all."""

@@ -24,7 +24,7 @@ from engine.model.tasks import TaskRunner
 class CopyTable:
     """A table to copy. `schema` is its structure at the snapshot.
 
-    `stretch`: only these chunks, since it is copied stretch by stretch; None = all of it. `begin`: into a new hidden table; else into
+    `stretch`: only these chunks, since it is copied chunk by chunk; None = all of it. `begin`: into a new hidden table; else into
     the one that stands, which is never discarded. `load`: as in Target.begin_copy.
     """
 

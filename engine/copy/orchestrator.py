@@ -1,7 +1,7 @@
 """Copies of one run: which tables need one, under which snapshots they are made, and what becomes of them.
 
 A copy under one snapshot that does not reach its hand-over starts again from nothing, whatever ended it. Large tables are copied
-stretch by stretch, each under a snapshot of its own (`stretches.py`); what is in stays in.
+chunk by chunk, each under a snapshot of its own (`chunks.py`); what is in stays in.
 """
 
 from __future__ import annotations
@@ -27,33 +27,46 @@ from engine.copy.throttle import AdaptiveThrottle
 from engine.model.batch import TableFault
 from engine.model.copies import CopyProgress, StandingCopy
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import TableId, TableName
+from engine.model.identity import BatchId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import Earlier, ExportedSnapshot
 from engine.model.subscription import CopyPolicy, TableSpec
-from engine.model.table_state import TableEvent, TableState
+from engine.model.table_state import Refused, TableStateKind
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
 from engine.tables.context import RunContext
 from engine.tables.registry import TableEntry
 from engine.tables.start_point import why_not_described
+from engine.tables.state import (
+    ChunkVoided,
+    CopyFinished,
+    Copying,
+    CopyLost,
+    CopyStarted,
+    KeptReleased,
+    ReadProgress,
+    Registered,
+    Reload,
+    Reloading,
+    awaits_recopy,
+)
 
 SPARK_START_S = 120.0
 RETRY_S = 2.0
 LOOK_AGAIN_S = 0.2
 """Until what the catalog shows is in the log as well."""
-_BEING_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING, TableState.CATCHING_UP})
-_FOLLOWED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP})
-"""Tables whose rows rest on every change having been published."""
-
+_BEING_COPIED = frozenset(
+    {TableStateKind.REGISTERED, TableStateKind.COPYING, TableStateKind.RELOADING, TableStateKind.CATCHING_UP}
+)
 log = structlog.get_logger(__name__)
 _WAITED_FOR = frozenset({FaultKind.SOURCE_TIMEOUT, FaultKind.SOURCE_SNAPSHOT_TOO_LARGE, FaultKind.COPY_LOST})
 _NO_ROOM = frozenset({FaultKind.SOURCE_NO_SLOTS, FaultKind.SOURCE_NO_SENDERS})
 """The source has no slot or sender left for the copy. Tables that are live already go on, and the copy waits; else all of it does."""
 
-Defer = Callable[[TableEvent, list[TableId]], None]
+Defer = Callable[[Callable[[BatchId], CopyStarted | CopyLost | Reload], list[TableId]], None]
+"""Move tables by this event, with the batch from which on their changes are kept. Returns when it holds."""
 
 T = TypeVar("T")
 
@@ -76,12 +89,12 @@ class CopyOrchestrator:
         partitions: PartitionReloader,
     ) -> None:
         """`mark` gets what is below tables that are about to be copied. `give_up`: what the target keeps for a table that has left is to
-        go. `standing`: how far copies are that are made stretch by stretch; None where none is to be."""
+        go. `standing`: how far copies are that are made chunk by chunk; None where none is to be."""
         self.partitions = partitions
         self._give_up = give_up
         self._mark = mark
         self._look = look
-        self._stretches = ChunkPlanner(parts, standing)
+        self._chunks = ChunkPlanner(parts, standing)
         self._parts = parts
         self._defer = defer
         self._flush = flush
@@ -111,7 +124,7 @@ class CopyOrchestrator:
     def reload(self, request: str, tables: list[TableId]) -> None:
         """Copy these tables anew while the others go on; old rows stay readable until the swap."""
         self.reloads.begin(request, tables)
-        self._defer(TableEvent.RELOAD, tables)
+        self._defer(Reload, tables)
         if self.reloads.is_cancelled(request):  # Before the tables were moved, so that none of them was seen to wait.
             self.park_cancelled(tables)
         for table in tables:
@@ -137,7 +150,9 @@ class CopyOrchestrator:
         """Those of the tables that are being copied, or wait for it, are not copied."""
         book, code = self._parts.book, FaultKind.TABLE_COPY_CANCELLED.value
         for table in tables:
-            while (entry := book.get(table)) is not None and (entry.state in _BEING_COPIED or entry.renewing):
+            while (entry := book.get(table)) is not None and (
+                entry.kind in _BEING_COPIED or awaits_recopy(entry.state)
+            ):
                 if book.park(table, code, CANCELLED, known=entry):
                     break  # Else its copy has come further since.
 
@@ -154,14 +169,13 @@ class CopyOrchestrator:
     @property
     def wanted(self) -> bool:
         """Whether tables are being copied, or wait for it."""
-        waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
-        return self.partitions.wanted or any(not entry.copied and not entry.spec.paused for entry in waiting)
+        return self.partitions.wanted or bool(self._waiting())
 
     def throttle(self, policy: CopyPolicy) -> None:
         """Read so fast from now on, also what is being read."""
         self._declared = policy
         self.give_way()
-        self._stretches.throttle(policy)
+        self._chunks.throttle(policy)
 
     def took(self, lag_ms: float) -> None:
         """A batch was committed; its oldest commit had waited so long to become readable."""
@@ -203,10 +217,10 @@ class CopyOrchestrator:
             self._wake.set()
 
     def look_again(self) -> None:
-        """In the commit thread: a stretch is in, or void, and the next one may begin."""
+        """In the commit thread: a chunk is in, or void, and the next one may begin."""
         self._wake.set()
 
-    def stretch_void(self, table: TableId) -> None:
+    def chunk_void(self, table: TableId) -> None:
         """What is being read of a table does not count any more."""
         self.cancel(table)
         self._wake.set()
@@ -230,7 +244,7 @@ class CopyOrchestrator:
     def table_ended(self, entry: TableEntry) -> None:
         """A table parked or left: its copy is of no use any more, and a reload of it has failed."""
         self.cancel(entry.table)
-        if entry.renewing:
+        if awaits_recopy(entry.state):
             return
         reason = entry.reason
         fault = (
@@ -266,31 +280,40 @@ class CopyOrchestrator:
 
     def _put_back(self, entries: list[TableEntry]) -> None:
         """What the guard ended waits again, and what was kept for it up to now is of no use to a copy that begins later."""
-        open_still = {TableState.COPYING, TableState.RELOADING}
-        for entry in entries:
-            if (stretch := self._stretches.under_way(entry.table)) is not None and not stretch.read:
-                self._parts.book.stretch_void(entry.table)
-        entries = [e for e in entries if (now := self._parts.book.get(e.table)) and now.copy_life is None]
-        waiting = [e.table for e in entries if (now := self._parts.book.get(e.table)) and now.state in open_still]
+        self._void_unread(entry.table for entry in entries)
+        found = [now for entry in entries if (now := self._parts.book.get(entry.table)) is not None]
+        waiting = [e.table for e in found if isinstance(e.state, Copying | Reloading) and not _goes_on(e)]
         if waiting and not self._stopped.is_set():
-            self._defer(TableEvent.COPY_LOST, waiting)
+            self._defer(CopyLost, waiting)
+
+    def _void_unread(self, tables: Iterable[TableId]) -> None:
+        """Chunks that were being read when that ended do not count."""
+        for table in tables:
+            chunk = self._chunks.under_way(table)
+            if chunk is not None and chunk.progress is ReadProgress.READING:
+                self._parts.book.apply(table, ChunkVoided())
+
+    def _waiting(self) -> list[TableEntry]:
+        """Tables whose rows are to be read, or are being read."""
+        entries = (e for e in self._parts.book.all() if isinstance(e.state, Registered | Copying | Reloading))
+        return [entry for entry in entries if not entry.spec.paused]
 
     def _missing(self) -> list[TableEntry]:
-        """Tables whose rows are to be read next. One whose stretch waits for its batch holds up those of a lower priority too."""
-        waiting = self._parts.book.in_state(TableState.REGISTERED, TableState.RELOADING, TableState.COPYING)
-        waiting = [entry for entry in waiting if not entry.copied and not entry.spec.paused]
+        """Tables whose rows are to be read next. One whose chunk waits for its batch holds up those of a lower priority too."""
+        waiting = self._waiting()
         first = max((entry.spec.priority for entry in waiting), default=0)
-        return [entry for entry in waiting if entry.stretch is None and entry.spec.priority == first]
+        free = [entry for entry in waiting if entry.copy is None or entry.copy.chunk is None]
+        return [entry for entry in free if entry.spec.priority == first]
 
     def _copy(self, missing: list[TableEntry]) -> None:
         while not self._removals_written():
             # A table that left may have had the name that one of these gets.
             if self._stopped.wait(0.05):
                 return
-        adopted = [entry for entry in missing if entry.copy_life is not None or self._adopt(entry)]
+        adopted = [entry for entry in missing if _goes_on(entry) or self._adopt(entry)]
         if not adopted:
             return
-        self._defer(TableEvent.COPY_STARTED, [entry.table for entry in adopted])
+        self._defer(CopyStarted, [entry.table for entry in adopted])
         self._parts.book.snapshot_follows(entry.table for entry in adopted)
         if not self._parts.runner.wait_ready(SPARK_START_S):
             raise EngineFault(FaultKind.SPARK_FAILED, "spark", "Spark did not start in time")
@@ -312,8 +335,8 @@ class CopyOrchestrator:
             self._put_back(adopted)
         for entry in adopted:
             now = self._parts.book.get(entry.table)
-            if now is not None and now.copy_life is not None and now.stretch is None:
-                self._parts.book.keep_from(entry.table, None)
+            if now is not None and _goes_on(now) and now.copy is not None and now.copy.chunk is None:
+                self._parts.book.apply(entry.table, KeptReleased())
 
     def _load(self, table: TableId) -> None:
         """Read some partitions of a live table."""
@@ -344,12 +367,14 @@ class CopyOrchestrator:
     def _publish(self) -> None:
         """A table may have come, or got its identity, since the publications were made: its changes must be in the log from here on."""
         self._unhurried(self._look)
-        entries = [e for e in self._parts.book.all() if e.state is not TableState.REMOVED]
+        entries = [e for e in self._parts.book.all() if e.kind is not TableStateKind.REMOVED]
         specs = [entry.spec for entry in entries]
         slot = self._parts.spec.slot
         published = self._unhurried(lambda: self._parts.source.publications.prepare(specs, slot, earlier=Earlier.OURS))
         described = self._unhurried(lambda: self._parts.source.describe(specs))
-        complete = [e for e in entries if e.state in {TableState.LIVE, TableState.PAUSED} and e.schema is not None]
+        complete = [
+            e for e in entries if e.kind in {TableStateKind.LIVE, TableStateKind.PAUSED} and e.schema is not None
+        ]
         away = [e.schema.relation for e in complete if e.schema is not None and e.spec.source not in described]
         names = self._parts.source.names(away) if away else {}
         for entry in complete:
@@ -373,7 +398,7 @@ class CopyOrchestrator:
             self._parts.book.park(now.table, fault.kind.value, fault.detail, known=now)
 
     def _others_live(self) -> bool:
-        return bool(self._parts.book.in_state(TableState.LIVE))
+        return bool(self._parts.book.in_state(TableStateKind.LIVE))
 
     def _adopt(self, entry: TableEntry) -> bool:
         try:
@@ -417,10 +442,7 @@ class CopyOrchestrator:
         try:
             self._run(snapshot, tables, self)
         finally:
-            for table in tables:
-                stretch = self._stretches.under_way(table.spec.table)
-                if stretch is not None and not stretch.read:
-                    self._parts.book.stretch_void(table.spec.table)
+            self._void_unread(table.spec.table for table in tables)
 
     def _run(self, snapshot: ExportedSnapshot, tables: list[CopyTable], listener: CopyListener) -> None:
         self._way.begin(self._parts.clock.monotonic_ms(), goes_on=not any(table.begin for table in tables))
@@ -446,7 +468,7 @@ class CopyOrchestrator:
             return None
         try:
             now = self._parts.book.get(entry.table)
-            found = self._stretches.next(now or entry, schema, position)
+            found = self._chunks.next(now or entry, schema, position)
         except EngineFault as fault:
             if (
                 consequence(fault.kind) is not Consequence.FAIL_TABLE
@@ -457,8 +479,8 @@ class CopyOrchestrator:
             return None
         if isinstance(found, CopyTable):
             return found
-        self._stretches.end(entry.table)
-        if found is NextChunk.LATER or not self._parts.book.copy_begins(entry.table, schema, position):
+        self._chunks.end(entry.table)
+        if found is NextChunk.LATER or not self._parts.book.begin_copy(entry.table, schema, position):
             return None
         return CopyTable(entry.spec, schema.whole)
 
@@ -481,16 +503,16 @@ class CopyOrchestrator:
     # What the coordinator tells, from the copy thread.
 
     def on_table_copied(self, table: TableId, position: Lsn, rows: int) -> None:
-        """The next batch at or behind `position` hands the table over, or takes its stretch in."""
-        if self._stretches.is_one(table):
+        """The next batch at or behind `position` hands the table over, or takes its chunk in."""
+        if self._chunks.is_one(table):
             hit(Failpoint.STRETCH_READ)
-            stretch = self._stretches.under_way(table)
-            if not self._stopped.is_set() and stretch is not None and self._stretches.read(table, rows):
-                if stretch.upto is None:
-                    self._tell_copied(table, self._stretches.rows(table, rows), position)
+            chunk = self._chunks.under_way(table)
+            if not self._stopped.is_set() and chunk is not None and self._chunks.read(table, rows):
+                if chunk.upto is None:
+                    self._tell_copied(table, self._chunks.rows(table, rows), position)
                 self._flush(position)
             return
-        if self._stopped.is_set() or not self._parts.book.copy_ends(table):
+        if self._stopped.is_set() or isinstance(self._parts.book.apply(table, CopyFinished()), Refused):
             self._parts.target.discard_copy(table)
             return
         self._tell_copied(table, rows, position)
@@ -500,23 +522,28 @@ class CopyOrchestrator:
         self._parts.reporter.event("info", "table_copied", str(table), f"{rows} rows as of {position}")
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
-        if self._stretches.is_one(table) and self._stretches.under_way(table) is None:
+        if self._chunks.is_one(table) and self._chunks.under_way(table) is None:
             return  # What was being read did not count any more.
         self._parts.book.park(table, fault.code, fault.detail)
 
     def on_table_lost(self, table: TableId, detail: str) -> None:
-        if self._stretches.is_one(table):
-            self._stretches.lost(table)
+        if self._chunks.is_one(table):
+            self._chunks.lost(table)
         else:
-            self._parts.book.move(table, TableEvent.COPY_LOST)
+            self._parts.book.apply(table, CopyLost())
         self._parts.reporter.event("warning", FaultKind.COPY_LOST.value, str(table), detail)
 
     def on_progress(self, progress: CopyProgress) -> None:
         if progress.begun:
             hit(Failpoint.COPY_RUNNING)
-        progress = self._stretches.progress(progress)
+        progress = self._chunks.progress(progress)
         self._parts.reporter.copy(progress)
         self.reloads.progressed(progress)
+
+
+def _goes_on(entry: TableEntry) -> bool:
+    """Whether a part of its copy is in, and stays."""
+    return entry.copy is not None and entry.copy.followed
 
 
 def _identified(schema: TableSchema) -> bool:

@@ -27,16 +27,17 @@ from engine.model.position import Lsn
 from engine.model.quarantine import RefusedPolicy
 from engine.model.schema import TableSchema
 from engine.model.source import CopyChunk, ExportedSnapshot
-from engine.model.table_state import TableState
+from engine.model.table_state import Refused
 from engine.model.target import PartitionSwap, TableRecord, TargetReader
 from engine.net import decode_copy_text
 from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
 from engine.tables.context import RunContext
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import PartitionCopy, TableEntry, TableRegistry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import LoadedPartition
 from engine.tables.schema_change import Unchanged, judge
+from engine.tables.state import Live, PartitionReload, PartitionsEnded, PartitionsUpdated, ReadProgress
 from engine.verify.compare import VerifyTable, verify_tables
 from engine.verify.verdict import VerdictStatus
 
@@ -55,20 +56,22 @@ def swap_of(
 
     Raises EngineFault where what came since the snapshot cannot be applied: the table cannot go on.
     """
-    load, entry = planned.loads.get(table), book.get(table)
-    if load is None or entry is None or entry.load is None or entry.load.number != load.number:
+    reload, entry = planned.reloads.get(table), book.get(table)
+    now = entry.reload if entry is not None else None
+    # By its number, not by the generation: the table goes on without a reload that is void, and so does what batches do to it.
+    if reload is None or now is None or now.number != reload.number:
         return None
     for one in missed:
         if one.fault is not None:
             raise EngineFault(FaultKind(one.fault.code), table, one.fault.detail)
     try:
-        wanted = PartitionFilter(load.regions, schema, decode_copy_text)
+        wanted = PartitionFilter(reload.regions, schema, decode_copy_text)
         changes = tuple(restrict_to_range(one, wanted) for one in missed)
     except (RowUnknown, KeyUnordered):
-        book.load_ends(table, load.number)
+        book.apply(table, PartitionsEnded(reload.number))
         return None
-    rows = partition_rows(load.regions, schema, decode_copy_text)
-    return PartitionSwap(rows, changes, load.reasons, load.request, _name(load))
+    rows = partition_rows(reload.regions, schema, decode_copy_text)
+    return PartitionSwap(rows, changes, reload.reasons, reload.request, _name(reload))
 
 
 class PartitionReloader:
@@ -123,14 +126,14 @@ class PartitionReloader:
             self._left.clear()
         for table in left:
             entry = self._parts.book.get(table)
-            if entry is not None and entry.state is TableState.LIVE and entry.load is None:
+            if entry is not None and isinstance(entry.state, Live) and entry.reload is None:
                 self._parts.target.discard_copy(table)
         for table in waiting:
             entry = self._parts.book.get(table)
-            if entry is None or entry.state is not TableState.LIVE:
-                state = "gone" if entry is None else entry.state.value
+            if entry is None or not isinstance(entry.state, Live):
+                state = "gone" if entry is None else entry.kind.value
                 self.give_up(table, FaultKind.PARTITIONS_NOT_LOADED, f"the table is {state} by now")
-            elif entry.load is None:
+            elif entry.reload is None:
                 return table
         return None
 
@@ -143,21 +146,21 @@ class PartitionReloader:
 
     def _end(self, table: TableId) -> None:
         """What was read is of no use any more. A batch that is planned with it may still be looking at the hidden table."""
-        ended = self._parts.book.load_ends(table)
-        if ended is not None and ended.read and not ended.taken:
+        ended = self._parts.book.end_reload(table)
+        if ended is not None and ended.progress is ReadProgress.READ:
             with self._lock:
                 self._left.add(table)
 
-    def in_place(self, table: TableId, load: PartitionCopy, position: Lsn) -> None:
+    def in_place(self, table: TableId, reload: PartitionReload, position: Lsn) -> None:
         """A batch that ends at `position` has put its rows into place."""
         with self._lock:
             wanted = self._wanted.get(table)
-            asked = wanted is not None and wanted.request == load.request
+            asked = wanted is not None and wanted.request == reload.request
             if asked:
                 del self._wanted[table]
-        self._parts.book.load_ends(table, load.number)
+        self._parts.book.apply(table, PartitionsEnded(reload.number))
         if asked:  # Else it was cancelled while the batch was written, and maybe another one asked for.
-            self._tell(table, load.reasons)
+            self._tell(table, reload.reasons)
             self.reloads.finished(table, position)
 
     def whole_in_place(self, table: TableId) -> None:
@@ -200,8 +203,9 @@ class PartitionReloader:
             return True
         finally:
             entry = self._parts.book.get(table)
-            if entry is not None and entry.load is not None and not entry.load.read:
-                self._parts.book.load_ends(table, entry.load.number)
+            reload = entry.reload if entry is not None else None
+            if reload is not None and reload.progress is ReadProgress.READING:
+                self._parts.book.apply(table, PartitionsEnded(reload.number))
 
     def _is_done(self, wanted: WantedPartitions) -> bool:
         """Whether a run that is over had put them into place, and could not say so any more."""
@@ -218,7 +222,7 @@ class PartitionReloader:
     def _copy_under(self, wanted: WantedPartitions, snapshot: ExportedSnapshot) -> CopyTable | None:
         """What to read; None where the source shows another structure than the log has told of yet."""
         entry = self._parts.book.get(wanted.table)
-        if entry is None or entry.load is None:
+        if entry is None or entry.reload is None:
             return None
         schema = self._parts.source.describe([entry.spec]).get(entry.spec.source)
         if schema is None or entry.schema is None or not isinstance(judge(entry.schema, schema), Unchanged):
@@ -234,12 +238,12 @@ class PartitionReloader:
         partition_rows(regions, schema, decode_copy_text)
         below = _with_those_below(tree, chosen, wanted.reasons)
         reasons = {str(part.name): reason for part, reason in below.items()}
-        load = replace(entry.load, schema=schema, after=snapshot.position, regions=regions, reasons=reasons)
+        reload = replace(entry.reload, schema=schema, position=snapshot.position, regions=regions, reasons=reasons)
         chunks = self._chunks(entry, schema, frozenset(part.relation for part in below if part.leaf))
-        if chunks is None or not self._parts.book.load_goes_on(load, wanted.table):
+        if chunks is None or isinstance(self._parts.book.apply(wanted.table, PartitionsUpdated(reload)), Refused):
             return None
         self._tell(wanted.table, reasons)
-        return CopyTable(entry.spec, schema, chunks, load=_name(load))
+        return CopyTable(entry.spec, schema, chunks, load=_name(reload))
 
     def _chunks(
         self, entry: TableEntry, schema: TableSchema, leaves: frozenset[RelationId]
@@ -256,7 +260,7 @@ class PartitionReloader:
             progress = self._parts.target.progress(self._parts.spec.name)
             record = progress.tables.get(table) if progress is not None else None
             entry = self._parts.book.get(table)
-            if record is None or entry is None or entry.state is not TableState.LIVE:
+            if record is None or entry is None or not isinstance(entry.state, Live):
                 return False
             tree = [
                 part for part in self._parts.source.partitioned.partitions(record.schema, snapshot.name) if part.leaf
@@ -319,9 +323,9 @@ class PartitionReloader:
         del rows
         hit(Failpoint.PARTITIONS_READ)
         entry = self._parts.book.get(table)
-        if entry is not None and entry.load is not None:
+        if entry is not None and entry.reload is not None:
             self._count(table)
-            self._parts.book.load_goes_on(replace(entry.load, read=True), table)
+            self._parts.book.apply(table, PartitionsUpdated(replace(entry.reload, progress=ReadProgress.READ)))
             self._flush(position)
 
     def on_table_failed(self, table: TableId, fault: TableFault) -> None:
@@ -343,9 +347,9 @@ class PartitionReloader:
         self.reloads.progressed(progress)
 
 
-def _name(load: PartitionCopy) -> str:
-    """What tells its hidden table from those of other loads and copies of the run."""
-    return f"{load.request}-{load.number}"
+def _name(reload: PartitionReload) -> str:
+    """What tells its hidden table from those of other reloads and copies of the run."""
+    return f"{reload.request}-{reload.number}"
 
 
 def hindrance(entry: TableEntry) -> str | None:

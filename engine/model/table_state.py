@@ -1,4 +1,4 @@
-"""States of a replicated table and the one function that moves between them."""
+"""Kinds of states of a replicated table and the arrows between them; `engine.tables.state` has the data of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class TableState(StrEnum):
+class TableStateKind(StrEnum):
     """What a table is doing; the value is what REST, CLI and the web show."""
 
     REGISTERED = "registered"
@@ -19,7 +19,7 @@ class TableState(StrEnum):
     REMOVED = "removed"
 
 
-class TableEvent(StrEnum):
+class TableEventKind(StrEnum):
     """What can happen to a table."""
 
     COPY_STARTED = "copy_started"
@@ -43,10 +43,10 @@ class Refused:
     reason: str
 
 
-_S = TableState
-_E = TableEvent
+_S = TableStateKind
+_E = TableEventKind
 
-ARROWS: dict[tuple[TableState, TableEvent], TableState] = {
+ARROWS: dict[tuple[TableStateKind, TableEventKind], TableStateKind] = {
     (_S.REGISTERED, _E.COPY_STARTED): _S.COPYING,
     (_S.REGISTERED, _E.PAUSE): _S.PAUSED,
     (_S.REGISTERED, _E.FAULT): _S.PARKED,
@@ -79,11 +79,11 @@ ARROWS: dict[tuple[TableState, TableEvent], TableState] = {
 }
 
 
-def next_state(state: TableState, event: TableEvent) -> TableState | Refused:
+def next_state(state: TableStateKind, event: TableEventKind) -> TableStateKind | Refused:
     """The state after `event`, or why it is refused. Total over all pairs."""
     after = ARROWS.get((state, event))
     if after is not None:
         return after
-    if state is TableState.REMOVED:
+    if state is TableStateKind.REMOVED:
         return Refused("the table was removed from the subscription; add it again")
     return Refused(f"a table that is {state.value} does not take '{event.value}'")

@@ -162,9 +162,9 @@ def _only_as_batch(planned: PlannedBatch) -> str | None:
         return "a table joins, with all changes that it missed"
     if any(part.versions[0].computed and part.versions[0].mode is KeyMode.BAG for part in planned.parts):
         return "the source computes columns of a table without a key, whose rows are identified by all their values"
-    if planned.loads:
+    if planned.reloads:
         return "rows of partitions are put into place"
-    if planned.followed or planned.stretches:
+    if planned.followed or planned.chunks:
         return "a table is being copied, and takes only a part of its changes"
     if planned.restructured:
         return "a table's structure changes in it"

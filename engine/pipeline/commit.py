@@ -17,7 +17,6 @@ from engine.model.position import Lsn
 from engine.model.quarantine import SET_ASIDE_LIMIT, RefusedPolicy, SetAside
 from engine.model.schema import TableSchema
 from engine.model.subscription import SubscriptionSpec
-from engine.model.table_state import TableEvent, TableState
 from engine.model.target import BatchCommit, PartitionSwap, TableCommit, Target, TargetProgress
 from engine.pipeline.apply_mode import AS_BATCH, ApplyPlan
 from engine.pipeline.compute import Computed
@@ -28,13 +27,19 @@ from engine.platform.failpoints import Failpoint, hit
 from engine.platform.fault_policy import Action, policy
 from engine.sources.postgres_log.safety.partition_fingerprints import PartitionFingerprints
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import PartitionCopy, TableEntry, TableRegistry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import BatchTimes, Evidence, Reporter
 from engine.tables.schema_change import differences
-
-_FOLLOWING = frozenset({TableState.LIVE, TableState.PAUSED})
-"""Of these every structure is told; a copy takes the one that is there."""
-
+from engine.tables.state import (
+    AwaitApproval,
+    CaughtUp,
+    Live,
+    Parked,
+    PartitionReload,
+    PartitionsEnded,
+    Paused,
+    Resume,
+)
 
 CHECK_PLACE_MS = 500.0
 """How often, while nothing is committed, it is looked whether the target is still in its place."""
@@ -109,7 +114,7 @@ class CommitStage:
         """What tables park over, for the rows that were refused of it."""
         self.handed_over: frozenset[TableId] = frozenset()
         """Tables that the last batch put into place."""
-        self.loaded: Mapping[TableId, PartitionCopy] = {}
+        self.loaded: Mapping[TableId, PartitionReload] = {}
         """Partitions of tables that it did."""
 
     def begin(self, progress: TargetProgress) -> None:
@@ -174,7 +179,7 @@ class CommitStage:
         self._check_place()
         self.handed_over = frozenset(t for t, commit in commits.items() if commit.handover) - faults.keys()
         loaded = {t for t, commit in commits.items() if commit.swap is not None} - faults.keys()
-        self.loaded = {t: load for t, load in computed.planned.loads.items() if t in loaded}
+        self.loaded = {t: reload for t, reload in computed.planned.reloads.items() if t in loaded}
         times = self._times(computed, parts)
         self._announce(computed, faults, end)
         # Behind that: whoever reads the position reports it, and must not do so before the tables that the batch parked.
@@ -191,23 +196,16 @@ class CommitStage:
         found = {}
         for part in planned.parts:
             entry = self._book.get(part.table)
-            if entry is None or self.copies.concerns(planned, part.table) or self._overtaken(planned, part, entry):
+            if entry is None or self.copies.concerns(planned, part.table) or planned.is_outdated(entry):
                 continue
             found[part.table] = (part, entry)
         return found
 
-    def _overtaken(self, planned: PlannedBatch, part: TablePart, entry: TableEntry) -> bool:
-        """Whether the table does not take its part any more. When that was planned, a batch before it had not yet parked the table or
-        left out the end of its copy, or nothing had called for another copy than the one that was to be handed over."""
-        table = part.table
-        if table in planned.handover:
-            return entry.state is not TableState.CATCHING_UP or entry.after != part.after
-        if entry.state is TableState.PARKED and not _held_behind(entry, planned.number):
-            return True
-        return table not in planned.resumed and (table in self._known_parked or table not in self._complete)
-
     def _left_out(self, taking: Container[TableId]) -> set[TableId]:
-        """Complete tables whose changes the batch keeps for later or drops: from here on they lack some, and a restart has to know."""
+        """Complete tables whose changes the batch keeps for later or drops: from here on they lack some, and a restart has to know.
+
+        By what the target has, which no generation tells: a paused table has no part in the batch, and goes on from what it has.
+        """
         left = (table for table in self._complete - self._known_parked if table not in taking)
         return {table for table in left if self._book.get(table) is not None}
 
@@ -226,7 +224,7 @@ class CommitStage:
                 and not self.copies.concerns(planned, found.table)
             )
             change = replace(found, fault=None) if aside else found
-            if change.fault is not None and not self._left_to_its_copy(change.table):
+            if change.fault is not None and not self._left_to_its_copy(planned, change.table):
                 faults.setdefault(change.table, (change.fault.code, change.fault.detail))
             by_table.setdefault(change.table, []).append(change)
         commits: dict[TableId, TableCommit] = {}
@@ -278,9 +276,9 @@ class CommitStage:
 
     def _swap(self, computed: Computed, table: TableId, schema: TableSchema) -> PartitionSwap | None:
         """What the batch puts into place of the table's partitions. Nothing of a table of which rows stand aside: they might be those."""
-        load = computed.planned.loads.get(table)
-        if load is not None and table in self._aside:
-            self._book.load_ends(table, load.number)
+        reload = computed.planned.reloads.get(table)
+        if reload is not None and table in self._aside:
+            self._book.apply(table, PartitionsEnded(reload.number))
             return None
         missed = [change for change in computed.missed if change.table == table]
         return swap_of(computed.planned, table, schema, missed, self._book)
@@ -291,7 +289,7 @@ class CommitStage:
         """What the batch does to copies that are not complete."""
         planned = computed.planned
         commits: dict[TableId, TableCommit] = {}
-        for table in dict.fromkeys([*(part.table for part in planned.parts), *planned.stretches]):
+        for table in dict.fromkeys([*(part.table for part in planned.parts), *planned.chunks]):
             if not self.copies.concerns(planned, table) or table in faults or _failed(by_table.get(table, [])):
                 continue
             missed = [change for change in computed.missed if change.table == table]
@@ -306,16 +304,19 @@ class CommitStage:
                 commits[table] = commit
         return commits
 
-    def _is_to_be_renewed(self, table: TableId) -> bool:
-        """Whether the table waits for a new copy, which puts right whatever is wrong with changes that were planned before that."""
-        entry = self._book.get(table)
-        return entry is not None and (
-            entry.renewing or (entry.state is TableState.RELOADING and entry.copy_schema is None)
-        )
+    def _is_put_right(self, planned: PlannedBatch, table: TableId) -> bool:
+        """Whether another copy of the table, called for after the planning, puts right whatever is wrong with what the batch has of it.
 
-    def _left_to_its_copy(self, table: TableId) -> bool:
+        One that is parked for good takes the later fault as well: that may be one that calls for a copy.
+        """
+        entry = self._book.get(table)
+        if entry is None or (isinstance(entry.state, Parked) and entry.state.then is None):
+            return False
+        return planned.is_outdated(entry)
+
+    def _left_to_its_copy(self, planned: PlannedBatch, table: TableId) -> bool:
         """Leave out what failed of a table that waits for a new copy, as the target's record tells from this batch on. False of others."""
-        if not self._is_to_be_renewed(table):
+        if not self._is_put_right(planned, table):
             return False
         if table in self._complete:
             self._stale.add(table)
@@ -365,7 +366,7 @@ class CommitStage:
                     raise
                 tried, commits = commits[table], {k: v for k, v in commits.items() if k != table}
                 self.copies.refused(table)
-                if self._left_to_its_copy(table):
+                if self._left_to_its_copy(computed.planned, table):
                     continue
                 refused[table] = (fault.kind.value, fault.detail)
                 if fault.kind in _OF_ROWS:
@@ -386,7 +387,7 @@ class CommitStage:
         if early is None:
             return False
         planned = computed.planned
-        more = self._removed or self._stale or planned.restructured or self.copies.left or planned.loads
+        more = self._removed or self._stale or planned.restructured or self.copies.left or planned.reloads
         rest = None if more or self.marks.lacking else rest_of(commits, early.close())
         if rest is not None:
             hit(Failpoint.EARLY_COMMIT)
@@ -487,11 +488,11 @@ class CommitStage:
         `number`: the batch that is being committed; those that wait for somebody from a later one on are not parked yet.
         """
         found = {}
-        for entry in self._book.in_state(TableState.PARKED):
-            if number is not None and _held_behind(entry, number):
+        for entry in self._book.all():
+            if not isinstance(entry.state, Parked) or (number is not None and _is_held_after(entry.state, number)):
                 continue
-            if entry.table in self._complete - self._known_parked and entry.reason is not None:
-                parked = self._parked(entry.table, entry.reason.code)
+            if entry.table in self._complete - self._known_parked:
+                parked = self._parked(entry.table, entry.state.reason.code)
                 if parked is not None:
                     found[entry.table] = parked
         return found
@@ -499,17 +500,20 @@ class CommitStage:
     def _announce(self, computed: Computed, faults: dict[TableId, tuple[str, str]], end: Lsn) -> None:
         planned = computed.planned
         for table, (code, detail) in faults.items():
-            if not self._is_to_be_renewed(table):
+            if not self._is_put_right(planned, table):
                 self._book.park(table, code, detail, planned.batch.after)
         for table in self.handed_over:
             hit(Failpoint.HANDOVER_AFTER)
-            self._book.move(table, TableEvent.CAUGHT_UP, position=end)
+            self._book.apply(table, CaughtUp(), end)
         for table in planned.resumed - faults.keys():
             entry, part = self._book.get(table), planned.part(table)
-            if entry is None or not entry.resuming or part is None or entry.after != part.after:
-                continue  # Paused again meanwhile, maybe also resumed again: what came since is kept.
-            self._book.move(table, TableEvent.RESUME)
-            self._book.move(table, TableEvent.CAUGHT_UP, position=end)
+            paused = entry.state if entry is not None and isinstance(entry.state, Paused) else None
+            if paused is None or not paused.resuming or part is None or paused.applied != part.after:
+                # Paused again meanwhile, maybe also resumed again: what came since is kept. Its generation does not tell, since that
+                # does not outdate what was planned before.
+                continue
+            self._book.apply(table, Resume())
+            self._book.apply(table, CaughtUp(), end)
         self._tell_structures(planned, faults.keys(), end)
 
     def _tell_structures(self, planned: PlannedBatch, parked: Container[TableId], end: Lsn) -> None:
@@ -519,8 +523,10 @@ class CommitStage:
                 self._reporter.schema(entry, part.versions[-1], end, Evidence.COPIED)
         for table, schemas in planned.announced.items():
             entry = self._book.get(table)
-            if entry is None or table in parked or table in planned.handover or entry.state not in _FOLLOWING:
+            if entry is None or table in parked or table in planned.handover:
                 continue
+            if not isinstance(entry.state, Live | Paused):
+                continue  # A copy takes the structure that is there.
             for before, schema in pairwise(schemas):
                 changes = differences(before, schema)
                 if changes:
@@ -543,9 +549,10 @@ class CommitStage:
         )
 
 
-def _held_behind(entry: TableEntry, number: BatchId) -> bool:
-    """Whether the table waits for somebody with what comes behind this batch, and takes part in this one."""
-    return entry.waiting and entry.deferred_from is not None and number < entry.deferred_from
+def _is_held_after(state: Parked, number: BatchId) -> bool:
+    """Whether the table waits for approval with what comes after this batch, and takes part in this one."""
+    held = state.then
+    return isinstance(held, AwaitApproval) and held.kept_from is not None and number < held.kept_from
 
 
 def _failed(changes: Iterable[TableChanges]) -> bool:

@@ -41,13 +41,13 @@ class Computed:
     """What of it is in the target already."""
     applying: ApplyPlan = AS_BATCH
     missed: tuple[TableChanges, ...] = ()
-    """What came since their snapshots to the stretches that the batch takes in."""
+    """What came since their snapshots to the chunks that the batch takes in."""
 
 
 NETTED_ATTEMPT = 50
 """Attempts at a batch whose changes turned out not to be writable in order count from here."""
 MISSED_ATTEMPT = 100
-"""Attempts at what stretches have missed count from here: their files lie beside those of the batch's own parts."""
+"""Attempts at what chunks have missed count from here: their files lie beside those of the batch's own parts."""
 
 
 class JobStage:
@@ -123,7 +123,7 @@ class JobStage:
         )
 
     def _run_missed(self, planned: PlannedBatch) -> tuple[TableChanges, ...]:
-        """What the batch's stretches have missed. Beside the batch's own parts, since it begins at other positions."""
+        """What the batch's chunks have missed. Beside the batch's own parts, since it begins at other positions."""
         missed = planned.missed
         if missed is None or not missed.parts or not missed.ranges:
             return ()

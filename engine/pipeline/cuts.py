@@ -13,7 +13,7 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.source import ExportedSnapshot
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.model.target import TableRecord, TargetReader
 from engine.pipeline.intake import Cut, HoldBack, Intake
 from engine.tables.context import RunContext
@@ -93,7 +93,7 @@ class CutCoordinator:
     def records(self, tables: Sequence[TableId] | None) -> list[TableRecord]:
         """The live tables to compare, all of them where `tables` is None."""
         progress = self._parts.target.progress(self._parts.spec.name)
-        live = {e.table for e in self._parts.book.in_state(TableState.LIVE)}
+        live = {e.table for e in self._parts.book.in_state(TableStateKind.LIVE)}
         known = progress.tables if progress is not None else {}
         return [r for t, r in known.items() if t in live and (tables is None or t in tables)]
 

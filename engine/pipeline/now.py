@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.model.fault import EngineFault, FaultKind
 from engine.model.position import Lsn
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.tables.context import RunContext
 from engine.tables.known_catalog import KnownCatalog, Settled
 
@@ -54,9 +54,9 @@ class NowReader:
             self._parts,
             self.known.last,
         )  # Before the position: what it found was told before that can be applied.
-        tables = [entry.spec for entry in parts.book.all() if entry.state is not TableState.REMOVED]
+        tables = [entry.spec for entry in parts.book.all() if entry.kind is not TableStateKind.REMOVED]
         at = parts.source.log.catalog_at(tables, parts.spec.slot, now=True)
-        live = [entry.table for entry in parts.book.in_state(TableState.LIVE)]
+        live = [entry.table for entry in parts.book.in_state(TableStateKind.LIVE)]
         if known is not None and known.vouches(at, live):
             seen_us = parts.clock.wall_us()
             self.known.same(known, at, seen_us)

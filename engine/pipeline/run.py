@@ -25,7 +25,7 @@ from engine.model.schema import TableSchema
 from engine.model.sizes import size
 from engine.model.source import GuardReading
 from engine.model.subscription import CopyPolicy, QueueMode
-from engine.model.table_state import Refused, TableEvent, TableState
+from engine.model.table_state import Refused, TableStateKind
 from engine.pipeline.apply_mode import ApplyModeSelector
 from engine.pipeline.commit import Applied, CommitStage
 from engine.pipeline.compute import Computed, JobStage
@@ -55,11 +55,27 @@ from engine.tables.known_catalog import Settled
 from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
 from engine.tables.registry import TableEntry
 from engine.tables.reporter import BatchTimes
+from engine.tables.state import (
+    Approve,
+    AskResume,
+    CopyLost,
+    CopyStarted,
+    Live,
+    Pause,
+    Reload,
+    Reloading,
+    Remove,
+    awaits_approval,
+    awaits_recopy,
+    kept_from,
+)
 
 log = structlog.get_logger(__name__)
 
 ORDINAL_GAP = 1 << 20
 """Left out when a reader died: ordinals that it may have written without telling are never used again."""
+_PAUSABLE = frozenset({TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.REGISTERED})
+
 READER_RESTARTS = 5
 """Log readers in a row that may die without a batch in between, before the run ends."""
 
@@ -166,7 +182,7 @@ class ReplicationRun:
         self._guard = self._make_guard()
         self.cuts = CutCoordinator(parts, self._intake, self._staging)
         self.copies = self._make_copies()
-        parts.book.watch(self._table_ended, self.copies.stretch_void)
+        parts.book.watch(self._table_ended, self.copies.chunk_void)
 
     def _make_copies(self) -> CopyOrchestrator:
         return CopyOrchestrator(
@@ -263,7 +279,7 @@ class ReplicationRun:
                 self.copies.hold()
             self.copies.begin_missing()
             for entry in self._book.all():
-                if entry.renewing:
+                if awaits_recopy(entry.state):
                     self._renew(entry.table)
             self._stop.wait()
         finally:
@@ -292,17 +308,14 @@ class ReplicationRun:
         """Seal a batch that ends at or behind this position, even an empty one."""
         self._intake.put(Flush(position))
 
-    def defer(self, event: TableEvent, tables: list[TableId]) -> None:
-        """Move tables by `event`, keeping their changes from the next batch on. Returns when it holds."""
+    def defer(self, event: Callable[[BatchId], CopyStarted | CopyLost | Reload], tables: list[TableId]) -> None:
+        """Move tables by an event, keeping their changes from the next batch on. Returns when it holds."""
         held = threading.Event()
 
         def move(number: BatchId, after: Lsn) -> None:
             for table in tables:
-                moved = self._book.move(table, event, position=after, deferred_from=number)
-                if not isinstance(moved, Refused):
+                if not isinstance(self._book.apply(table, event(number), after), Refused):
                     self._planner.leave(table)
-                elif event is TableEvent.COPY_STARTED:
-                    self._book.keep_from(table, number)
             held.set()
 
         self._between.put(move)
@@ -313,7 +326,7 @@ class ReplicationRun:
     def _begin_load(self, table: TableId, request: str) -> bool:
         """Keep a live table's changes from the next batch on, beside applying them. Returns when that holds."""
         begun: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._between.put(lambda number, _after: begun.put(self._book.load_begins(table, request, number)))
+        self._between.put(lambda number, _after: begun.put(self._book.begin_reload(table, request, number)))
         while not self._stop.is_set():
             with suppress(queue.Empty):
                 return begun.get(timeout=0.1)
@@ -322,7 +335,7 @@ class ReplicationRun:
     def remove(self, table: TableId, *, drop: bool = False) -> None:
         """A table leaves the subscription; its rows on the target stay, unless it is to be dropped there."""
         self.copies.cancel(table)
-        self._book.move(table, TableEvent.REMOVE)
+        self._book.apply(table, Remove())
         self._book.forget(table)
         self._give_up(table, drop=drop)
 
@@ -335,29 +348,30 @@ class ReplicationRun:
 
         def pause(number: BatchId, after: Lsn) -> None:
             entry = self._book.get(table)
-            if entry is not None and entry.state in {TableState.LIVE, TableState.PAUSED, TableState.REGISTERED}:
-                self._book.pause(table, number, after, taken_in=self._planner.leave(table))
+            if entry is not None and entry.kind in _PAUSABLE:
+                position = after if isinstance(entry.state, Live) else None
+                self._book.apply(table, Pause(number, after, taken_in=self._planner.leave(table)), position)
 
         self._between.put(pause)
 
     def resume(self, table: TableId) -> None:
         """Apply a paused table's kept changes with the next batch; where none were kept, copy it anew."""
-        if self._book.resume(table):
+        if not isinstance(self._book.apply(table, AskResume()), Refused):
             self.flush(self._intake.captured)
             return
         with suppress(EngineFault):
-            self.defer(TableEvent.RELOAD, [table])
+            self.defer(Reload, [table])
             self.copies.begin_missing()
 
     def approve(self, table: TableId) -> None:
         """Let the target follow a change of structure that waits for it; where nothing was kept since, by a new copy."""
-        if self._book.approve(table):
+        if not isinstance(self._book.apply(table, Approve()), Refused):
             self.flush(self._intake.captured)
             return
         entry = self._book.get(table)
-        if entry is not None and entry.waiting:
+        if entry is not None and awaits_approval(entry.state):
             with suppress(EngineFault):
-                self.defer(TableEvent.RELOAD, [table])
+                self.defer(Reload, [table])
                 self.copies.begin_missing()
 
     def reload(self, request: str, tables: list[TableId], only: PartitionChoice | None = None) -> None:
@@ -395,7 +409,7 @@ class ReplicationRun:
     def _table_ended(self, entry: TableEntry) -> None:
         """A table parked or left."""
         self.copies.table_ended(entry)
-        if entry.renewing:
+        if awaits_recopy(entry.state):
             self._renew(entry.table)
 
     def _renew(self, table: TableId) -> None:
@@ -403,9 +417,9 @@ class ReplicationRun:
 
         def reload(number: BatchId, after: Lsn) -> None:
             entry = self._book.get(table)
-            if entry is None or not entry.renewing:
+            if entry is None or not awaits_recopy(entry.state):
                 return
-            if not isinstance(self._book.move(table, TableEvent.RELOAD, position=after, deferred_from=number), Refused):
+            if not isinstance(self._book.apply(table, Reload(number), after), Refused):
                 self._planner.leave(table)
                 self.copies.begin_missing()
 
@@ -513,9 +527,9 @@ class ReplicationRun:
         self._reader_deaths = 0
         self.cuts.reached(planned.batch, self._commits.applied.visible)
         self.copies.committed(self._commits.handed_over, planned.batch.end)
-        for table, load in self._commits.loaded.items():
-            self.copies.partitions.in_place(table, load, planned.batch.end)
-        if planned.stretches:
+        for table, reload in self._commits.loaded.items():
+            self.copies.partitions.in_place(table, reload, planned.batch.end)
+        if planned.chunks:
             hit(Failpoint.STRETCH_TAKEN)
             self.copies.look_again()
         applied = self._commits.applied
@@ -573,7 +587,7 @@ class ReplicationRun:
             )
 
     def _lag_s(self, since_us: int | None) -> float | None:
-        if not self._book.follows or (since_us is None and self._guard.source_end is None):
+        if not self._book.in_state(TableStateKind.LIVE) or (since_us is None and self._guard.source_end is None):
             return None
         return 0.0 if since_us is None else self._age_s(since_us)
 
@@ -649,13 +663,13 @@ class ReplicationRun:
         if oldest is None or catalog.bytes_between(Ordinal(oldest), catalog.next_ordinal) <= budget:
             return
         detail = f"changes kept for it fill the queue's budget of {size(budget)}"
-        loads = [entry.table for entry in self._book.all() if entry.load is not None]
-        for table in loads:
+        reloads = [entry.table for entry in self._book.all() if entry.reload is not None]
+        for table in reloads:
             self.copies.partitions.give_up(table, FaultKind.DEFERRED_OVER_BUDGET, detail)
-        for entry in self._book.all() if not loads else ():
-            if entry.state is TableState.RELOADING and self.copies.held:
-                self._book.move(entry.table, TableEvent.COPY_LOST, deferred_from=self._planner.next_number)
-            elif entry.deferred_from is not None and not self._planner.takes_in(entry.table):
+        for entry in self._book.all() if not reloads else ():
+            if isinstance(entry.state, Reloading) and self.copies.held:
+                self._book.apply(entry.table, CopyLost(self._planner.next_number))
+            elif kept_from(entry.state) is not None and not self._planner.takes_in(entry.table):
                 self.copies.cancel(entry.table)
                 self._book.park(entry.table, FaultKind.DEFERRED_OVER_BUDGET.value, detail)
 

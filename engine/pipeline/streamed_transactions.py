@@ -20,7 +20,7 @@ from engine.model.fault import EngineFault
 from engine.model.identity import BatchId, Ordinal
 from engine.model.position import ZERO, Lsn
 from engine.model.subscription import SubscriptionSpec
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.model.tasks import TaskRunner
 from engine.pipeline.batch_slices import BytesOf, Staged, cut
 from engine.pipeline.speculative_insert import SpeculativeInserter, SpeculativeLot, SpeculativeRows
@@ -256,7 +256,7 @@ class StreamedTransactionStager:
 
     def _stage(self, work: Work) -> Staged | None:
         """None where it cannot be done: the batch that holds the transaction then finds out what is wrong."""
-        live = self._book.in_state(TableState.LIVE)
+        live = self._book.in_state(TableStateKind.LIVE)
         schemas = {e.table: e.schema for e in live if e.schema is not None and not (e.spec.key or e.schema.computed)}
         if not schemas:
             return None

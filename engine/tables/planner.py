@@ -15,9 +15,11 @@ from engine.model.position import ZERO, Lsn
 from engine.model.schema import TableSchema, still_computed
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy
-from engine.model.table_state import TableState
+from engine.model.subscription_state import Reason
+from engine.model.table_state import Refused, TableStateKind
+from engine.platform.fault_policy import policy
 from engine.tables.ddl_messages import CertifiedSchema, DdlMessageTracker, Read, Warn, relabelled
-from engine.tables.registry import PartitionCopy, Stretch, TableEntry, TableRegistry
+from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.schema_change import (
     InPlace,
     RecopyRequired,
@@ -33,13 +35,27 @@ from engine.tables.schema_change import (
     with_fills,
     written_anew,
 )
+from engine.tables.state import (
+    CatchingUp,
+    Chunk,
+    ChunkPlanned,
+    ChunkVoided,
+    Copying,
+    Hold,
+    Live,
+    Parked,
+    PartitionReload,
+    PartitionsEnded,
+    PartitionsUpdated,
+    Paused,
+    ReadProgress,
+    Registered,
+    Reloading,
+    TableState,
+    awaits_approval,
+)
 
-_STRUCTURED = frozenset({TableState.LIVE, TableState.PAUSED, TableState.PARKED})
-"""Of these the target has rows, and their structure is known."""
 _OF_A_TABLE = frozenset({FaultKind.TABLE_STRUCTURE_CHANGED, FaultKind.TABLE_NO_IDENTITY})
-_COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
-"""Of these a copy is to be made or being made, and what lies before its position is dropped."""
-
 Explain = Callable[[TableEntry, TableSchema, TableSchema], str]
 """What the target would do to get from one structure to another, as statements."""
 Resolver = Callable[[Collection[bytes]], Resolve]
@@ -78,7 +94,7 @@ class RetainedBatch:
 
 @dataclass(frozen=True, slots=True)
 class CatchUpRanges:
-    """What came since their snapshots to stretches and partitions that a batch takes in: kept ranges, and one part for each table."""
+    """What came since their snapshots to chunks and partitions that a batch takes in: kept ranges, and one part for each table."""
 
     ranges: tuple[LogRange, ...]
     relations: tuple[RelationSeen, ...]
@@ -104,14 +120,20 @@ class PlannedBatch:
     """Tables whose last structure comes from the source's catalog, since the log has not told of it."""
     relations: tuple[RelationSeen, ...] = ()
     """All relation records in `ranges`, in scan order."""
-    followed: Mapping[TableId, int] = field(default_factory=dict)
-    """Tables of whose parts only that counts which concerns rows that their unfinished copies hold; which copies, as in Stretch.life."""
-    stretches: Mapping[TableId, Stretch] = field(default_factory=dict)
+    followed: frozenset[TableId] = frozenset()
+    """Tables of whose parts only that counts which concerns rows that their unfinished copies hold."""
+    chunks: Mapping[TableId, Chunk] = field(default_factory=dict)
     """What this batch adds to unfinished copies."""
     missed: CatchUpRanges | None = None
-    """With `stretches` and `loads`."""
-    loads: Mapping[TableId, PartitionCopy] = field(default_factory=dict)
+    """With `chunks` and `reloads`."""
+    reloads: Mapping[TableId, PartitionReload] = field(default_factory=dict)
     """Partitions of live tables whose rows this batch puts into place."""
+    generations: Mapping[TableId, int] = field(default_factory=dict)
+    """Of all tables when it was planned. What it has of a table whose generation has moved on does not count."""
+
+    def is_outdated(self, entry: TableEntry) -> bool:
+        """Whether what the batch has of the table does not count any more: it parked, or its copy was given up, after the planning."""
+        return self.generations.get(entry.table, entry.generation) != entry.generation
 
     def part(self, table: TableId) -> TablePart | None:
         missed = self.missed.parts if self.missed is not None else ()
@@ -195,6 +217,7 @@ class Planner:
         number = self._next
         entries = self._book.all()
         schemas = {e.table: e.schema for e in entries if e.schema is not None}
+        generations = {e.table: e.generation for e in entries}
         parked: dict[TableId, tuple[str, str]] = {}
         self._after = batch.after
         resolved, chains = self._resolve_all(batch, parked)
@@ -203,27 +226,33 @@ class Planner:
         # A table that somebody parked in the meantime was not looked at to the end, and has no part.
         entries = self._book.all()
         self._prune(entries)
-        self._joined &= {e.table for e in entries if e.state in {TableState.CATCHING_UP, TableState.PAUSED}}
+        self._joined &= {e.table for e in entries if isinstance(e.state, CatchingUp | Paused)}
         current = RetainedBatch(number, batch, schemas, resolved, Counter(seen.relation for seen in batch.relations))
         rest = [e for e in entries if e.table not in parked and e.table not in self._joined]
-        ready = [e for e in rest if e.copied and e.state is TableState.CATCHING_UP and e.after <= batch.end]
-        resuming = [e for e in rest if e.resuming and e.state is TableState.PAUSED and e.schema is not None]
-        span = [*self._span([*ready, *resuming]), current]
-        live = [e for e in entries if e.table not in parked and (e.state is TableState.LIVE or e.table in self._joined)]
-        followed = {e.table: e.copy_life for e in rest if e.copy_life is not None}
+        whole = [(e, e.state) for e in rest if isinstance(e.state, CatchingUp) and e.state.whole]
+        ready = [(e, state) for e, state in whole if state.applied <= batch.end]
+        resuming = [
+            (e, e.state) for e in rest if isinstance(e.state, Paused) and e.state.resuming and e.schema is not None
+        ]
+        span = [
+            *self._span([*(state.applied for _, state in ready), *(state.applied for _, state in resuming)]),
+            current,
+        ]
+        live = [e for e in entries if e.table not in parked and (isinstance(e.state, Live) or e.table in self._joined)]
+        followed = frozenset(e.table for e in rest if e.copy is not None and e.copy.followed)
         live += [e for e in rest if e.table in followed]
         restructured = {t for t in chains if _is_followed(schemas.get(t), chains[t])} | learnt.keys()
-        for table in followed.keys() & restructured:
-            self._book.stretch_void(table)
+        for table in followed & restructured:
+            self._book.apply(table, ChunkVoided())
         for table in restructured:
-            self._book.load_ends(table)
+            self._book.apply(table, PartitionsEnded())
         parts = [self._part(e, span, batch.after, learnt.get(e.table, told.get(e.table))) for e in live]
-        parts += [self._part(e, span, e.after, (self._book.get(e.table) or e).schema) for e in resuming]
+        parts += [self._part(e, span, state.applied, (self._book.get(e.table) or e).schema) for e, state in resuming]
         handover = self._hand_over(ready, span, parts, parked)
-        resumed = frozenset(e.table for e in resuming)
-        loads = self._arriving_loads(current, {e.table for e in live})
-        stretches, missed = self._take_stretches(current, {e.table for e in rest}, loads)
-        handover |= {table for table, stretch in stretches.items() if stretch.upto is None}
+        resumed = frozenset(e.table for e, _ in resuming)
+        reloads = self._arriving_reloads(current, {e.table for e in live})
+        chunks, missed = self._take_chunks(current, {e.table for e in rest}, reloads)
+        handover |= {table for table, chunk in chunks.items() if chunk.upto is None}
         self._joined |= handover | resumed
         self._next = BatchId(number + 1)
         if any(e.keeps_from is not None for e in self._book.all()) and (batch.ranges or batch.relations):
@@ -245,54 +274,56 @@ class Planner:
             announced=_announced(schemas, chains, learnt, parked),
             learnt=frozenset(learnt),
             followed=followed,
-            stretches=stretches,
+            chunks=chunks,
             missed=missed,
-            loads=loads,
+            reloads=reloads,
+            generations=generations,
         )
 
-    def _arriving_loads(self, current: RetainedBatch, tables: Collection[TableId]) -> dict[TableId, PartitionCopy]:
+    def _arriving_reloads(self, current: RetainedBatch, tables: Collection[TableId]) -> dict[TableId, PartitionReload]:
         """Partitions that were read and that this batch reaches."""
         return {
-            entry.table: load
+            entry.table: reload
             for entry in self._book.all()
-            if (load := entry.load) is not None and entry.table in tables
-            if load.read and not load.taken and load.after <= current.batch.end
+            if (reload := entry.reload) is not None and entry.table in tables
+            if reload.progress is ReadProgress.READ and reload.position <= current.batch.end
         }
 
-    def _take_stretches(
-        self, current: RetainedBatch, tables: Collection[TableId], loads: dict[TableId, PartitionCopy]
-    ) -> tuple[dict[TableId, Stretch], CatchUpRanges | None]:
-        """Stretches that were read and that this batch reaches, and what they and `loads` have missed.
+    def _take_chunks(
+        self, current: RetainedBatch, tables: Collection[TableId], reloads: dict[TableId, PartitionReload]
+    ) -> tuple[dict[TableId, Chunk], CatchUpRanges | None]:
+        """Chunks that were read and that this batch reaches, and what they and `reloads` have missed.
 
-        One whose table has another structure by now is void, and such a load is taken out.
+        One whose table has another structure by now is void, and such a reload is taken out.
         """
-        taken: dict[TableId, Stretch] = {}
+        taken: dict[TableId, Chunk] = {}
         arriving = [
-            (entry, stretch)
+            (entry, chunk)
             for entry in self._book.all()
-            if (stretch := entry.stretch) is not None and entry.table in tables
-            if stretch.read and not stretch.taken and stretch.after <= current.batch.end
+            if entry.copy is not None and (chunk := entry.copy.chunk) is not None and entry.table in tables
+            if chunk.progress is ReadProgress.READ and chunk.position <= current.batch.end
         ]
-        if not arriving and not loads:
+        if not arriving and not reloads:
             return taken, None
-        oldest = min([*(stretch.after for _, stretch in arriving), *(load.after for load in loads.values())])
+        oldest = min([*(chunk.position for _, chunk in arriving), *(reload.position for reload in reloads.values())])
         span = [*(kept for kept in self._history if kept.batch.end > oldest), current]
         parts = []
-        for entry, stretch in arriving:
-            part = _missed_part(entry.table, stretch.schema, stretch.after, span)
+        for entry, chunk in arriving:
+            part = _missed_part(entry.table, chunk.schema, chunk.position, span)
             if part is None:
-                self._book.stretch_void(entry.table)
+                self._book.apply(entry.table, ChunkVoided())
                 continue
-            if stretch.first:
+            if chunk.first:
                 self._book.amend(entry.table, schema=part.versions[-1])
             parts.append(_lifted(entry, part.versions, part.after))
-            taken[entry.table] = stretch
-            self._book.stretch_taken(entry.table)
-        for table, load in list(loads.items()):
-            part = None if load.schema is None else _missed_part(table, load.schema, load.after, span)
-            if part is None or not self._book.load_goes_on(replace(load, taken=True), table):
-                self._book.load_ends(table, load.number)
-                del loads[table]
+            taken[entry.table] = chunk
+            self._book.apply(entry.table, ChunkPlanned())
+        for table, reload in list(reloads.items()):
+            part = None if reload.schema is None else _missed_part(table, reload.schema, reload.position, span)
+            planned = PartitionsUpdated(replace(reload, progress=ReadProgress.PLANNED))
+            if part is None or isinstance(self._book.apply(table, planned), Refused):
+                self._book.apply(table, PartitionsEnded(reload.number))
+                del reloads[table]
                 continue
             parts.append(part)
         ranges = tuple(r for kept in span for r in kept.batch.ranges)
@@ -301,15 +332,15 @@ class Planner:
 
     def _hand_over(
         self,
-        ready: list[TableEntry],
+        ready: Sequence[tuple[TableEntry, CatchingUp]],
         span: list[RetainedBatch],
         parts: list[TablePart | None],
         parked: dict[TableId, tuple[str, str]],
     ) -> frozenset[TableId]:
         """Add the parts of tables whose copies are complete; those that cannot follow park. Returns those handed over."""
         handover = set()
-        for entry in ready:
-            part = self._copied_part(entry, span)
+        for entry, state in ready:
+            part = self._copied_part(entry, state, span)
             if isinstance(part, RecopyRequired):
                 parked[entry.table] = (FaultKind.TABLE_STRUCTURE_CHANGED.value, part.reason)
             elif part is not None:
@@ -350,13 +381,17 @@ class Planner:
 
     def _is_structured(self, entry: TableEntry) -> bool:
         """Whether the target has rows of it, or will have when this batch is written, and their structure is known."""
-        if entry.state is TableState.PAUSED and entry.deferred_from is None:
-            return False  # It was paused before its first copy.
-        return entry.state in _STRUCTURED or entry.copy_life is not None or entry.table in self._joined
+        match entry.state:
+            case Live() | Parked():
+                return True
+            case Paused(kept_from=number) if number is not None:
+                return True  # Else it was paused before its first copy.
+            case _:
+                return (entry.copy is not None and entry.copy.followed) or entry.table in self._joined
 
     def _is_followed_on(self, entry: TableEntry) -> bool:
         """Whether its structure moves on with the log."""
-        return self._is_structured(entry) and (entry.state is not TableState.PARKED or entry.waiting)
+        return self._is_structured(entry) and not _is_given_up(entry.state)
 
     def _take_message(
         self,
@@ -396,7 +431,7 @@ class Planner:
         parked: dict[TableId, tuple[str, str]],
     ) -> TableSchema | None:
         """The structure to count for one record; where nobody will use it, any: a scan over the batch meets the record all the same."""
-        if entry.state is TableState.PARKED and not entry.waiting:
+        if _is_given_up(entry.state):
             return entry.schema
         if seen.void:
             return self._void(seen, entry, look)
@@ -410,7 +445,7 @@ class Planner:
         except EngineFault as fault:
             if fault.kind not in _OF_A_TABLE:
                 raise
-            if not judged and entry.state in _COPIED_YET and (entry.copy_schema is None or end <= entry.after):
+            if not judged and _is_dropped(entry.state, end):
                 return entry.schema
             parked.setdefault(entry.table, (fault.kind.value, fault.detail))
             return entry.schema
@@ -446,16 +481,15 @@ class Planner:
         if isinstance(verdict, RecopyRequired):
             parked.setdefault(entry.table, (FaultKind.TABLE_STRUCTURE_CHANGED.value, verdict.reason))
             return entry.schema
-        if entry.copy_life is not None:
+        if entry.copy is not None and entry.copy.followed:
             return self._amended(entry, schema)  # Nobody has seen its copy yet.
         base = entry.kept or entry.schema
-        seen = (
-            entry.state is not TableState.CATCHING_UP
-        )  # Nobody is asked for what comes before the copy's rows can be read.
+        # Nobody is asked for what comes before the copy's rows can be read.
+        seen = not isinstance(entry.state, CatchingUp)
         if base is not None and self._policy is SchemaPolicy.ASK and isinstance(verdict, InPlace) and seen:
             self._hold(entry, base, schema, parked)
         if base is not None and self._policy is SchemaPolicy.IGNORE and (isinstance(verdict, InPlace) or entry.kept):
-            self._book.amend(entry.table, kept=held(base, schema))
+            self._book.keep_structure(entry.table, held(base, schema))
         return self._amended(entry, schema)
 
     def _hold(
@@ -465,8 +499,11 @@ class Planner:
         detail = (
             f"{'; '.join(differences(base, schema))}. On the target: {self._explain(entry, base.whole, schema.whole)}"
         )
-        self._book.hold(entry.table, detail, base, self._next, self._after, taken_in=self.leave(entry.table))
-        parked.setdefault(entry.table, (FaultKind.SCHEMA_CHANGE_WAITING.value, detail))
+        code = FaultKind.SCHEMA_CHANGE_WAITING
+        reason = Reason(code.value, detail, policy(code).remedy)
+        hold = Hold(reason, base, self._next, self._after, taken_in=self.leave(entry.table))
+        self._book.apply(entry.table, hold, self._after)
+        parked.setdefault(entry.table, (code.value, detail))
 
     def _amended(self, entry: TableEntry, schema: TableSchema) -> TableSchema | None:
         if schema == entry.schema:
@@ -483,8 +520,9 @@ class Planner:
         self._learnt = [learnt for learnt in self._learnt if learnt.seen_by > end]
         for learnt in due:
             entry = self._book.get(learnt.table)
-            followed = entry is not None and (entry.state is TableState.LIVE or entry.copy_life is not None)
-            if entry is None or not followed or entry.schema is not learnt.before:
+            if entry is None or entry.schema is not learnt.before:
+                continue
+            if not isinstance(entry.state, Live) and (entry.copy is None or not entry.copy.followed):
                 continue
             if learnt.table not in announced and learnt.table not in parked:
                 new = learnt.schema if learnt.captured_since is None else with_fills(learnt.before, learnt.schema)
@@ -502,15 +540,15 @@ class Planner:
 
     def _entry_of(self, seen: RelationSeen) -> TableEntry | None:
         entry = self._book.by_relation(seen.relation) or self._book.by_name(self._name_of(seen.payload))
-        if entry is None or entry.state is TableState.REMOVED:
+        if entry is None or entry.kind is TableStateKind.REMOVED:
             return None
         return entry
 
-    def _span(self, waiting: list[TableEntry]) -> list[RetainedBatch]:
-        """The kept batches that hold changes of the waiting tables."""
-        if not waiting:
+    def _span(self, applied: list[Lsn]) -> list[RetainedBatch]:
+        """The kept batches that hold changes of waiting tables, which hold those up to these positions."""
+        if not applied:
             return []
-        oldest = min(e.after for e in waiting)
+        oldest = min(applied)
         return [kept for kept in self._history if kept.batch.end > oldest]
 
     def _part(
@@ -532,16 +570,18 @@ class Planner:
                 versions.append(last)
         return _lifted(entry, (start, *versions), after)
 
-    def _copied_part(self, entry: TableEntry, span: list[RetainedBatch]) -> TablePart | RecopyRequired | None:
+    def _copied_part(
+        self, entry: TableEntry, state: CatchingUp, span: list[RetainedBatch]
+    ) -> TablePart | RecopyRequired | None:
         """The part of a table whose copy is complete: what its changes since the copy do to the copy's structure.
 
         Structures announced before the copy's position count as the copy's own: none of their changes is applied.
         """
-        copied = entry.copy_schema
-        if copied is None:
+        if state.copy is None:
             return None
+        copied = state.copy.schema
         versions = [copied]
-        for schema in _chain(entry.table, span, entry.after, copied):
+        for schema in _chain(entry.table, span, state.applied, copied):
             versions.append(as_of(versions[-1], schema) if schema.inferred else schema)
         versions = _in_force(versions)
         if newer(copied, versions[-1]):
@@ -553,7 +593,7 @@ class Planner:
         if isinstance(verdict, RecopyRequired):
             return verdict
         self._book.amend(entry.table, schema=versions[-1])
-        return _lifted(entry, tuple(versions), entry.after)
+        return _lifted(entry, tuple(versions), state.applied)
 
     def _prune(self, entries: list[TableEntry]) -> None:
         oldest = min((number for e in entries if (number := e.keeps_from) is not None), default=None)
@@ -563,6 +603,18 @@ class Planner:
             pruned = True
         if pruned:
             self.oldest_kept = _lowest(self._history, None)
+
+
+def _is_given_up(state: TableState) -> bool:
+    """Whether it is parked, and nothing that comes for it is kept."""
+    return isinstance(state, Parked) and not awaits_approval(state)
+
+
+def _is_dropped(state: TableState, end: Lsn) -> bool:
+    """Whether what comes of the table up to there is dropped: a copy is to be made, or was read after it."""
+    if not isinstance(state, Registered | Copying | Reloading):
+        return False
+    return state.copy is None or end <= state.copy.position
 
 
 def _lifted(entry: TableEntry, versions: tuple[TableSchema, ...], after: Lsn) -> TablePart:

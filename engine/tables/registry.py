@@ -1,130 +1,111 @@
-"""The tables of one running subscription: their states, structures and what their next batch has to know.
+"""The tables of one running subscription: their states, and the structures that the log has announced of them.
 
-Every change of a state goes through `next_state`; listeners see it in order. Guarded by one lock, held for moments only.
+Every change of a state goes through `apply`; listeners see it in order. Guarded by one lock, held for moments only.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from engine.model.copies import KeyBound
 from engine.model.fault import FaultKind
 from engine.model.identity import BatchId, RelationId, TableId, TableName
-from engine.model.partitions import LoadReason, Region
-from engine.model.position import ZERO, Lsn
+from engine.model.position import Lsn
 from engine.model.schema import TableSchema
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import Reason
-from engine.model.table_state import Refused, TableEvent, TableState, next_state
+from engine.model.table_state import Refused, TableStateKind
 from engine.platform.fault_policy import RENEWED, policy
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """The rows of a table behind those that its copy holds, up to and with the key `upto` (None = all), read under one snapshot.
-
-    They count from the first batch that reaches `after`, the snapshot's position. `number` tells it from every other of the run.
-    """
-
-    number: int
-    schema: TableSchema
-    after: Lsn
-    upto: KeyBound | None
-    life: int
-    """Number of the copy's first stretch: another one is another copy."""
-    rows: int = 0
-    bytes: int = 0
-    read: bool = False
-    taken: bool = False
-    """A batch that takes it in is planned."""
-
-    @property
-    def first(self) -> bool:
-        return self.number == self.life
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionCopy:
-    """Rows of some partitions of a live table that are read anew under one snapshot, to take the place of those there.
-
-    They count from the first batch that reaches `after`, the snapshot's position; changes are kept for them from batch `kept_from` on.
-    `number` tells it from every other of the run. `schema` is None until the snapshot is there.
-    """
-
-    number: int
-    request: str
-    kept_from: BatchId
-    schema: TableSchema | None = None
-    after: Lsn = ZERO
-    regions: tuple[Region, ...] = ()
-    reasons: Mapping[str, LoadReason] = field(default_factory=dict)
-    """By the partition's name."""
-    read: bool = False
-    taken: bool = False
-    """A batch that puts it into place is planned."""
+from engine.tables.state import (
+    Approve,
+    AwaitApproval,
+    Chunk,
+    ChunkBegun,
+    ChunkVoided,
+    Copy,
+    CopyBegun,
+    Copying,
+    CopyLost,
+    CopyStarted,
+    CopyVoided,
+    Fault,
+    Hold,
+    Live,
+    Parked,
+    PartitionReload,
+    PartitionsBegun,
+    PartitionsEnded,
+    Reloading,
+    TableEvent,
+    TableState,
+    awaits_approval,
+    awaits_recopy,
+    copy_of,
+    kept_from,
+    kind_of,
+    outdates_plans,
+    transition,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One table. `schema` is the structure behind the last planned batch; `after`: changes up to here are in its rows.
-
-    `kept`: the structure that the target keeps, where changes of the source's are not followed. `copy_schema` is the structure of its
-    hidden copy.
-    `copied`: its hidden copy is complete and waits for the batch that hands it over. `deferred_from`: first batch whose changes
-    have to be kept for it. `renewing`: it is parked for a moment, and is copied anew without being asked for.
-    """
+    """One table. `schema`: its structure after the last planned batch. `kept`: the one that the target keeps, where changes of the
+    source's are not followed. `generation`: what was planned of the table under another one does not count any more."""
 
     spec: TableSpec
     state: TableState
     schema: TableSchema | None = None
     kept: TableSchema | None = None
-    copy_schema: TableSchema | None = None
-    after: Lsn = ZERO
-    copied: bool = False
-    resuming: bool = False
-    deferred_from: BatchId | None = None
-    reason: Reason | None = None
-    renewing: bool = False
-    stretch: Stretch | None = None
-    """What is being added to its copy, where that is made stretch by stretch."""
-    copy_life: int | None = None
-    """Its copy holds the rows up to some key, and every batch applies to it; which copy, as in Stretch.life."""
-    load: PartitionCopy | None = None
-    """What is being read of it anew while it stays live."""
-
-    @property
-    def keeps_from(self) -> BatchId | None:
-        """First batch whose changes have to be kept for it, or for a part of it."""
-        kept = [self.deferred_from, None if self.load is None else self.load.kept_from]
-        return min((number for number in kept if number is not None), default=None)
+    generation: int = 0
 
     @property
     def table(self) -> TableId:
         return self.spec.table
 
     @property
-    def waiting(self) -> bool:
-        """Parked until somebody approves of a change that its target can follow; what comes meanwhile is kept."""
-        return self.reason is not None and self.reason.code == FaultKind.SCHEMA_CHANGE_WAITING
+    def kind(self) -> TableStateKind:
+        return kind_of(self.state)
+
+    @property
+    def shown(self) -> TableStateKind:
+        """The kind of its state for everyone outside the run."""
+        return TableStateKind.RELOADING if awaits_recopy(self.state) else self.kind
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it is parked, or copied again without being asked for."""
+        return self.state.reason if isinstance(self.state, Parked | Reloading) else None
+
+    @property
+    def copy(self) -> Copy | None:
+        return copy_of(self.state)
+
+    @property
+    def reload(self) -> PartitionReload | None:
+        return self.state.reload if isinstance(self.state, Live) else None
+
+    @property
+    def keeps_from(self) -> BatchId | None:
+        """First batch whose changes have to be kept for it, or for a part of it."""
+        reload = self.reload
+        return kept_from(self.state) if reload is None else reload.kept_from
 
     @property
     def followed(self) -> bool:
         """Whether its structure is the one that the source has: it does not wait for a new copy, or one is being made."""
-        lost = self.state is TableState.PARKED and not self.waiting
-        return not lost and (self.state is not TableState.RELOADING or self.copy_schema is not None)
+        match self.state:
+            case Parked(then=then):
+                return isinstance(then, AwaitApproval)
+            case Reloading(copy=copy):
+                return copy is not None
+            case _:
+                return True
 
-    @property
-    def shown(self) -> TableState:
-        """As everybody outside the run sees it."""
-        return TableState.RELOADING if self.renewing else self.state
-
-
-_UNFINISHED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING, TableState.CATCHING_UP})
-"""Of these there may be a copy that is not complete."""
 
 TableListener = Callable[[TableEntry, Lsn | None], None]
 
@@ -133,17 +114,14 @@ RENEWALS = 5
 _RENEWAL = "None needed: the table is copied again, and its old rows stay readable until then."
 
 
-RESUMED = 0
-"""Number of a copy that was begun before the run."""
-
-
 class TableRegistry:
     """All tables of a subscription. Safe to use from any thread."""
 
     def __init__(self, listener: TableListener, policy_: SchemaPolicy = SchemaPolicy.APPLY) -> None:
         self._policy = policy_
         self._renewed: Counter[TableId] = Counter()
-        self._stretches = 0
+        self._numbers = 0
+        """Of generations, chunks and reloads of partitions: each is used once in a run."""
         self._whole: set[TableId] = set()
         self._handing_over: frozenset[TableId] = frozenset()
         self._kept_from: dict[TableId, BatchId | None] = {}
@@ -155,27 +133,31 @@ class TableRegistry:
         self._void: Callable[[TableId], None] | None = None
 
     def watch(self, ended: Callable[[TableEntry], None], void: Callable[[TableId], None] | None = None) -> None:
-        """Also tell `ended` of every table that parks or leaves, and `void` of those that a stretch is not added to any more."""
+        """Also call `ended` with every table that parks or leaves, and `void` with those whose chunk, or reload of partitions, ended."""
         self._watch = ended
         self._void = void
 
     def retire(self) -> None:
-        """The run that this book belongs to is over: what its threads still move is told to nobody."""
+        """The run of this registry is over: what its threads still move is not reported."""
         with self._lock:
             self._listener = lambda _entry, _position: None
             self._watch = None
 
-    def put(self, entry: TableEntry) -> None:
-        """Add a table, or replace what is known of it, and tell the listener."""
+    def add(self, entry: TableEntry) -> None:
+        """Add a table, or replace what is known of it, and call the listener."""
         with self._lock:
-            self._entries[entry.table] = entry
-            self._listener(entry, None)
+            self._entries[entry.table] = replace(entry, generation=self._number())
+            self._listener(self._entries[entry.table], None)
 
-    def tell(self) -> None:
-        """Tell the listener how every table stands, in order with what moves meanwhile."""
+    def report(self) -> None:
+        """Call the listener with every table, in order with what moves meanwhile."""
         with self._lock:
             for entry in self._entries.values():
                 self._listener(entry, None)
+
+    def forget(self, table: TableId) -> None:
+        with self._lock:
+            self._entries.pop(table, None)
 
     def all(self) -> list[TableEntry]:
         with self._lock:
@@ -185,14 +167,8 @@ class TableRegistry:
         with self._lock:
             return self._entries.get(table)
 
-    def in_state(self, *states: TableState) -> list[TableEntry]:
-        return [entry for entry in self.all() if entry.state in states]
-
-    @property
-    def follows(self) -> bool:
-        """Whether some table is live."""
-        with self._lock:
-            return any(entry.state is TableState.LIVE for entry in self._entries.values())
+    def in_state(self, *kinds: TableStateKind) -> list[TableEntry]:
+        return [entry for entry in self.all() if entry.kind in kinds]
 
     def by_relation(self, relation: RelationId) -> TableEntry | None:
         """The table that the source has under this number. One that is followed comes first: another may have had it before."""
@@ -200,27 +176,61 @@ class TableRegistry:
         return _first([*(e for e in found if e.followed), *found])
 
     def by_name(self, name: TableName) -> TableEntry | None:
-        return _first(e for e in self.all() if e.spec.source == name and e.state is not TableState.REMOVED)
+        return _first(e for e in self.all() if e.spec.source == name and e.kind is not TableStateKind.REMOVED)
 
-    def amend(
-        self,
-        table: TableId,
-        *,
-        spec: TableSpec | None = None,
-        schema: TableSchema | None = None,
-        kept: TableSchema | None = None,
-    ) -> None:
+    def apply(self, table: TableId, event: TableEvent, position: Lsn | None = None) -> TableEntry | Refused:
+        """Move a table by `event`, as of `position`; a refusal leaves everything as it was."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is None:
+                return Refused("the table is not part of the subscription")
+            after = transition(entry.state, event)
+            if isinstance(after, Refused):
+                return after
+            moved = replace(_with_structures(entry, event), state=after)
+            if outdates_plans(entry.state, event, after):
+                moved = replace(moved, generation=self._number())
+            self._entries[table] = moved
+            self._tell(entry, event, moved, position)
+            return moved
+
+    def _tell(self, before: TableEntry, event: TableEvent, after: TableEntry, position: Lsn | None) -> None:
+        """Call whoever has to know. What only adds to a copy, or to a reload of partitions, is reported by whoever makes it."""
+        table = after.table
+        if isinstance(after.state, Live) and not isinstance(before.state, Live):
+            del self._renewed[table]
+            self._whole.discard(table)
+        lost = isinstance(event, ChunkVoided | CopyVoided) and before.copy is not None and before.copy.chunk is not None
+        if self._void is not None and (lost or (before.reload is not None and after.reload is None)):
+            self._void(table)
+        again = isinstance(before.state, Reloading) and isinstance(event, CopyStarted | CopyLost | CopyVoided)
+        if after.kind is before.kind and not (again or isinstance(event, Fault | Hold)):
+            return
+        held = isinstance(event, Hold) and awaits_approval(before.state)
+        self._listener(after, None if held else position)
+        if self._watch is not None and after.kind in {TableStateKind.PARKED, TableStateKind.REMOVED} and not held:
+            self._watch(after)
+
+    def amend(self, table: TableId, *, spec: TableSpec | None = None, schema: TableSchema | None = None) -> None:
         """Change what is known of a table without a change of state; what is None stays. A table that is gone stays gone."""
         with self._lock:
             entry = self._entries.get(table)
             if entry is not None:
-                self._entries[table] = replace(
-                    entry, spec=spec or entry.spec, schema=schema or entry.schema, kept=kept or entry.kept
-                )
+                self._entries[table] = replace(entry, spec=spec or entry.spec, schema=schema or entry.schema)
+
+    def keep_structure(self, table: TableId, kept: TableSchema) -> None:
+        """The target keeps this structure, whatever the source does."""
+        with self._lock:
+            entry = self._entries.get(table)
+            if entry is not None:
+                self._entries[table] = replace(entry, kept=kept)
 
     @contextmanager
     def handing_over(self, tables: frozenset[TableId]) -> Iterator[None]:
-        """A batch may be putting the copies of these tables into place: meanwhile no other begins where they stand. One at a time."""
+        """A batch may be putting the copies of these tables into place: meanwhile no other begins where they stand. One at a time.
+
+        A generation does not do that: it says what was planned too early, while this keeps a copy from beginning too early.
+        """
         with self._lock:
             self._handing_over = tables
         try:
@@ -230,244 +240,61 @@ class TableRegistry:
                 self._handing_over = frozenset()
 
     def snapshot_follows(self, tables: Iterable[TableId]) -> None:
-        """Copies of these tables are to begin under a snapshot that is taken now: what is kept for them must not begin behind it."""
+        """Copies of these tables are to begin under a snapshot that is taken now: what is kept for them must not begin after it."""
         with self._lock:
-            self._kept_from = {t: entry.deferred_from for t in tables if (entry := self._entries.get(t)) is not None}
+            self._kept_from = {t: kept_from(entry.state) for t in tables if (entry := self._entries.get(t)) is not None}
 
-    def _begins(self, table: TableId) -> TableEntry | None:
+    def _may_begin(self, table: TableId) -> TableEntry | None:
         """The entry of a table that waits for a copy which may begin now, under the last snapshot."""
         entry = self._entries.get(table)
-        if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
+        if entry is None or not isinstance(entry.state, Copying | Reloading) or table in self._handing_over:
             return None
-        # One that began to wait anew since the snapshot lacks what came between the two.
-        overtaken = entry.deferred_from != self._kept_from.get(table, entry.deferred_from)
-        return None if overtaken or table in self._handing_over else entry
+        # The first batch that is kept, not the generation: a copy that goes on keeps that, and yet may have begun to wait again since
+        # the snapshot, so that it lacks what came between the two.
+        kept = kept_from(entry.state)
+        return entry if kept == self._kept_from.get(table, kept) else None
 
-    def copy_begins(self, table: TableId, schema: TableSchema, after: Lsn) -> bool:
-        """A copy with this structure, as of position `after`, is being made. False where the table does not wait for one now."""
+    def begin_copy(self, table: TableId, schema: TableSchema, position: Lsn) -> bool:
+        """A copy with this structure, as of `position`, is being made. False where the table does not wait for one now."""
         with self._lock:
-            entry = self._begins(table)
-            if entry is None:
-                return False
-            self._entries[table] = replace(
-                entry, copy_schema=schema, schema=schema, kept=None, after=after, copied=False
-            )
-            return True
+            begins = self._may_begin(table) is not None
+            return begins and not isinstance(self.apply(table, CopyBegun(schema, position)), Refused)
 
-    def copy_ends(self, table: TableId) -> bool:
-        """The hidden copy is complete; the next batch that reaches its position hands it over. False where nobody waits for it.
-
-        The table may have been told to begin anew when the last rows were already being written: then it waits for another copy.
-        """
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.copy_schema is None:
-                return False
-            moved = self.move(table, TableEvent.COPY_FINISHED)
-            if isinstance(moved, Refused):
-                return False
-            self._entries[table] = replace(moved, copied=True)
-            return True
-
-    def stretch_begins(self, table: TableId, schema: TableSchema, after: Lsn, upto: KeyBound | None) -> Stretch | None:
+    def begin_chunk(self, table: TableId, schema: TableSchema, position: Lsn, upto: KeyBound | None) -> Chunk | None:
         """The next rows of a copy are being read. None where the table does not wait for them now, or has another structure by now."""
         with self._lock:
-            entry = self._begins(table)
+            entry = self._may_begin(table)
             if entry is None:
                 return None
-            self._stretches += 1
-            life = self._stretches if entry.copy_life is None else entry.copy_life
-            stretch = Stretch(self._stretches, schema, after, upto, life)
-            if stretch.first:
-                entry = replace(entry, copy_schema=schema, schema=schema, kept=None, after=after)
-            self._entries[table] = replace(entry, copied=False, stretch=stretch)
-            return stretch
+            first = entry.copy is None or not entry.copy.followed
+            chunk = Chunk(self._number(), schema, position, upto, first)
+            return None if isinstance(self.apply(table, ChunkBegun(chunk)), Refused) else chunk
 
-    def stretch_read(self, table: TableId, number: int, rows: int, size: int) -> bool:
-        """All rows of it are in the hidden table. False where it is void."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.stretch is None or entry.stretch.number != number:
-                return False
-            stretch = replace(entry.stretch, rows=rows, bytes=size, read=True)
-            self._entries[table] = replace(entry, stretch=stretch)
-            return stretch.upto is not None or not isinstance(self.move(table, TableEvent.COPY_FINISHED), Refused)
-
-    def stretch_taken(self, table: TableId) -> None:
-        """A batch that takes it in is planned; all later ones apply to the copy."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is not None and entry.stretch is not None:
-                stretch = replace(entry.stretch, taken=True)
-                self._entries[table] = replace(entry, stretch=stretch, copy_life=stretch.life)
-
-    def stretch_ends(self, table: TableId, number: int | None = None) -> None:
-        """It is in, or void: what was kept for it may go. `number`: only this one."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or (number is not None and (entry.stretch is None or entry.stretch.number != number)):
-                return
-            self._entries[table] = replace(entry, stretch=None, deferred_from=None)
-
-    def stretch_void(self, table: TableId) -> None:
-        """What is being read does not count; it is read again, under another snapshot."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.stretch is None:
-                return
-            last = entry.stretch.upto is None and entry.state is TableState.CATCHING_UP
-            first = entry.stretch.first
-            self.stretch_ends(table)
-            if first:
-                self._entries[table] = replace(self._entries[table], copy_life=None)
-            if last:
-                self.move(table, TableEvent.COPY_LOST)
-            if self._void is not None:
-                self._void(table)
-
-    def copy_stands(self, table: TableId, schema: TableSchema) -> None:
-        """The structure of a copy that batches apply to, behind a batch."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is not None and entry.copy_life is not None:
-                self._entries[table] = replace(entry, copy_schema=schema)
-
-    def copy_anew(self, table: TableId) -> None:
+    def restart_copy(self, table: TableId) -> None:
         """An unfinished copy cannot go on: it begins again with nothing, and is then made under one snapshot."""
         with self._lock:
             self._whole.add(table)
-            self.stretch_void(table)
-            entry = self._entries.get(table)
-            if entry is not None and entry.copy_life is not None:
-                self._entries[table] = replace(entry, copy_life=None)
-                self.move(table, TableEvent.COPY_LOST)
+            self.apply(table, CopyVoided())
 
     def is_whole(self, table: TableId) -> bool:
         """Whether the table is to be copied under one snapshot."""
         with self._lock:
             return table in self._whole
 
-    def load_begins(self, table: TableId, request: str, kept_from: BatchId) -> bool:
-        """Rows of some of a live table's partitions are to be read. Between two plannings only. False where it is not live."""
+    def begin_reload(self, table: TableId, request: str, number: BatchId) -> bool:
+        """Rows of some of a live table's partitions are to be read; changes are kept for them from batch `number` on. Between two
+        plannings only. False where it is not live."""
+        with self._lock:
+            reload = PartitionReload(self._number(), request, number)
+            return not isinstance(self.apply(table, PartitionsBegun(reload)), Refused)
+
+    def end_reload(self, table: TableId) -> PartitionReload | None:
+        """The reload of partitions is void, whichever it is. Returns what ended."""
         with self._lock:
             entry = self._entries.get(table)
-            if entry is None or entry.state is not TableState.LIVE:
-                return False
-            self._stretches += 1
-            self._entries[table] = replace(entry, load=PartitionCopy(self._stretches, request, kept_from))
-            return True
-
-    def load_goes_on(self, load: PartitionCopy, table: TableId) -> bool:
-        """More is known of it. False where it does not count any more."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.load is None or entry.load.number != load.number:
-                return False
-            self._entries[table] = replace(entry, load=load)
-            return True
-
-    def load_ends(self, table: TableId, number: int | None = None) -> PartitionCopy | None:
-        """It is in place, or void: what was kept for it may go. `number`: only this one. Returns what ended."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.load is None or number not in {None, entry.load.number}:
-                return None
-            self._entries[table] = replace(entry, load=None)
-            if self._void is not None:
-                self._void(table)
-            return entry.load
-
-    def keep_from(self, table: TableId, number: BatchId | None) -> None:
-        """Keep the changes of a table that is being copied from batch `number` on, where none are kept yet; None = keep none."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or entry.state not in {TableState.COPYING, TableState.RELOADING}:
-                return
-            if number is None or entry.deferred_from is None:
-                self._entries[table] = replace(entry, deferred_from=number)
-
-    def pause(self, table: TableId, number: BatchId, after: Lsn, *, taken_in: bool) -> None:
-        """Keep the table's changes from batch `number` on; it holds those up to `after`. Between two plannings only.
-
-        `taken_in`: a batch that applies what was kept is already planned. A table that is being copied is paused when it is live.
-        """
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None:
-                return
-            if entry.state is TableState.LIVE:
-                self._entries[table] = replace(entry, after=after)
-                self.move(table, TableEvent.PAUSE, position=after, deferred_from=number)
-            elif entry.state is TableState.REGISTERED and entry.copy_life is None:
-                self.move(table, TableEvent.PAUSE)
-            elif entry.state is TableState.PAUSED and entry.resuming:
-                kept = replace(entry, resuming=False)
-                self._entries[table] = replace(kept, after=after, deferred_from=number) if taken_in else kept
-
-    def resume(self, table: TableId) -> bool:
-        """Ask for a paused table's kept changes to be applied with the next batch. False where none were kept: it has to be copied."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if (
-                entry is None
-                or entry.state is not TableState.PAUSED
-                or entry.deferred_from is None
-                or entry.schema is None
-            ):
-                return False
-            self._entries[table] = replace(entry, resuming=True)
-            return True
-
-    def move(
-        self,
-        table: TableId,
-        event: TableEvent,
-        *,
-        position: Lsn | None = None,
-        reason: Reason | None = None,
-        deferred_from: BatchId | None = None,
-        renewing: bool = False,
-    ) -> TableEntry | Refused:
-        """Move a table by `event`; a refusal leaves everything as it was."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None:
-                return Refused("the table is not part of the subscription")
-            after = next_state(entry.state, event)
-            if isinstance(after, Refused):
-                return after
-            keeps = after in {TableState.COPYING, TableState.RELOADING, TableState.CATCHING_UP, TableState.PAUSED}
-            keeps = keeps or (reason is not None and reason.code == FaultKind.SCHEMA_CHANGE_WAITING)
-            if after is TableState.LIVE:
-                del self._renewed[table]
-                self._whole.discard(table)
-            if entry.renewing or entry.state is after is TableState.RELOADING:
-                reason = reason or entry.reason
-            moved = replace(
-                entry,
-                state=after,
-                reason=reason if after in {TableState.PARKED, TableState.RELOADING} else None,
-                renewing=renewing,
-                copied=False,
-                copy_schema=entry.copy_schema
-                if after is TableState.CATCHING_UP or entry.copy_life is not None
-                else None,
-                resuming=False,
-                deferred_from=(deferred_from if deferred_from is not None else entry.deferred_from) if keeps else None,
-            )
-            if after not in _UNFINISHED or event is TableEvent.COPY_LOST:
-                moved = replace(moved, stretch=None)
-            if after not in _UNFINISHED:
-                moved = replace(moved, copy_life=None)
-            if after is not TableState.LIVE:
-                moved = replace(moved, load=None)
-            self._entries[table] = moved
-            if entry.load is not None and moved.load is None and self._void is not None:
-                self._void(table)
-            self._listener(moved, position)
-            if self._watch is not None and after in {TableState.PARKED, TableState.REMOVED}:
-                self._watch(moved)
-            return moved
+            ended = entry.reload if entry is not None else None
+            self.apply(table, PartitionsEnded())
+            return ended
 
     def park(
         self, table: TableId, code: str, detail: str, position: Lsn | None = None, *, known: TableEntry | None = None
@@ -478,59 +305,39 @@ class TableRegistry:
         """
         kind = FaultKind(code)
         if kind is FaultKind.SCHEMA_CHANGE_WAITING:
-            return True  # `hold` did it.
+            return True  # `Hold` did it.
         with self._lock:
-            if known is not None and self._entries.get(table) != known:
-                return False
             entry = self._entries.get(table)
+            if known is not None and entry != known:
+                return False
             # Whatever else is found before its new copy has begun, that copy puts right as well.
-            began = entry is None or entry.state is not TableState.RELOADING or entry.copy_schema is not None
-            renewing = self.renews(kind) and self._renewed[table] + began <= RENEWALS
-            self._renewed[table] += renewing and began
-            reason = Reason(code, detail, _RENEWAL if renewing else policy(kind).remedy)
-            self.move(table, TableEvent.FAULT, position=position, reason=reason, renewing=renewing)
+            began = entry is None or not isinstance(entry.state, Reloading) or entry.copy is not None
+            recopy = self.renews(kind) and self._renewed[table] + began <= RENEWALS
+            self._renewed[table] += recopy and began
+            reason = Reason(code, detail, _RENEWAL if recopy else policy(kind).remedy)
+            self.apply(table, Fault(reason, recopy), position)
             return True
 
-    def hold(
-        self, table: TableId, detail: str, kept: TableSchema, number: BatchId, after: Lsn, *, taken_in: bool
-    ) -> None:
-        """Keep a table's changes from batch `number` on until somebody approves of its structure. Between two plannings, or in one.
-
-        `kept`: the structure that the target has, with the changes up to `after`. One that waits already waits for this as well.
-        `taken_in`: a batch that applies what was kept of it before is already planned.
-        """
-        kind = FaultKind.SCHEMA_CHANGE_WAITING
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None:
-                return
-            reason = Reason(kind.value, detail, policy(kind).remedy)
-            if entry.waiting:
-                self._entries[table] = replace(entry, reason=reason)
-                self._listener(self._entries[table], None)
-                return
-            if entry.deferred_from is None or taken_in:
-                entry = replace(entry, after=after, deferred_from=number)
-            self._entries[table] = replace(entry, kept=kept)
-            self.move(table, TableEvent.FAULT, position=after, reason=reason)
-
-    def approve(self, table: TableId) -> bool:
-        """Apply what was kept for a table that waited, its structure with it. False where nothing was kept: it has to be copied."""
-        with self._lock:
-            entry = self._entries.get(table)
-            if entry is None or not entry.waiting or entry.deferred_from is None:
-                return False
-            self._entries[table] = replace(entry, kept=None)
-            self.move(table, TableEvent.APPROVE)
-            return self.resume(table)
-
     def renews(self, kind: FaultKind) -> bool:
-        """Whether a table with this fault is copied anew by itself."""
+        """Whether a table with this fault is copied again by itself."""
         return kind in RENEWED and self._policy is SchemaPolicy.APPLY
 
-    def forget(self, table: TableId) -> None:
-        with self._lock:
-            self._entries.pop(table, None)
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+
+def _with_structures(entry: TableEntry, event: TableEvent) -> TableEntry:
+    """The structures that an event brings with it: those of a copy that begins count from then on."""
+    match event:
+        case CopyBegun(schema=schema) | ChunkBegun(chunk=Chunk(schema=schema, first=True)):
+            return replace(entry, schema=schema, kept=None)
+        case Hold(kept=kept):
+            return entry if awaits_approval(entry.state) else replace(entry, kept=kept)
+        case Approve():
+            return replace(entry, kept=None)
+        case _:
+            return entry
 
 
 def _first(entries: Iterable[TableEntry]) -> TableEntry | None:

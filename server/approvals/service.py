@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.outbox import enqueue
@@ -44,7 +44,7 @@ def approve_change(session: WriteSession, name: str, table_id: str, reason: str 
     row = lock_present_table(session, subscription, table_id)
     subject = f"{row.schema_name}.{row.name}"
     if not awaits_approval(row):
-        parked = row.state == TableState.PARKED
+        parked = row.state == TableStateKind.PARKED
         detail = f"'{subject}' is {row.state}" + (f" with the code '{row.code}': {row.reason}" if parked else ".")
         raise NothingToApprove(detail, row.remedy if parked else None)
     if reason is not None and reason != row.reason:
@@ -65,7 +65,7 @@ def approve_change(session: WriteSession, name: str, table_id: str, reason: str 
 
 def awaits_approval(row: TableRow) -> bool:
     """Whether the table is parked until its change of structure is approved."""
-    return row.state == TableState.PARKED and row.code == WAITING
+    return row.state == TableStateKind.PARKED and row.code == WAITING
 
 
 def _require_running(subscription: SubscriptionRow) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from fastapi import Request
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.assessment.copy_progress import copy_progress, copy_totals, describe_copies
 from server.assessment.health import AspectName, Fault, Health, HealthInputs, HealthStatus, assess_health
 from server.assessment.schemas import Copied, CopyTotals, LastFault, TableHealth
@@ -51,7 +51,7 @@ class Assessment:
     def inputs(self) -> HealthInputs:
         row, tables = self._row, self._tables
         capture, fault = CapturePolicy.model_validate(row.capture), self.last_fault
-        states = Counter(TableState(table.state) for table in tables)
+        states = Counter(TableStateKind(table.state) for table in tables)
         return HealthInputs(
             state=SubscriptionState(row.state),
             desired=DesiredState(row.desired_state),
@@ -63,7 +63,7 @@ class Assessment:
             copying=describe_copies(self.copying) if self.copying is not None else "",
             set_aside=sum(table.rows_set_aside for table in tables),
             different=sum(table.differs for table in tables),
-            lag_seconds=self._lag_seconds() if states[TableState.LIVE] else None,
+            lag_seconds=self._lag_seconds() if states[TableStateKind.LIVE] else None,
             goal_seconds=FreshnessBody.model_validate(row.freshness).goal_seconds,
             reported_s=self._silent_for_s(),
             retained_bytes=row.retained_bytes,
@@ -82,7 +82,7 @@ class Assessment:
             return self._row.state in _SETTLED and self._row.reason is None
         table = next((table for table in self._tables if table.id == table_id), None)
         # What is copied because of it is not whole before it is live.
-        return table is None or table.state in {TableState.LIVE, TableState.PAUSED}
+        return table is None or table.state in {TableStateKind.LIVE, TableStateKind.PAUSED}
 
     def _silent_for_s(self) -> float | None:
         """Since the last report; not longer than the state is known, or the engine is connected."""
@@ -118,10 +118,10 @@ class Assessment:
 
     def table_health(self, row: TableRow) -> TableHealth:
         """How one of its tables is: what holds up the whole holds up each that would be followed."""
-        state = TableState(row.state)
-        if state is TableState.PARKED:
+        state = TableStateKind(row.state)
+        if state is TableStateKind.PARKED:
             return TableHealth(status=HealthStatus.FAILED, reason=row.reason, remedy=row.remedy)
-        if state in {TableState.PAUSED, TableState.REMOVED}:
+        if state in {TableStateKind.PAUSED, TableStateKind.REMOVED}:
             return TableHealth(status=HealthStatus.RESTING, reason=row.reason, remedy=row.remedy)
         if not self.health.following:
             applying = next(aspect for aspect in self.health.aspects if aspect.name is AspectName.APPLYING)
@@ -131,7 +131,7 @@ class Assessment:
                 reason=f"Nothing is applied to it: {applying.reason}",
                 remedy=self.health.remedy,
             )
-        if state is not TableState.LIVE:
+        if state is not TableStateKind.LIVE:
             return TableHealth(status=HealthStatus.MOVING, reason=row.reason, remedy=row.remedy)
         if row.differs:
             reason = "Its last verification found it different from the source."

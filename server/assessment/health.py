@@ -12,7 +12,7 @@ from enum import StrEnum
 from pydantic import BaseModel, Field
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.wording import format_count, format_seconds, format_share, format_size
 
 SILENT_AFTER_S = 30.0
@@ -107,7 +107,7 @@ class HealthInputs:
     """The engine that runs it is connected."""
     reason: str | None = None
     remedy: str | None = None
-    tables: Mapping[TableState, int] = field(default_factory=dict)
+    tables: Mapping[TableStateKind, int] = field(default_factory=dict)
     copying: str = ""
     """How far its copies are, in words."""
     set_aside: int = 0
@@ -124,21 +124,21 @@ class HealthInputs:
     warn_share: float = 0.5
     fault: Fault | None = None
 
-    def number(self, *states: TableState) -> int:
+    def number(self, *states: TableStateKind) -> int:
         return sum(self.tables.get(state, 0) for state in states)
 
     @property
     def total(self) -> int:
-        return sum(number for state, number in self.tables.items() if state is not TableState.REMOVED)
+        return sum(number for state, number in self.tables.items() if state is not TableStateKind.REMOVED)
 
     @property
     def live(self) -> int:
-        return self.number(TableState.LIVE)
+        return self.number(TableStateKind.LIVE)
 
     @property
     def copied(self) -> int:
         """How many are being copied, or wait for it."""
-        return self.number(TableState.REGISTERED, TableState.COPYING, TableState.RELOADING)
+        return self.number(TableStateKind.REGISTERED, TableStateKind.COPYING, TableStateKind.RELOADING)
 
     @property
     def silent(self) -> bool:
@@ -234,7 +234,7 @@ def _silence(inputs: HealthInputs) -> _Finding | None:
 
 
 def _parked(inputs: HealthInputs) -> _Finding | None:
-    number = inputs.number(TableState.PARKED)
+    number = inputs.number(TableStateKind.PARKED)
     if number == 0:
         return None
     parked = f"{format_count(number, 'table')} {_is(number)} parked because of a fault and {_is(number)} not followed."
@@ -285,7 +285,7 @@ def _running(inputs: HealthInputs, asked: str) -> _Finding:
     if inputs.desired is not DesiredState.RUNNING:
         word = HealthWord.PAUSING if inputs.desired is DesiredState.PAUSED else HealthWord.STOPPING
         return _Finding(HealthStatus.MOVING, word, asked)
-    late = inputs.number(TableState.CATCHING_UP)
+    late = inputs.number(TableStateKind.CATCHING_UP)
     others = f" {_followers(inputs)}" if inputs.live else ""
     of_all = f"of {format_count(inputs.total, 'table')}"
     if inputs.copied:
@@ -295,7 +295,7 @@ def _running(inputs: HealthInputs, asked: str) -> _Finding:
         return _Finding(HealthStatus.MOVING, HealthWord.CATCHING_UP, reason)
     if inputs.total == 0:
         return _Finding(HealthStatus.RESTING, HealthWord.NO_TABLES, "It has no tables.")
-    paused = inputs.number(TableState.PAUSED)
+    paused = inputs.number(TableStateKind.PAUSED)
     if paused:
         reason = f"{paused} {of_all} {_is(paused)} paused by request.{others}"
         return _Finding(HealthStatus.RESTING, HealthWord.PARTLY_PAUSED, reason)

@@ -22,7 +22,7 @@ from engine.link.messages import (
 )
 from engine.link.ticket_parts import Ticket
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.approvals.service import awaits_approval
 from server.db.models.outbox import OutboxRow
 from server.db.models.reload import ReloadRow
@@ -94,7 +94,7 @@ def _cancel_commands(session: ReadSession, row: SubscriptionRow) -> list[Command
             ReloadRow.subscription_id == row.id,
             ReloadRow.state == WorkState.CANCELLED,
             col(ReloadRow.asked).is_(None),
-            col(TableRow.state) != TableState.REMOVED,
+            col(TableRow.state) != TableStateKind.REMOVED,
             col(TableRow.state_at) <= col(ReloadRow.ended_at),
         )
         .order_by(col(ReloadRow.ended_at))

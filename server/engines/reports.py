@@ -26,7 +26,7 @@ from engine.link.messages import (
     Verification,
 )
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.batch import BatchRow
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
@@ -163,7 +163,7 @@ def _write_table_state(session: WriteSession, report: TableStateReport) -> None:
     tables.set_state(
         session,
         report.table,
-        TableState(report.state),
+        TableStateKind(report.state),
         code=report.code,
         reason=report.reason,
         remedy=report.remedy,

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 
 
 class Severity(StrEnum):
@@ -45,7 +45,7 @@ class EventView(BaseModel):
     kind: str
     subscription: str | None = None
     subject: str | None = Field(default=None, description="The table, slot or file it is about.")
-    table_state: TableState | None = Field(
+    table_state: TableStateKind | None = Field(
         default=None, description="The table's new state, where the event is a change of state."
     )
     detail: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.event import SUBJECT_LONGEST, EventRow
 from server.db.session import WriteSession
 from server.events.schemas import EventView, Severity
@@ -17,7 +17,7 @@ def record_event(
     subscription: str | None = None,
     subject: str | None = None,
     remedy: str | None = None,
-    table_state: TableState | None = None,
+    table_state: TableStateKind | None = None,
 ) -> None:
     """Note that something happened. No row values, no secrets.
 
@@ -46,7 +46,7 @@ def event_view(row: EventRow) -> EventView:
         kind=row.kind,
         subscription=row.subscription,
         subject=row.subject,
-        table_state=None if row.table_state is None else TableState(row.table_state),
+        table_state=None if row.table_state is None else TableStateKind(row.table_state),
         detail=row.detail,
         remedy=row.remedy,
     )

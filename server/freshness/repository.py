@@ -10,7 +10,7 @@ from sqlmodel import col, delete, select
 
 from engine.model.positions import DEFAULT_CAPTURE, FORMS
 from engine.model.subscription_state import DesiredState, SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.freshness_wait import FreshnessWaitRow
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
@@ -83,7 +83,7 @@ def _table_of(row: TableRow) -> TableView:
         id=row.id,
         schema=row.schema_name,
         name=row.name,
-        state=TableState(row.state),
+        state=TableStateKind(row.state),
         reason=row.reason,
         remedy=row.remedy,
         paused=row.desired_state == TableDesiredState.PAUSED,

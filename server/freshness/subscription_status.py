@@ -13,7 +13,7 @@ from datetime import datetime
 from engine.model.position import Lsn
 from engine.model.positions import DEFAULT_CAPTURE, FORMS, PositionForm
 from engine.model.subscription_state import DesiredState, SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
 from server.wording import format_seconds
 
@@ -58,7 +58,7 @@ class TableView:
     id: str
     schema: str
     name: str
-    state: TableState
+    state: TableStateKind
     reason: str | None = None
     remedy: str | None = None
     paused: bool = False
@@ -76,8 +76,8 @@ class TableView:
         What was declared and asked for decides, not the state that lags it: a table that was resumed, or a parked one that is to be
         reloaded, is waited for.
         """
-        parked = self.state is TableState.PARKED and self.reload is None
-        return self.paused or parked or self.state is TableState.REMOVED
+        parked = self.state is TableStateKind.PARKED and self.reload is None
+        return self.paused or parked or self.state is TableStateKind.REMOVED
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class SubscriptionStatus:
     def lag_at(self, now: datetime, *, engine: bool) -> tuple[int | None, float | None]:
         """How far the live tables are behind, in bytes and seconds; nothing where none is live. While no engine is connected, the time
         since it last reported is added."""
-        if not any(table.state is TableState.LIVE for table in self.tables.values()):
+        if not any(table.state is TableStateKind.LIVE for table in self.tables.values()):
             return None, None
         if self.lag_seconds is None or self.at is None or engine:
             return self.lag_bytes, self.lag_seconds

@@ -24,7 +24,7 @@ from engine.link.messages import (
 from engine.link.messages import Now as NowCommand
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.clock import Clock
 from server.db.database import Database
 from server.errors import NotFound
@@ -228,7 +228,7 @@ class FreshnessTracker:
         view = registry.status.tables.get(report.table)
         if view is None:
             return False
-        view.state = TableState(report.state)
+        view.state = TableStateKind(report.state)
         view.reason = report.reason
         view.remedy = report.remedy
         moved = self._moved.setdefault(report.subscription, set())

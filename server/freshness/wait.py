@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.model.position import Lsn, MalformedPosition
 from engine.model.positions import PositionForm
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.errors import FieldError, InvalidRequest, NotSupportedYet, Problem, ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnavailable, FreshnessUnreachable
 from server.freshness.schemas import LeftOutTable, Receipt, ReceiptException, ReceiptTable, WaitRequest
@@ -160,7 +160,7 @@ class _Run:
 
     def _all_live(self) -> bool:
         tables = self._registry.status.tables
-        return all(tables[table].state is TableState.LIVE for table in self._spec.tables if table in tables)
+        return all(tables[table].state is TableStateKind.LIVE for table in self._spec.tables if table in tables)
 
     async def _resolve_now(self) -> Lsn | WaitOutcome:
         """Read "now" on the source, however often the engine goes away meanwhile; an ending where that is no use."""
@@ -258,7 +258,7 @@ class _Run:
     def _not_live(self) -> str:
         tables = self._registry.status.tables
         views = [tables[table] for table in self._spec.tables if table in tables]
-        found = sorted(f"{v.schema}.{v.name} is {v.state.value}" for v in views if v.state is not TableState.LIVE)
+        found = sorted(f"{v.schema}.{v.name} is {v.state.value}" for v in views if v.state is not TableStateKind.LIVE)
         more = len(found) - _MOST_NAMED
         return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -11,7 +11,7 @@ from itertools import count
 
 from engine.model.position import Lsn
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.freshness.subscription_status import HALTED_STATES, SubscriptionStatus, TableView
 
 
@@ -183,7 +183,7 @@ class WaitRegistry:
         if trouble is not None:
             return trouble
         reached = status.confirmed_position is not None and status.confirmed_position >= wait.position
-        if reached and all(status.tables[table].state is TableState.LIVE for table in wait.tables):
+        if reached and all(status.tables[table].state is TableStateKind.LIVE for table in wait.tables):
             return None
         if status.is_halted:
             return why_halted(status)
@@ -202,7 +202,7 @@ class WaitRegistry:
             view = tables.get(table)
             if view is not None and not view.left_out:
                 continue
-            if not wait.named and (view is None or view.state is TableState.REMOVED):
+            if not wait.named and (view is None or view.state is TableStateKind.REMOVED):
                 wait.tables.discard(table)
                 continue
             return table_left_out(view)
@@ -258,8 +258,8 @@ def table_left_out(view: TableView | None) -> Unreachable:
 
 
 _REMEDIES = {
-    TableState.PARKED: "Reload the table",
-    TableState.REMOVED: "Add the table to the subscription again",
+    TableStateKind.PARKED: "Reload the table",
+    TableStateKind.REMOVED: "Add the table to the subscription again",
 }
 
 
@@ -277,7 +277,7 @@ def how_to_follow(view: TableView) -> str:
 
 def why_left_out(view: TableView) -> str | None:
     """Why a table does not follow the source."""
-    lags = view.paused and view.state not in {TableState.PAUSED, TableState.PARKED, TableState.REMOVED}
+    lags = view.paused and view.state not in {TableStateKind.PAUSED, TableStateKind.PARKED, TableStateKind.REMOVED}
     return "its desired_state is 'paused'" if lags else view.reason
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlmodel import select
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
@@ -41,7 +41,7 @@ def lock_present_table(session: WriteSession, subscription: SubscriptionRow, tab
 
 def refuse_removed_table(subscription: SubscriptionRow, row: TableRow) -> None:
     """Raises TableRemoved where the table is no longer part of the subscription."""
-    if row.state == TableState.REMOVED:
+    if row.state == TableStateKind.REMOVED:
         raise TableRemoved(
             f"'{row.schema_name}.{row.name}' with the id {row.id} was removed from '{subscription.name}'."
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.clock import Clock
 from server.freshness.subscription_status import SubscriptionStatus
 from server.freshness.tracker import FreshnessTracker
@@ -101,6 +101,6 @@ def _table_states(statuses: list[SubscriptionStatus]) -> GaugeMetricFamily:
     family = GaugeMetricFamily("penstock_tables", "Tables by their state.", labels=["subscription", "state"])
     for status in statuses:
         count = Counter(table.state for table in status.tables.values())
-        for state in TableState:
+        for state in TableStateKind:
             family.add_metric([status.name, state.value], count[state])
     return family

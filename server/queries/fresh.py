@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.model.position import Lsn
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.errors import ReportedProblem
 from server.freshness.errors import FreshnessTimeout, FreshnessUnreachable
 from server.freshness.schemas import Receipt
@@ -56,7 +56,7 @@ async def query_fresh_rows(
     tables: frozenset[str] = frozenset()
     while True:
         # Of a table that is live only later, it is not known up to where its structure is the catalog's.
-        live = {view.id for view in status.tables.values() if view.state is TableState.LIVE}
+        live = {view.id for view in status.tables.values() if view.state is TableStateKind.LIVE}
         spec = WaitSpec(
             status.name, requirement.position, tables, named=True, timeout_s=max(0.0, deadline - loop.time())
         )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from engine.link.quarantine_parts import RefusedRowPart, RefusedRowsBody
 from engine.model.quarantine import RefusedState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.session import ReadSession, WriteSession
 from server.errors import Conflict, NotFound
 from server.events.service import record_event
@@ -42,7 +42,7 @@ def refused_rows_payload(
     subscription = require_subscription(session, name)
     row = require_table(session, name, table_id)
     refuse_removed_table(subscription, row)
-    if action != "list" and row.state not in (TableState.LIVE, TableState.PAUSED):
+    if action != "list" and row.state not in (TableStateKind.LIVE, TableStateKind.PAUSED):
         raise TableNotComplete(f"'{row.schema_name}.{row.name}' is {row.state}.")
     return {"subscription": name, "table": table_id, "action": action, "rows": rows, "by": by}
 

@@ -10,7 +10,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.model.partitions import LoadReason
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import Refused, TableEvent, TableState, next_state
+from engine.model.table_state import Refused, TableEventKind, TableStateKind, next_state
 from server.db.models.reload import ReloadRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -89,10 +89,10 @@ def begin_reload(
             raise ReloadRunning(detail, extra={"running": running.id})
     if table_id is not None:
         table = require_table(session, name, table_id)
-        after = next_state(TableState(table.state), TableEvent.RELOAD)
+        after = next_state(TableStateKind(table.state), TableEventKind.RELOAD)
         if isinstance(after, Refused):
             raise TableNotReloadable(f"Table {table.schema_name}.{table.name}: {after.reason}.")
-        if partitions is not None and table.state != TableState.LIVE:
+        if partitions is not None and table.state != TableStateKind.LIVE:
             detail = (
                 f"Table {table.schema_name}.{table.name} is {table.state}: only a live one is reloaded by partition."
             )

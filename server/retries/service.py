@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.model.fault import FaultKind
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.approvals.service import awaits_approval
 from server.connections import repository as connections
 from server.connections.schemas import FindingView
@@ -102,7 +102,7 @@ def _require_parked(row: TableRow, subscription: str) -> None:
     if awaits_approval(row):
         detail = f"{subject} waits for the approval of a change: {row.reason}"
         raise NothingToRetry(detail, row.remedy or f"POST /subscriptions/{subscription}/tables/{row.id}/approvals.")
-    if row.state != TableState.PARKED:
+    if row.state != TableStateKind.PARKED:
         raise NothingToRetry(f"{subject} is {row.state}.")
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 
 Learnt = Literal["copied", "log", "ddl_trigger", "catalog", "target"]
 
@@ -74,6 +74,6 @@ class VersionView(BaseModel):
         description="False where the source's catalog was further on already when the log announced it, so that columns were matched by"
         " name and type.",
     )
-    state: TableState | None = Field(default=None, description="For a change of state.")
+    state: TableStateKind | None = Field(default=None, description="For a change of state.")
     code: str | None = None
     reason: str | None = None

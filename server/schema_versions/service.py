@@ -8,7 +8,7 @@ from typing import Any, cast
 from sqlmodel import col, select
 
 from engine.model.position import Lsn
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.schema_version import SchemaVersionRow
 from server.db.session import ReadSession, WriteSession
 from server.schema_versions.schemas import Learnt, VersionColumn, VersionView
@@ -65,7 +65,7 @@ def _report_identity(row: SchemaVersionRow) -> tuple[object, ...]:
 def record_state(
     session: WriteSession,
     table_id: str,
-    state: TableState,
+    state: TableStateKind,
     *,
     position: Lsn | None = None,
     code: str | None = None,
@@ -103,7 +103,7 @@ def version_view(row: SchemaVersionRow) -> VersionView:
         changes=row.changes,
         learnt=cast("Learnt | None", row.learnt),
         certain=row.certain,
-        state=None if row.state is None else TableState(row.state),
+        state=None if row.state is None else TableStateKind(row.state),
         code=row.code,
         reason=row.reason,
     )

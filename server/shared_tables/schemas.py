@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.tables.schemas import TableTarget, TargetTable
 
 
@@ -21,7 +21,7 @@ class MemberView(_View):
     name: str
     source_value: str = Field(description="What its rows have in the source column.")
     target: TableTarget = Field(description="Where its rows lie.")
-    state: TableState = Field(description="`removed`: replicated no longer, and still shown.")
+    state: TableStateKind = Field(description="`removed`: replicated no longer, and still shown.")
     target_table: TargetTable | None = None
     position: str | None = Field(
         default=None, description="What is visible of its source: the applied position of its subscription."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.model.shared import SharedInto
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.connection import ConnectionRow
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -43,7 +43,7 @@ def shared_tables(session: ReadSession, target: ConnectionRow) -> list[SharedTab
 
 
 def _is_gone(row: TableRow) -> bool:
-    never_copied = row.state == TableState.REMOVED and row.copied_rows is None
+    never_copied = row.state == TableStateKind.REMOVED and row.copied_rows is None
     return never_copied or row.target_table == TargetTable.DROPPED.value
 
 
@@ -55,7 +55,7 @@ def _member(row: TableRow, subscription: SubscriptionRow, into: SharedInto) -> M
         name=row.name,
         source_value=into.source_value,
         target=TableTarget(schema_name=row.target_schema, name=row.target_name),
-        state=TableState(row.state),
+        state=TableStateKind(row.state),
         target_table=TargetTable(row.target_table) if row.target_table is not None else None,
         position=str(subscription.applied_position) if subscription.applied_position is not None else None,
     )

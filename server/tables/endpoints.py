@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.assessment.assess import assess_subscription
 from server.connections.repository import connections_by_id
 from server.db.dependencies import Reading, Writing
@@ -41,7 +41,7 @@ def list_tables(
     schema_name: Annotated[str | None, Query(alias="schema", description="Only those of this source schema.")] = None,
     table_name: Annotated[str | None, Query(alias="name", description="Only those of this source name.")] = None,
     state: Annotated[
-        TableState | None, Query(description="Only those in this state; removed ones are listed only so.")
+        TableStateKind | None, Query(description="Only those in this state; removed ones are listed only so.")
     ] = None,
 ) -> Page[TableView]:
     """By schema and name."""

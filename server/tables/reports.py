@@ -7,7 +7,7 @@ from datetime import datetime
 
 from engine.link.messages import CopyProgress
 from engine.model.position import Lsn
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.assessment.faults import record_fault
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -23,7 +23,7 @@ _NOT_KEPT = "an engine parked it, and ended before it reported the reason"
 def set_state(
     session: WriteSession,
     table_id: str,
-    state: TableState,
+    state: TableStateKind,
     *,
     code: str | None = None,
     reason: str | None = None,
@@ -36,17 +36,17 @@ def set_state(
     as parked without a reason was so before its engine began: what is known of it stays.
     """
     row = session.get(TableRow, table_id, with_for_update=True)
-    if row is None or row.state == TableState.REMOVED:
+    if row is None or row.state == TableStateKind.REMOVED:
         return False
-    if state is TableState.PARKED and reason is None:
+    if state is TableStateKind.PARKED and reason is None:
         reason = row.reason if (row.state, row.code) == (state.value, code) else _NOT_KEPT
     if (row.state, row.code, row.reason) == (state.value, code, reason):
         return False
-    before = TableState(row.state)
+    before = TableStateKind(row.state)
     row.state, row.code, row.reason, row.remedy = state.value, code, reason, remedy
     row.state_position = position
     row.state_at = session.now()
-    if state in (TableState.COPYING, TableState.RELOADING):
+    if state in (TableStateKind.COPYING, TableStateKind.RELOADING):
         row.differs = False
     _update_copy_figures(row, before, state, session.now())
     session.add(row)
@@ -55,10 +55,10 @@ def set_state(
     return True
 
 
-_COPIED = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
+_COPIED = frozenset({TableStateKind.REGISTERED, TableStateKind.COPYING, TableStateKind.RELOADING})
 
 
-def _update_copy_figures(row: TableRow, before: TableState, state: TableState, now: datetime) -> None:
+def _update_copy_figures(row: TableRow, before: TableStateKind, state: TableStateKind, now: datetime) -> None:
     """Figures of a copy begin with the state that asks for it: an engine that begins again has the table copied on, or tells of a new
     copy itself."""
     if state in _COPIED and (before not in _COPIED or row.copy_asked_at is None):
@@ -68,7 +68,7 @@ def _update_copy_figures(row: TableRow, before: TableState, state: TableState, n
         row.copied_total_rows = row.copied_total_bytes = row.copied_at = None
     if state not in _COPIED:
         row.copied_rows_per_second = row.copied_bytes_per_second = None
-    if state in (TableState.CATCHING_UP, TableState.LIVE) and row.copied_rows is not None:
+    if state in (TableStateKind.CATCHING_UP, TableStateKind.LIVE) and row.copied_rows is not None:
         row.copied_percent, row.copied_eta_seconds = 100.0, 0.0
         row.copied_total_rows = row.copied_rows
         row.copied_bytes = row.copied_total_bytes or row.copied_bytes
@@ -141,16 +141,16 @@ def _touch_subscription(session: WriteSession, row: TableRow) -> str | None:
     return subscription.name
 
 
-def _record_state_event(session: WriteSession, row: TableRow, state: TableState) -> None:
+def _record_state_event(session: WriteSession, row: TableRow, state: TableStateKind) -> None:
     subject = f"{row.schema_name}.{row.name}"
-    parked = state is TableState.PARKED
+    parked = state is TableStateKind.PARKED
     subscription = session.get(SubscriptionRow, row.subscription_id)
     if parked and subscription is not None:
         detail = f"{subject} is parked: {row.reason or row.code}"
         code = row.code or "table_parked"
         record_fault(session, subscription, code=code, detail=detail, remedy=row.remedy, table=row.id)
     # A table that is copied anew by itself says why; one that was asked for has no code.
-    unasked = state is TableState.RELOADING and row.code is not None
+    unasked = state is TableStateKind.RELOADING and row.code is not None
     record_event(
         session,
         kind=(row.code or "table_parked") if parked else f"table_{state.value}",

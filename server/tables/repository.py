@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlmodel import and_, col, func, or_, select
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.session import ReadSession, WriteSession
 from server.tables.schemas import TargetTable
 
-_REMOVED = TableState.REMOVED.value
+_REMOVED = TableStateKind.REMOVED.value
 
 
 def list_present(session: ReadSession, subscription_id: int) -> list[TableRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.table import TableRow
 from server.db.session import WriteSession
 from server.events.service import record_event
@@ -25,7 +25,7 @@ def record_table_event(
     what: str,
     *,
     remedy: str | None = None,
-    table_state: TableState | None = None,
+    table_state: TableStateKind | None = None,
 ) -> None:
     """Record an event about the table of `row`; `what` goes on from "The table 'public.orders'"."""
     subject = f"{row.schema_name}.{row.name}"
@@ -50,7 +50,7 @@ def record_desired_state(session: WriteSession, subscription: str, row: TableRow
 
 def record_settings_change(session: WriteSession, subscription: str, row: TableRow, changed: Sequence[str]) -> None:
     """These settings of the table were changed. Where some hold only after a reload, the remedy says so."""
-    waiting = [name for name in changed if name in AFTER_RELOAD and row.state != TableState.REGISTERED]
+    waiting = [name for name in changed if name in AFTER_RELOAD and row.state != TableStateKind.REGISTERED]
     what = f"got other settings: {', '.join(changed)}"
     remedy = None
     if waiting:

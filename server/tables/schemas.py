@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.model.quarantine import RefusedPolicy
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.assessment.schemas import Copied, TableHealth
 from server.declarations.table_body import ColumnOptions, Identifier, Operation
 
@@ -113,7 +113,7 @@ class TableView(BaseModel):
     schema_name: str = Field(validation_alias="schema", serialization_alias="schema")
     name: str
     target: TableTarget
-    state: TableState
+    state: TableStateKind
     state_since: datetime | None = None
     code: str | None = Field(default=None, description="Stable name of the reason.")
     reason: str | None = None

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from engine.model.identity import TableName
 from engine.model.quarantine import RefusedPolicy
-from engine.model.table_state import Refused, TableEvent, TableState, next_state
+from engine.model.table_state import Refused, TableEventKind, TableStateKind, next_state
 from server.assessment.schemas import Copied, TableHealth
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -77,7 +77,7 @@ def table_view(row: TableRow, health: TableHealth, copied: Copied) -> TableView:
         schema_name=row.schema_name,
         name=row.name,
         target=TableTarget(schema_name=row.target_schema, name=row.target_name),
-        state=TableState(row.state),
+        state=TableStateKind(row.state),
         state_since=row.state_at,
         code=row.code,
         reason=row.reason,
@@ -284,15 +284,17 @@ def _insert(
         refused_rows=table.refused_rows,
         from_pattern=table.from_pattern,
         desired_state=TableDesiredState.RUNNING.value,
-        state=TableState.REGISTERED.value,
+        state=TableStateKind.REGISTERED.value,
         state_at=now,
         stamp=new_stamp(),
         created_at=now,
     )
     session.add(row)
     session.flush()
-    versions.record_state(session, row.id, TableState.REGISTERED)
-    requests.record_table_event(session, subscription.name, row, "table_added", what, table_state=TableState.REGISTERED)
+    versions.record_state(session, row.id, TableStateKind.REGISTERED)
+    requests.record_table_event(
+        session, subscription.name, row, "table_added", what, table_state=TableStateKind.REGISTERED
+    )
     return row
 
 
@@ -301,13 +303,15 @@ def _remove(
 ) -> None:
     dropped = on_target is OnRemoval.DROP
     row.target_table = (TargetTable.TO_BE_DROPPED if dropped else TargetTable.KEPT).value
-    row.state = TableState.REMOVED.value
+    row.state = TableStateKind.REMOVED.value
     row.state_at = session.now()
     row.code = row.reason = row.remedy = None
     _bump_revision(session, row)
-    versions.record_state(session, row.id, TableState.REMOVED)
+    versions.record_state(session, row.id, TableStateKind.REMOVED)
     what = _REMOVED[on_target] + _still_shown(row, on_target)
-    requests.record_table_event(session, subscription.name, row, "table_removed", what, table_state=TableState.REMOVED)
+    requests.record_table_event(
+        session, subscription.name, row, "table_removed", what, table_state=TableStateKind.REMOVED
+    )
 
 
 def _still_shown(row: TableRow, on_target: OnRemoval) -> str:
@@ -413,12 +417,12 @@ def _merged_options(row: TableRow, body: TablePatch) -> Options:
 
 
 def _check_transition(row: TableRow, desired: TableDesiredState) -> None:
-    state = TableState(row.state)
-    if desired is TableDesiredState.PAUSED and state is not TableState.PAUSED:
-        outcome = next_state(state, TableEvent.PAUSE)
+    state = TableStateKind(row.state)
+    if desired is TableDesiredState.PAUSED and state is not TableStateKind.PAUSED:
+        outcome = next_state(state, TableEventKind.PAUSE)
         if isinstance(outcome, Refused):
             raise TransitionRefused(f"'{row.schema_name}.{row.name}' cannot be paused now: {outcome.reason}.")
-    if desired is TableDesiredState.RUNNING and state is TableState.PARKED:
+    if desired is TableDesiredState.RUNNING and state is TableStateKind.PARKED:
         raise TransitionRefused(
             f"'{row.schema_name}.{row.name}' is parked: {row.reason or 'see its events'}", row.remedy or "Reload it."
         )

@@ -9,7 +9,7 @@ from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
 from server.db.models.verification import VerificationRow
@@ -83,11 +83,11 @@ def _asked(session: ReadSession, subscription: SubscriptionRow, request: Verific
     if not request.tables:
         return None
     rows = session.exec(select(TableRow).where(TableRow.subscription_id == subscription.id))
-    known = {(row.schema_name, row.name): row for row in rows if row.state != TableState.REMOVED.value}
+    known = {(row.schema_name, row.name): row for row in rows if row.state != TableStateKind.REMOVED.value}
     wrong = []
     for i, ref in enumerate(request.tables):
         row = known.get((ref.schema_name, ref.name))
-        if row is None or row.state != TableState.LIVE.value:
+        if row is None or row.state != TableStateKind.LIVE.value:
             what = "has no table" if row is None else f"is not ready to compare, being {row.state}, table"
             detail = f"Subscription '{subscription.name}' {what} {ref.schema_name}.{ref.name}."
             wrong.append(FieldError(pointer=f"/tables/{i}", detail=detail))

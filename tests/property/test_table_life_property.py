@@ -23,7 +23,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SchemaPolicy, SubscriptionSpec, TableSpec
-from engine.model.table_state import Refused, TableEvent, TableState
+from engine.model.table_state import Refused, TableStateKind
 from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
@@ -33,6 +33,17 @@ from engine.tables.planner import PlannedBatch, Planner
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint
+from engine.tables.state import (
+    Approve,
+    AskResume,
+    CopyFinished,
+    CopyLost,
+    CopyStarted,
+    Pause,
+    Reload,
+    awaits_approval,
+    awaits_recopy,
+)
 
 TABLES = (TableId("ta"), TableId("tb"))
 LENGTH = 100
@@ -120,9 +131,9 @@ class TableLife(RuleBasedStateMachine):
         )
         for table in TABLES:
             entry = entry_at_start(self.specs[table], StartPoint(cast("Any", None), progress, fresh=False))
-            if entry.state is TableState.LIVE:
+            if entry.kind is TableStateKind.LIVE:
                 assert self.target.rows[table] == up_to(self.target.end.value), "a start took a table for complete"
-            self.book.put(entry)
+            self.book.add(entry)
         self.sealed = self.target.end.value
         self.planner = Planner(
             self.book,
@@ -163,20 +174,17 @@ class TableLife(RuleBasedStateMachine):
         """Between two plannings."""
         for table in TABLES:
             entry = self.book.get(table)
-            if entry is not None and entry.renewing:
-                self._defer(TableEvent.RELOAD, table)
+            if entry is not None and awaits_recopy(entry.state):
+                self._defer(Reload, table)
 
-    def _defer(self, event: TableEvent, table: TableId) -> bool:
-        moved = self.book.move(table, event, position=Lsn(self.sealed), deferred_from=self.planner.next_number)
-        if isinstance(moved, Refused):
-            return False
-        self.planner.leave(table)
-        return True
+    def _defer(self, event: type[CopyStarted | Reload], table: TableId) -> None:
+        if not isinstance(self.book.apply(table, event(self.planner.next_number), Lsn(self.sealed)), Refused):
+            self.planner.leave(table)
 
-    def _state(self, table: TableId) -> TableState:
+    def _state(self, table: TableId) -> TableStateKind:
         entry = self.book.get(table)
         assert entry is not None
-        return entry.state
+        return entry.kind
 
     # What the pipeline does.
 
@@ -222,11 +230,13 @@ class TableLife(RuleBasedStateMachine):
     @rule(ahead=st.integers(0, 3), begun_late=st.booleans())
     def take_snapshot(self, ahead: int, begun_late: bool) -> None:
         missing = [
-            t for t in TABLES if self._state(t) in {TableState.REGISTERED, TableState.RELOADING, TableState.COPYING}
+            t
+            for t in TABLES
+            if self._state(t) in {TableStateKind.REGISTERED, TableStateKind.RELOADING, TableStateKind.COPYING}
         ]
         missing = [t for t in missing if not self.specs[t].paused]
         for table in missing:
-            self._defer(TableEvent.COPY_STARTED, table)
+            self._defer(CopyStarted, table)
         self.book.snapshot_follows(missing)
         self.snapshot = Lsn(self.sealed + ahead * LENGTH // 2)
         self.waiting = missing
@@ -237,7 +247,7 @@ class TableLife(RuleBasedStateMachine):
     def begin_copies(self) -> None:
         for table in self.waiting:
             schema = self._schema(table, max(0, self.snapshot.value - 1) // LENGTH)
-            if self.book.copy_begins(table, schema, self.snapshot):
+            if self.book.begin_copy(table, schema, self.snapshot):
                 self.target.hidden[table] = None
                 self.copying[table] = self.snapshot
         self.waiting = []
@@ -249,28 +259,29 @@ class TableLife(RuleBasedStateMachine):
         if position is None:
             return
         self.target.hidden[table] = up_to(position.value)
-        if not self.book.copy_ends(table):
+        if isinstance(self.book.apply(table, CopyFinished()), Refused):
             del self.target.hidden[table]
 
     @rule(table=tables)
     def lose_copy(self, table: TableId) -> None:
         if self.copying.pop(table, None) is not None:
             self.target.hidden.pop(table, None)
-            self.book.move(table, TableEvent.COPY_LOST)
+            self.book.apply(table, CopyLost())
 
     # What people ask for, and what is found.
 
     @rule(table=tables)
     def pause(self, table: TableId) -> None:
         self._declare(table, paused=True)
-        if self._state(table) in {TableState.LIVE, TableState.PAUSED, TableState.REGISTERED}:
-            self.book.pause(table, self.planner.next_number, Lsn(self.sealed), taken_in=self.planner.leave(table))
+        if self._state(table) in {TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.REGISTERED}:
+            taken_in = self.planner.leave(table)
+            self.book.apply(table, Pause(self.planner.next_number, Lsn(self.sealed), taken_in))
 
     @rule(table=tables)
     def resume(self, table: TableId) -> None:
         self._declare(table, paused=False)
-        if not self.book.resume(table):
-            self._defer(TableEvent.RELOAD, table)
+        if isinstance(self.book.apply(table, AskResume()), Refused):
+            self._defer(Reload, table)
 
     def _declare(self, table: TableId, *, paused: bool) -> None:
         self.specs[table] = replace(self.specs[table], paused=paused)
@@ -280,12 +291,12 @@ class TableLife(RuleBasedStateMachine):
     def approve(self, table: TableId) -> None:
         entry = self.book.get(table)
         assert entry is not None
-        if entry.waiting and not self.book.approve(table):
-            self._defer(TableEvent.RELOAD, table)
+        if awaits_approval(entry.state) and isinstance(self.book.apply(table, Approve()), Refused):
+            self._defer(Reload, table)
 
     @rule(table=tables)
     def reload(self, table: TableId) -> None:
-        self._defer(TableEvent.RELOAD, table)
+        self._defer(Reload, table)
 
     @rule(table=tables, code=st.sampled_from([RENEWED, FINAL]), at_once=st.booleans())
     def park(self, table: TableId, code: str, at_once: bool) -> None:
@@ -303,7 +314,7 @@ class TableLife(RuleBasedStateMachine):
     @invariant()
     def live_tables_are_as_of_the_last_commit(self) -> None:
         for table in TABLES if hasattr(self, "target") else ():
-            if self._state(table) is TableState.LIVE:
+            if self._state(table) is TableStateKind.LIVE:
                 assert self.target.rows[table] == up_to(self.target.end.value), table
 
     def teardown(self) -> None:
@@ -314,12 +325,12 @@ class TableLife(RuleBasedStateMachine):
         for _ in range(3):
             for table in TABLES:
                 self.approve(table)
-                if self._state(table) is TableState.PARKED:
+                if self._state(table) is TableStateKind.PARKED:
                     self.reload(table)
                 if self.specs[table].paused:
                     self.resume(table)
             self._go_on()
-        assert [self._state(table) for table in TABLES] == [TableState.LIVE] * 2, [self.book.get(t) for t in TABLES]
+        assert [self._state(table) for table in TABLES] == [TableStateKind.LIVE] * 2, [self.book.get(t) for t in TABLES]
         self.live_tables_are_as_of_the_last_commit()
 
     def _go_on(self) -> None:

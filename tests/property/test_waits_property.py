@@ -29,7 +29,7 @@ from engine.model.fault import FaultKind
 from engine.model.identity import TableId
 from engine.model.position import Lsn
 from engine.model.subscription_state import DesiredState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
 from server.engines.channel import EngineChannel
 from server.freshness import repository
@@ -208,7 +208,7 @@ class Waits(RuleBasedStateMachine):
             self.begins(engine)
         else:
             for table in TABLES:
-                if self.rows.tables[table].state == TableState.PARKED:
+                if self.rows.tables[table].state == TableStateKind.PARKED:
                     self.rows.reload(table)
             self.freshness.mark_outdated([NAME])
             self.hears(engine)
@@ -442,7 +442,7 @@ class Waits(RuleBasedStateMachine):
         if engine.run is None or self.target.epoch > engine.epoch:
             return
         good: list[Verdict] = []
-        live = {e.table for e in engine.run.book.in_state(TableState.LIVE)} - self.rows.paused
+        live = {e.table for e in engine.run.book.in_state(TableStateKind.LIVE)} - self.rows.paused
         if live:
             self.go(self.wait(engine.run.stage.applied.visible.value, live, good.append))
             assert good == [None]

@@ -22,7 +22,7 @@ from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
 from engine.model.subscription_state import DesiredState, Reason, SubscriptionEvent, SubscriptionState, next_state
-from engine.model.table_state import Refused, TableEvent, TableState
+from engine.model.table_state import Refused, TableEventKind, TableStateKind
 from engine.model.table_state import next_state as next_table
 from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
@@ -33,6 +33,7 @@ from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
 from engine.tables.start_point import StartPoint
+from engine.tables.state import AskResume, CatchingUp, CopyFinished, CopyStarted, Pause, Paused, Reload
 from server.clock import SystemClock as ServerClock
 from server.db.models.subscription import SubscriptionRow
 from server.db.models.table import TableRow
@@ -154,7 +155,7 @@ class Run:
         )
         self.stage.begin(progress)
         for table in spec.tables:
-            self.book.put(entry_at_start(table, point))
+            self.book.add(entry_at_start(table, point))
         self._next = BatchId(target.batch + 1)
 
     def _table(self, entry: TableEntry, position: Lsn | None) -> None:
@@ -179,14 +180,24 @@ class Run:
         number, self._next = self._next, BatchId(self._next + 1)
         batch = SealedBatch(Lsn(after), Lsn(self.end), 0, (), (), 0, 0)
         entries = {entry.table: entry for entry in self.book.all()}
-        handover = {t for t, entry in entries.items() if entry.copied}
-        resumed = {t for t, entry in entries.items() if entry.resuming}
-        live = {t for t, entry in entries.items() if entry.state is TableState.LIVE}
+        handover = {t for t, entry in entries.items() if isinstance(entry.state, CatchingUp) and entry.state.whole}
+        resumed = {t for t, entry in entries.items() if isinstance(entry.state, Paused) and entry.state.resuming}
+        live = {t for t, entry in entries.items() if entry.kind is TableStateKind.LIVE}
         taking = sorted(live | handover | resumed)
         if not rows and not (handover or resumed):
             taking = []
-        parts = tuple(TablePart(t, (SCHEMAS[t],), entries[t].after if t not in live else batch.after) for t in taking)
-        planned = PlannedBatch(number, batch, (), parts, frozenset(), frozenset(handover), frozenset(resumed))
+        waiting = {t: e.state.applied for t, e in entries.items() if isinstance(e.state, CatchingUp | Paused)}
+        parts = tuple(TablePart(t, (SCHEMAS[t],), batch.after if t in live else waiting[t]) for t in taking)
+        planned = PlannedBatch(
+            number,
+            batch,
+            (),
+            parts,
+            frozenset(),
+            frozenset(handover),
+            frozenset(resumed),
+            generations={entry.table: entry.generation for entry in entries.values()},
+        )
         fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN.value, "a value does not fit")
         changes = tuple(TableChanges(t, False, None, _ROWS, None, fault=fault if t == parks else None) for t in taking)
         if not taking and live:
@@ -202,22 +213,22 @@ class Run:
                 self.pause(table)
 
     def pause(self, table: TableId) -> None:
-        self.book.pause(table, self._next, Lsn(self.end), taken_in=False)
+        self.book.apply(table, Pause(self._next, Lsn(self.end), taken_in=False))
 
     def resume(self, table: TableId) -> None:
-        if not self.book.resume(table):
-            self.book.move(table, TableEvent.RELOAD, position=Lsn(self.end), deferred_from=self._next)
+        if isinstance(self.book.apply(table, AskResume()), Refused):
+            self.book.apply(table, Reload(self._next), Lsn(self.end))
 
     def reload(self, table: TableId) -> None:
-        self.book.move(table, TableEvent.RELOAD, position=Lsn(self.end), deferred_from=self._next)
+        self.book.apply(table, Reload(self._next), Lsn(self.end))
 
     def copy(self, table: TableId) -> None:
         """Its copy is made, and waits for the batch that puts it into place."""
         entry = self.book.get(table)
-        if entry is not None and entry.state is TableState.REGISTERED:
-            self.book.move(table, TableEvent.COPY_STARTED, deferred_from=self._next)
-        if self.book.copy_begins(table, SCHEMAS[table], Lsn(self.end)):
-            self.book.copy_ends(table)
+        if entry is not None and entry.kind is TableStateKind.REGISTERED:
+            self.book.apply(table, CopyStarted(self._next))
+        if self.book.begin_copy(table, SCHEMAS[table], Lsn(self.end)):
+            self.book.apply(table, CopyFinished())
 
 
 class Engine:
@@ -278,7 +289,7 @@ class Engine:
         self.move(SubscriptionEvent.STARTED)
         for table in self.reloads.values():
             entry = run.book.get(table)
-            if entry is not None and entry.state in {TableState.LIVE, TableState.PARKED}:
+            if entry is not None and entry.kind in {TableStateKind.LIVE, TableStateKind.PARKED}:
                 run.reload(table)
         run.tell()
 
@@ -292,9 +303,9 @@ class Engine:
             return
         for request, table in list(self.reloads.items()):
             entry = self.run.book.get(table)
-            if entry is not None and entry.state in {TableState.LIVE, TableState.PAUSED, TableState.PARKED}:
+            if entry is not None and entry.kind in {TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.PARKED}:
                 del self.reloads[request]
-                self.reporter.reload(request, "failed" if entry.state is TableState.PARKED else "succeeded")
+                self.reporter.reload(request, "failed" if entry.kind is TableStateKind.PARKED else "succeeded")
         self.run.tell()
 
     def end(self, fault: FaultKind | None) -> None:
@@ -348,7 +359,7 @@ class Engine:
         """As at the beginning of a stream."""
         last = self.run or (self.ended[-1] if self.ended else None)
         if last is not None:
-            last.book.tell()
+            last.book.report()
         self.reporter.state(self.state)
         if self.run is not None:
             self.run.tell()
@@ -389,7 +400,7 @@ class ControlRows:
         self.tables = {
             table: TableRow(
                 id=table, subscription_id=1, schema_name="public", name=table, target_schema="public",
-                target_name=table, desired_state=running, state=TableState.REGISTERED.value, state_at=_NOW, stamp="",
+                target_name=table, desired_state=running, state=TableStateKind.REGISTERED.value, state_at=_NOW, stamp="",
                 created_at=_NOW,
             )
             for table in TABLES
@@ -414,10 +425,12 @@ class ControlRows:
     def pause(self, table: TableId, *, paused: bool) -> None:
         """As a PATCH of the table does, where it is not refused."""
         row = self.tables[table]
-        state = TableState(row.state)
-        refused = state is TableState.PARKED
+        state = TableStateKind(row.state)
+        refused = state is TableStateKind.PARKED
         if paused:
-            refused = state is not TableState.PAUSED and isinstance(next_table(state, TableEvent.PAUSE), Refused)
+            refused = state is not TableStateKind.PAUSED and isinstance(
+                next_table(state, TableEventKind.PAUSE), Refused
+            )
         if not refused:
             row.desired_state = "paused" if paused else "running"
 
@@ -425,7 +438,7 @@ class ControlRows:
         """As a POST of a reload does, where it is not refused."""
         row = self.subscription
         resting = row.desired_state != "running" or row.state == SubscriptionState.FAILED
-        refused = isinstance(next_table(TableState(self.tables[table].state), TableEvent.RELOAD), Refused)
+        refused = isinstance(next_table(TableStateKind(self.tables[table].state), TableEventKind.RELOAD), Refused)
         if not (resting or refused or table in self.reloads.values()):
             self.asked += 1
             self.reloads[f"l{self.asked}"] = table

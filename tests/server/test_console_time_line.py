@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from tests.fixtures.console import run_module
 
 MODULE = "src/labels/timeLine.ts"
@@ -27,9 +27,9 @@ class Course:
         self.events.append(event | more)
         return self
 
-    def became(self, *states: TableState) -> Course:
+    def became(self, *states: TableStateKind) -> Course:
         for state in states:
-            parked = {"severity": "error"} if state is TableState.PARKED else {}
+            parked = {"severity": "error"} if state is TableStateKind.PARKED else {}
             self.happened(f"table_{state.value}", table_state=state.value, **parked)
         return self
 
@@ -47,7 +47,7 @@ class Course:
         ]
 
 
-S = TableState
+S = TableStateKind
 
 
 def test_a_life_of_requests_that_came_into_effect() -> None:

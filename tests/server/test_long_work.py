@@ -25,7 +25,7 @@ from engine.link.messages import (
 )
 from engine.model.position import Lsn
 from engine.model.subscription import ApplyMode
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.paging import PageRequest
 from tests.fixtures.channel import DEADLINE_S, FakeEngine, RunningServer, declare, running_server
 
@@ -380,7 +380,7 @@ def test_metrics_tell_positions_waits_and_rows(rig: Rig) -> None:
     assert "penstock_engines_connected 1.0" in lines
     tables = Counter(table["state"] for table in client.get("/subscriptions/orders/tables").json()["items"])
     assert tables.total() > 0
-    for state in TableState:
+    for state in TableStateKind:
         assert f'penstock_tables{{state="{state.value}",subscription="orders"}} {tables[state.value]:.1f}' in lines
     assert 'penstock_rows_set_aside{subscription="orders"} 0.0' in lines
     assert 'penstock_subscription_lag_seconds{subscription="orders"} 0.0' in lines

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from engine.link.messages import RowsSetAside
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.security.principal import Role
 from server.subscriptions.assignment import build_table
 from server.tables import reports
@@ -47,11 +47,11 @@ def table(client: TestClient, app: FastAPI, connections: None) -> str:
     body = {"source": "shop", "target": "mart", "tables": [{"schema": "public", "name": "orders"}]}
     assert client.put(SUBSCRIPTION, json=body).status_code == 201
     made: str = client.get(f"{SUBSCRIPTION}/tables").json()["items"][0]["id"]
-    report(app, made, TableState.LIVE)
+    report(app, made, TableStateKind.LIVE)
     return made
 
 
-def report(app: FastAPI, table: str, state: TableState, **why: str) -> None:
+def report(app: FastAPI, table: str, state: TableStateKind, **why: str) -> None:
     with app.state.database.write() as session:
         reports.set_state(session, table, state, **why)
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_is_refused_before_or_behind_the_engine(
     assert (gone.status_code, gone.json()["code"]) == (404, "not_found")
     assert client.post(f"{SUBSCRIPTION}/tables/none/refused-rows/skips").status_code == 404
     asked = len(engine.asked)
-    report(app, table, TableState.PARKED, code="row_refused", reason="It refused.", remedy="Mend it.")
+    report(app, table, TableStateKind.PARKED, code="row_refused", reason="It refused.", remedy="Mend it.")
     parked = client.post(f"{url}/retries")
     assert (parked.status_code, parked.json()["code"]) == (409, "table_not_live")
     assert len(engine.asked) == asked

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from sqlmodel import select
 
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.outbox import OutboxRow
 from server.gateway.interface import EngineTimeout, EngineUnavailable
 from server.lookup.subscriptions import require_subscription
@@ -33,7 +33,7 @@ def table(client: TestClient, engine: PlayedEngine, connections: None) -> str:
     return made
 
 
-def report(app: FastAPI, table: str, state: TableState, **why: str) -> None:
+def report(app: FastAPI, table: str, state: TableStateKind, **why: str) -> None:
     with app.state.database.write() as session:
         reports.set_state(session, table, state, **why)
 
@@ -54,7 +54,7 @@ def reloads(app: FastAPI) -> list[OutboxRow]:
 def test_a_parked_table_is_copied_anew_behind_a_look(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str
 ) -> None:
-    report(app, table, TableState.PARKED, **UNFIT)
+    report(app, table, TableStateKind.PARKED, **UNFIT)
     answer = retry(client, table)
     assert answer.status_code == 202
     assert client.get(answer.headers["Location"]).json() == answer.json()
@@ -74,7 +74,7 @@ def test_a_parked_table_is_copied_anew_behind_a_look(
 def test_what_would_park_it_again_is_told_with_its_remedy(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, code: str
 ) -> None:
-    report(app, table, TableState.PARKED, **UNFIT)
+    report(app, table, TableStateKind.PARKED, **UNFIT)
     engine.answers["preflight"] = {"findings": [found(code), found("generated_columns", "info")]}
     problem = retry(client, table).json()
     assert (problem["status"], problem["code"]) == (409, "cause_remains")
@@ -90,14 +90,16 @@ def test_what_would_park_it_again_is_told_with_its_remedy(
 def test_a_finding_of_the_source_as_a_whole_counts_where_the_table_parked_with_it(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, parked_with: str, status: int
 ) -> None:
-    report(app, table, TableState.PARKED, **{**UNFIT, "code": parked_with})
+    report(app, table, TableStateKind.PARKED, **{**UNFIT, "code": parked_with})
     engine.answers["preflight"] = {"findings": [found("source_privilege"), found("source_no_slots")]}
     assert retry(client, table).status_code == status
 
 
-@pytest.mark.parametrize("state", [s for s in TableState if s not in {TableState.REMOVED, TableState.PARKED}])
+@pytest.mark.parametrize(
+    "state", [s for s in TableStateKind if s not in {TableStateKind.REMOVED, TableStateKind.PARKED}]
+)
 def test_a_table_that_is_not_parked_has_nothing_to_retry(
-    client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, state: TableState
+    client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, state: TableStateKind
 ) -> None:
     report(app, table, state)
     problem = retry(client, table).json()
@@ -111,7 +113,7 @@ def test_a_table_that_waits_is_approved_and_not_retried(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str
 ) -> None:
     why = {"code": "schema_change_waiting", "reason": "ALTER TABLE …", "remedy": "Approve it."}
-    report(app, table, TableState.PARKED, **why)
+    report(app, table, TableStateKind.PARKED, **why)
     problem = retry(client, table).json()
     assert (problem["code"], problem["remedy"]) == ("nothing_to_retry", "Approve it.")
     assert engine.asked == []
@@ -120,11 +122,11 @@ def test_a_table_that_waits_is_approved_and_not_retried(
 def test_a_table_that_is_mended_while_it_is_looked_at_is_left_alone(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str
 ) -> None:
-    report(app, table, TableState.PARKED, **UNFIT)
+    report(app, table, TableStateKind.PARKED, **UNFIT)
     real = engine.request
 
     async def meanwhile(*arguments: Any) -> dict[str, Any]:
-        report(app, table, TableState.LIVE)
+        report(app, table, TableStateKind.LIVE)
         return await real(*arguments)
 
     engine.request = meanwhile  # type: ignore[method-assign]
@@ -138,7 +140,7 @@ def test_a_table_that_is_mended_while_it_is_looked_at_is_left_alone(
 def test_an_engine_that_does_not_answer(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, error: Exception, status: int
 ) -> None:
-    report(app, table, TableState.PARKED, **UNFIT)
+    report(app, table, TableStateKind.PARKED, **UNFIT)
     engine.answers["preflight"] = error
     assert retry(client, table).status_code == status
     assert reloads(app) == []
@@ -147,7 +149,7 @@ def test_an_engine_that_does_not_answer(
 def test_what_is_not_there_or_does_not_run(client: TestClient, app: FastAPI, engine: PlayedEngine, table: str) -> None:
     assert retry(client, "t0").status_code == 404
     assert client.post(f"/api/v1/subscriptions/nope/tables/{table}/retries").status_code == 404
-    report(app, table, TableState.PARKED, **UNFIT)
+    report(app, table, TableStateKind.PARKED, **UNFIT)
     with app.state.database.write() as session:
         subscriptions.set_subscription_state(session, require_subscription(session, "s"), SubscriptionState.PAUSED)
     paused = retry(client, table)
@@ -160,6 +162,6 @@ def test_what_is_not_there_or_does_not_run(client: TestClient, app: FastAPI, eng
 def test_only_operators_retry(
     client: TestClient, app: FastAPI, engine: PlayedEngine, table: str, as_role: Callable[[Role], dict[str, str]]
 ) -> None:
-    report(app, table, TableState.PARKED, **UNFIT)
+    report(app, table, TableStateKind.PARKED, **UNFIT)
     assert retry(client, table, headers=as_role(Role.VIEWER)).status_code == 403
     assert retry(client, table, headers=as_role(Role.OPERATOR)).status_code == 202

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.lookup.subscriptions import require_subscription
 from server.subscriptions import reports as subscriptions
 from server.tables import reports
@@ -31,11 +31,11 @@ def table(client: TestClient, engine: PlayedEngine, connections: None) -> str:
 def live(app: FastAPI, table: str) -> str:
     with app.state.database.write() as session:
         subscriptions.set_subscription_state(session, require_subscription(session, "s"), SubscriptionState.RUNNING)
-    report(app, table, TableState.LIVE)
+    report(app, table, TableStateKind.LIVE)
     return table
 
 
-def report(app: FastAPI, table: str, state: TableState, **why: str) -> None:
+def report(app: FastAPI, table: str, state: TableStateKind, **why: str) -> None:
     with app.state.database.write() as session:
         assert reports.set_state(session, table.rsplit("/", 1)[1], state, **why)
 
@@ -52,7 +52,7 @@ def test_a_pause_and_its_end_stand_with_the_states_that_they_brought(
 ) -> None:
     for _ in range(2):
         client.patch(live, json={"desired_state": "paused"})
-    report(app, live, TableState.PAUSED)
+    report(app, live, TableStateKind.PAUSED)
     for _ in range(2):
         client.patch(live, json={"desired_state": "running"})
     assert [(event["kind"], event["table_state"], event["detail"]) for event in told(client)] == [
@@ -65,7 +65,7 @@ def test_a_pause_and_its_end_stand_with_the_states_that_they_brought(
 
 
 def test_a_pause_that_is_refused_was_not_asked(client: TestClient, app: FastAPI, live: str) -> None:
-    report(app, live, TableState.RELOADING)
+    report(app, live, TableStateKind.RELOADING)
     assert client.patch(live, json={"desired_state": "paused"}).status_code == 409
     assert told(client, kind="table_pause_asked") == []
 
@@ -130,7 +130,7 @@ def test_a_reload_of_all_tables_is_asked_of_the_subscription(client: TestClient,
 
 def test_trying_again_is_one_request(client: TestClient, app: FastAPI, engine: PlayedEngine, live: str) -> None:
     engine.answers["preflight"] = {"findings": []}
-    report(app, live, TableState.PARKED, code="table_unfit", reason="no partition takes the row")
+    report(app, live, TableStateKind.PARKED, code="table_unfit", reason="no partition takes the row")
     assert client.post(f"{live}/retries").status_code == 202
     kinds = [(event["kind"], event["table_state"]) for event in told(client)]
     assert kinds[2:] == [("table_unfit", "parked"), ("table_retried", None)]

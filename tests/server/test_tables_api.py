@@ -11,7 +11,7 @@ from sqlmodel import select
 
 from engine.link.messages import CopyProgress
 from engine.model.position import Lsn
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.db.models.outbox import OutboxRow
 from server.db.models.schema_version import SchemaVersionRow
 from server.engines.commands import outbox_commands
@@ -37,7 +37,7 @@ def commands(app: FastAPI) -> list[tuple[str, dict]]:
         return [(row.subscription, row.payload) for row in rows]
 
 
-def report(app: FastAPI, table_id: str, state: TableState, **more: Any) -> bool:
+def report(app: FastAPI, table_id: str, state: TableStateKind, **more: Any) -> bool:
     with app.state.database.write() as session:
         return reports.set_state(session, table_id, state, **more)
 
@@ -87,16 +87,16 @@ def test_a_refused_request_leaves_its_key_free(client: TestClient, table: dict[s
 
 def test_pause_and_resume(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
     one = f"{URL}/{table['id']}"
-    report(app, table["id"], TableState.COPYING)
+    report(app, table["id"], TableStateKind.COPYING)
     refused = client.patch(one, json={"desired_state": "paused"})
     assert (refused.status_code, refused.json()["code"]) == (409, "transition_refused")
-    report(app, table["id"], TableState.CATCHING_UP)
-    report(app, table["id"], TableState.LIVE, position=Lsn(500))
+    report(app, table["id"], TableStateKind.CATCHING_UP)
+    report(app, table["id"], TableStateKind.LIVE, position=Lsn(500))
     paused = client.patch(one, json={"desired_state": "paused"})
     assert (paused.status_code, paused.json()["desired_state"], paused.json()["state"]) == (200, "paused", "live")
     with app.state.database.read() as session:
         assert build_table(session, table["id"])["paused"] is True
-    report(app, table["id"], TableState.PAUSED)
+    report(app, table["id"], TableStateKind.PAUSED)
     assert client.patch(one, json={"desired_state": "running"}).json()["desired_state"] == "running"
     assert len(commands(app)) == 2
 
@@ -105,7 +105,7 @@ def test_parked_is_not_resumed_but_told_how(client: TestClient, app: FastAPI, ta
     one = f"{URL}/{table['id']}"
     client.patch(one, json={"desired_state": "paused"})
     why = {"code": "value_out_of_domain", "reason": "A value does not fit.", "remedy": "Map the column as text."}
-    report(app, table["id"], TableState.PARKED, **why)
+    report(app, table["id"], TableStateKind.PARKED, **why)
     shown = client.get(one).json()
     assert {key: shown[key] for key in why} == why
     refused = client.patch(one, json={"desired_state": "running"})
@@ -143,7 +143,7 @@ def test_what_the_engine_does_not_follow_is_refused_of_one_table(
 def test_if_match_on_a_table(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
     one = f"{URL}/{table['id']}"
     tag = client.get(one).headers["ETag"]
-    report(app, table["id"], TableState.COPYING)
+    report(app, table["id"], TableStateKind.COPYING)
     assert client.get(one).headers["ETag"] == tag
     assert client.patch(one, json={"key": ["a"]}, headers={"If-Match": '"other"'}).status_code == 412
     assert client.patch(one, json={"key": ["a"]}, headers={"If-Match": tag}).status_code == 200
@@ -156,7 +156,7 @@ def test_remove_keeps_history_and_frees_the_name(client: TestClient, app: FastAP
     assert client.get(URL).json()["items"] == []
     assert client.get(one).json()["state"] == "removed"
     assert client.delete(one).json()["code"] == "table_removed"
-    assert report(app, table["id"], TableState.LIVE) is False
+    assert report(app, table["id"], TableStateKind.LIVE) is False
     assert [version["state"] for version in client.get(f"{one}/versions").json()["items"]] == ["registered", "removed"]
     again = client.post(URL, json={"schema": "public", "name": "orders"})
     assert again.status_code == 201
@@ -229,7 +229,7 @@ def test_what_cannot_be_said_of_the_target_table(client: TestClient, connections
 
 
 def test_copy_progress_is_shown(client: TestClient, app: FastAPI, table: dict[str, Any]) -> None:
-    report(app, table["id"], TableState.COPYING)
+    report(app, table["id"], TableStateKind.COPYING)
     with app.state.database.write() as session:
         told = {"rows": 5_000_000_000, "bytes": 2**40, "percent": 41.5, "total_bytes": 2**41}
         named = {"subscription": "s", "epoch": 1, "table": table["id"]}
@@ -237,7 +237,7 @@ def test_copy_progress_is_shown(client: TestClient, app: FastAPI, table: dict[st
     copied = client.get(f"{URL}/{table['id']}").json()["copied"]
     assert {name: copied[name] for name in told} == told
     assert copied["eta_seconds"] is None, "the subscription does not run yet"
-    report(app, table["id"], TableState.CATCHING_UP)
+    report(app, table["id"], TableStateKind.CATCHING_UP)
     assert client.get(f"{URL}/{table['id']}").json()["copied"]["percent"] == 100.0
 
 
@@ -318,9 +318,9 @@ def test_a_table_that_is_copied_anew_by_itself_says_why(
         "reason": "column n changed its type, and its existing values with it",
         "remedy": "None needed: the table is copied anew.",
     }
-    report(app, table["id"], TableState.LIVE)
-    report(app, table["id"], TableState.RELOADING, **why)
-    report(app, table["id"], TableState.RELOADING, **why)
+    report(app, table["id"], TableStateKind.LIVE)
+    report(app, table["id"], TableStateKind.RELOADING, **why)
+    report(app, table["id"], TableStateKind.RELOADING, **why)
     shown = client.get(f"{URL}/{table['id']}").json()
     assert {key: shown[key] for key in ("state", *why)} == {"state": "reloading", **why}
     (event,) = client.get("/api/v1/events", params={"kind": "table_reloading"}).json()["items"]
@@ -333,8 +333,8 @@ def test_a_table_that_is_copied_anew_by_itself_says_why(
 def test_a_table_that_somebody_has_reloaded_needs_no_reason(
     client: TestClient, app: FastAPI, table: dict[str, Any]
 ) -> None:
-    report(app, table["id"], TableState.LIVE)
-    report(app, table["id"], TableState.RELOADING)
+    report(app, table["id"], TableStateKind.LIVE)
+    report(app, table["id"], TableStateKind.RELOADING)
     (event,) = client.get("/api/v1/events", params={"kind": "table_reloading"}).json()["items"]
     assert (event["severity"], event["detail"]) == ("info", "The table 'public.orders' is reloading.")
 

@@ -373,7 +373,7 @@ def test_cancelled_it_leaves_the_table_as_it_was(
 
 
 def _loading(replica: Replica) -> bool:
-    return any(entry.load is not None for entry in replica.pipeline.book.all())
+    return any(entry.reload is not None for entry in replica.pipeline.book.all())
 
 
 def test_partitions_are_listed_with_bounds_and_loads(database: Database, replicate: Replicate) -> None:

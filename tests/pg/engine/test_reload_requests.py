@@ -15,8 +15,9 @@ from engine.model.fault import EngineFault, FaultKind
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy
 from engine.model.subscription_state import DesiredState
-from engine.model.table_state import TableEvent
+from engine.model.table_state import TableEventKind
 from engine.pipeline.run import ReplicationRun
+from engine.tables.state import CatchingUp
 from tests.fixtures.channel import until
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -200,8 +201,8 @@ def test_a_cancelled_reload_replaces_no_rows(
     if when == "before its tables moved":
         real = run.copies._defer
 
-        def cancelled_first(event: TableEvent, tables: list[TableId]) -> None:
-            if event is TableEvent.RELOAD:
+        def cancelled_first(event: TableEventKind, tables: list[TableId]) -> None:
+            if event is TableEventKind.RELOAD:
                 replica.pipeline.cancel_reload("r1")
             real(event, tables)
 
@@ -284,7 +285,7 @@ def test_a_reload_is_cancelled_whose_copy_is_just_done(
         if not done.is_set():
             done.set()
             copies.go.set()
-            until(lambda: (entry := book.get(orders.table)) is not None and entry.copied, 20.0)
+            until(lambda: (entry := book.get(orders.table)) is not None and isinstance(entry.state, CatchingUp), 20.0)
         return real(*what, **more)
 
     monkeypatch.setattr(book, "park", done_first)

@@ -24,10 +24,11 @@ from engine.model.fault import EngineFault
 from engine.model.identity import TableId
 from engine.model.subscription import SchemaPolicy, TableSpec
 from engine.model.subscription_state import DesiredState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.pipeline.run import ReplicationRun
 from engine.spark.local import LocalRunner
 from engine.tables import start_point as startup
+from engine.tables.state import AskResume
 from tests.fixtures import replication
 from tests.fixtures.postgres import Database
 from tests.fixtures.replication import Replica, table
@@ -129,7 +130,7 @@ def test_a_second_pause_behind_a_resume_loses_nothing(
     run = replica.pipeline.run
     assert run is not None
     # In one stretch, as two requests that come right behind each other.
-    run._between.put(lambda *_: (run._book.resume(orders.table), None)[1])
+    run._between.put(lambda *_: (run._book.apply(orders.table, AskResume()), None)[1])
     run.pause(orders.table)
     passed(replica)
     shop.execute("UPDATE orders SET note = 'paused again' WHERE id < 10")
@@ -184,7 +185,7 @@ def test_a_table_that_begins_anew_while_its_copy_ends_gets_live(
 
     def begins_anew() -> bool:
         entry = book.get(orders.table)
-        return entry is not None and entry.state is TableState.RELOADING and entry.copy_schema is None
+        return entry is not None and entry.kind is TableStateKind.RELOADING and entry.copy is None
 
     def late(desk: CopyOrchestrator, one: TableId, *rest: Any) -> None:
         if not ended:
@@ -295,14 +296,14 @@ def test_a_table_replaced_by_one_of_the_same_name_is_taken_up(shop: Database, re
     replica.reports.wait(
         lambda _: (
             (e := replica.pipeline.book.get(again.table)) is not None
-            and e.state in {TableState.LIVE, TableState.PARKED}
+            and e.kind in {TableStateKind.LIVE, TableStateKind.PARKED}
         ),
         "decided",
         20,
     )
     entry = replica.pipeline.book.get(again.table)
     assert entry is not None
-    assert entry.state is TableState.LIVE, entry.reason
+    assert entry.kind is TableStateKind.LIVE, entry.reason
 
 
 def test_a_table_removed_while_paused_can_be_added_again(shop: Database, replicate: Replicate) -> None:
@@ -318,14 +319,14 @@ def test_a_table_removed_while_paused_can_be_added_again(shop: Database, replica
     replica.reports.wait(
         lambda _: (
             (e := replica.pipeline.book.get(again.table)) is not None
-            and e.state in {TableState.LIVE, TableState.PARKED}
+            and e.kind in {TableStateKind.LIVE, TableStateKind.PARKED}
         ),
         "decided",
         20,
     )
     entry = replica.pipeline.book.get(again.table)
     assert entry is not None
-    assert entry.state is TableState.LIVE, entry.reason
+    assert entry.kind is TableStateKind.LIVE, entry.reason
 
 
 def test_a_table_without_identity_that_was_removed_while_paused_gives_up_its_name(

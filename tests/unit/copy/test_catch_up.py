@@ -13,10 +13,10 @@ from engine.model.identity import BatchId, Epoch, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
-from engine.model.table_state import TableState
 from engine.model.target import TargetProgress
 from engine.tables.planner import PlannedBatch
-from engine.tables.registry import RESUMED, Stretch, TableEntry, TableRegistry
+from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.state import Copy, CopyBegun, Copying, CopyStarted, CopyVoided, ReadProgress
 
 ORDERS = TableId("t1")
 NAME = TableName("public", "orders")
@@ -24,7 +24,8 @@ SCHEMA = TableSchema(
     NAME, RelationId(1), (Column("id", SourceType("int8"), 1),), ("id",), KeyMode.KEYED, ReplicaIdentity.DEFAULT
 )
 STANDING = StandingCopy(ORDERS, SCHEMA, KeyBound(("10",)), 10, 100, 1)
-ENTRY = TableEntry(TableSpec(ORDERS, NAME, NAME), TableState.COPYING, SCHEMA, copy_schema=SCHEMA, copy_life=RESUMED)
+COPY = Copy(SCHEMA, followed=True)
+ENTRY = TableEntry(TableSpec(ORDERS, NAME, NAME), Copying(COPY), SCHEMA)
 BATCH = SealedBatch(Lsn(100), Lsn(200), 0, (), (), 0, 0)
 PLANNED = PlannedBatch(BatchId(1), BATCH, (), (TablePart(ORDERS, (SCHEMA,), Lsn(100)),), frozenset(), frozenset())
 
@@ -32,7 +33,7 @@ PLANNED = PlannedBatch(BatchId(1), BATCH, (), (TablePart(ORDERS, (SCHEMA,), Lsn(
 @pytest.fixture
 def book() -> TableRegistry:
     made = TableRegistry(lambda entry, position: None)
-    made.put(ENTRY)
+    made.add(ENTRY)
     return made
 
 
@@ -45,7 +46,7 @@ def follower(book: TableRegistry) -> CopyCatchUp:
 
 
 def test_a_copy_that_is_followed_goes_on(book: TableRegistry, follower: CopyCatchUp) -> None:
-    planned = replace(PLANNED, followed={ORDERS: RESUMED})
+    planned = replace(PLANNED, followed=frozenset({ORDERS}))
     assert follower.concerns(planned, ORDERS)
     assert follower.commit_of(planned, ORDERS, [], [], ()) is None
     assert follower.left == ()
@@ -59,7 +60,9 @@ def test_a_batch_planned_as_if_the_last_stretch_were_in_is_for_the_copy(follower
 
 
 def test_a_copy_that_was_given_up_is_left_and_hides_no_other(book: TableRegistry, follower: CopyCatchUp) -> None:
-    book.put(replace(ENTRY, state=TableState.CATCHING_UP, copied=True, copy_life=None))
+    book.apply(ORDERS, CopyVoided())
+    book.apply(ORDERS, CopyStarted(BatchId(1)))
+    book.apply(ORDERS, CopyBegun(SCHEMA, Lsn(100)))
     assert not follower.concerns(PLANNED, ORDERS)
     assert follower.left == (ORDERS,)
     follower.written({})
@@ -70,20 +73,22 @@ def test_a_copy_that_was_given_up_is_left_and_hides_no_other(book: TableRegistry
 def test_a_batch_planned_for_the_copy_before_does_nothing_to_its_successor(
     book: TableRegistry, follower: CopyCatchUp
 ) -> None:
-    book.put(replace(ENTRY, copy_life=7))
-    planned = replace(PLANNED, followed={ORDERS: RESUMED})
+    book.apply(ORDERS, CopyVoided())
+    book.add(ENTRY)
+    planned = replace(PLANNED, followed=frozenset({ORDERS}))
     assert follower.concerns(planned, ORDERS)
     assert follower.commit_of(planned, ORDERS, [], [], frozenset({ORDERS})) is None
     assert follower.left == (ORDERS,)
 
 
-@pytest.mark.parametrize("number", [7, 8])
-def test_a_stretch_that_is_void_is_not_taken_in(book: TableRegistry, follower: CopyCatchUp, number: int) -> None:
-    stretch = Stretch(7, SCHEMA, Lsn(150), KeyBound(("20",)), RESUMED, rows=5, bytes=50, read=True)
-    book.put(replace(ENTRY, stretch=replace(stretch, number=number)))
-    planned = replace(PLANNED, followed={ORDERS: RESUMED}, stretches={ORDERS: stretch})
+@pytest.mark.parametrize("void", [False, True])
+def test_a_chunk_that_is_void_is_not_taken_in(book: TableRegistry, follower: CopyCatchUp, *, void: bool) -> None:
+    begun = book.begin_chunk(ORDERS, SCHEMA, Lsn(150), KeyBound(("20",)))
+    assert begun is not None
+    chunk = replace(begun, number=begun.number + void, progress=ReadProgress.READ, rows=5, bytes=50)
+    planned = replace(PLANNED, followed=frozenset({ORDERS}), chunks={ORDERS: chunk})
     commit = follower.commit_of(planned, ORDERS, [], [], ())
-    if number == 7:
+    if not void:
         assert commit is not None
         assert commit.copy == StandingCopy(ORDERS, SCHEMA, KeyBound(("20",)), 15, 150, 2)
     else:

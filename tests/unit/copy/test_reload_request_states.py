@@ -9,8 +9,19 @@ import pytest
 from engine.model.identity import BatchId, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import SchemaPolicy
-from engine.model.table_state import TableEvent, TableState
+from engine.model.table_state import Refused, TableStateKind
 from engine.tables.registry import RENEWALS, TableEntry, TableRegistry
+from engine.tables.state import (
+    CatchingUp,
+    CaughtUp,
+    Copy,
+    CopyFinished,
+    CopyStarted,
+    Pause,
+    Registered,
+    Reload,
+    awaits_recopy,
+)
 from tests.unit.tables.test_planner import A, live, spec
 
 CODE, T = "table_structure_changed", TableId("ta")
@@ -23,7 +34,7 @@ class Told:
         self.states: list[tuple[str, str | None]] = []
         self.ended: list[TableEntry] = []
         self.book = TableRegistry(self._take, policy)
-        self.book.put(entry)
+        self.book.add(entry)
         self.book.watch(self.ended.append)
 
     def _take(self, entry: TableEntry, _: Lsn | None) -> None:
@@ -39,15 +50,15 @@ class Told:
 def test_a_new_copy_is_shown_from_the_moment_that_calls_for_it() -> None:
     told = Told(live("a", A))
     told.book.park(T, CODE, "column c2 changed its type")
-    assert (told.entry.state, told.entry.renewing) == (TableState.PARKED, True)
-    assert [entry.renewing for entry in told.ended] == [True]
-    told.book.move(T, TableEvent.RELOAD, deferred_from=BatchId(3))
-    told.book.move(T, TableEvent.COPY_STARTED, deferred_from=BatchId(3))
-    assert (told.entry.state, told.entry.renewing) == (TableState.RELOADING, False)
+    assert (told.entry.kind, awaits_recopy(told.entry.state)) == (TableStateKind.PARKED, True)
+    assert [awaits_recopy(entry.state) for entry in told.ended] == [True]
+    told.book.apply(T, Reload(BatchId(3)))
+    told.book.apply(T, CopyStarted(BatchId(3)))
+    assert (told.entry.kind, awaits_recopy(told.entry.state)) == (TableStateKind.RELOADING, False)
     assert told.states == [("live", None), *[("reloading", CODE)] * 3]
-    told.book.copy_begins(T, A, Lsn(1))
-    told.book.copy_ends(T)
-    told.book.move(T, TableEvent.CAUGHT_UP)
+    told.book.begin_copy(T, A, Lsn(1))
+    told.book.apply(T, CopyFinished())
+    told.book.apply(T, CaughtUp())
     assert told.states[-2:] == [("catching_up", None), ("live", None)]
 
 
@@ -63,15 +74,15 @@ def test_where_changes_are_not_followed_the_table_parks(policy: SchemaPolicy) ->
 def test_the_end_of_a_copy_does_not_count_for_the_next_one() -> None:
     told = Told(live("a", A))
     told.book.park(T, CODE, "column c2 changed its type")
-    told.book.move(T, TableEvent.RELOAD)
-    told.book.copy_begins(T, A, Lsn(1))
+    told.book.apply(T, Reload(BatchId(1)))
+    told.book.begin_copy(T, A, Lsn(1))
     told.book.park(T, CODE, "it changed again while the last rows were written")
-    told.book.move(T, TableEvent.RELOAD)
-    assert not told.book.copy_ends(T)
-    assert (told.entry.state, told.entry.copied) == (TableState.RELOADING, False)
-    told.book.copy_begins(T, A, Lsn(2))
-    assert told.book.copy_ends(T)
-    assert (told.entry.state, told.entry.copied, told.entry.after) == (TableState.CATCHING_UP, True, Lsn(2))
+    told.book.apply(T, Reload(BatchId(1)))
+    assert isinstance(told.book.apply(T, CopyFinished()), Refused)
+    assert told.entry.kind is TableStateKind.RELOADING
+    told.book.begin_copy(T, A, Lsn(2))
+    told.book.apply(T, CopyFinished())
+    assert told.entry.state == CatchingUp(Lsn(2), Copy(A, Lsn(2)), BatchId(1), whole=True)
 
 
 def test_how_tables_stand_is_told_before_what_moves_meanwhile() -> None:
@@ -82,13 +93,13 @@ def test_how_tables_stand_is_told_before_what_moves_meanwhile() -> None:
 
     def slow(entry: TableEntry, position: Lsn | None) -> None:
         if not moving:
-            moving.append(threading.Thread(target=lambda: told.book.move(T, TableEvent.PAUSE)))
+            moving.append(threading.Thread(target=lambda: told.book.apply(T, Pause(BatchId(1), Lsn(1)))))
             moving[0].start()
             moving[0].join(0.2)  # It has to wait for the lock; without one it would be through by now.
         take(entry, position)
 
     told.book._listener = slow
-    told.book.tell()
+    told.book.report()
     moving[0].join(5)
     assert told.states == [("live", None), ("live", None), ("paused", None)]
 
@@ -100,31 +111,31 @@ def test_what_no_copy_puts_right_parks() -> None:
 
 
 def test_copies_that_never_get_it_live_end() -> None:
-    told = Told(TableEntry(spec("a"), TableState.REGISTERED))
+    told = Told(TableEntry(spec("a"), Registered()))
     for _ in range(RENEWALS):
         told.book.park(T, CODE, "it changed again")
-        assert told.entry.shown is TableState.RELOADING
-        told.book.move(T, TableEvent.RELOAD)
+        assert told.entry.shown is TableStateKind.RELOADING
+        told.book.apply(T, Reload(BatchId(1)))
         for _ in range(RENEWALS):
             told.book.park(T, CODE, "and again before the copy began")
-            told.book.move(T, TableEvent.RELOAD)
-        told.book.copy_begins(T, A, Lsn(1))
+            told.book.apply(T, Reload(BatchId(1)))
+        told.book.begin_copy(T, A, Lsn(1))
     told.book.park(T, CODE, "it changed again")
-    assert told.entry.shown is TableState.PARKED
-    told.book.move(T, TableEvent.RELOAD)
-    told.book.copy_begins(T, A, Lsn(1))
-    told.book.copy_ends(T)
-    told.book.move(T, TableEvent.CAUGHT_UP)
+    assert told.entry.shown is TableStateKind.PARKED
+    told.book.apply(T, Reload(BatchId(1)))
+    told.book.begin_copy(T, A, Lsn(1))
+    told.book.apply(T, CopyFinished())
+    told.book.apply(T, CaughtUp())
     told.book.park(T, CODE, "and again")
-    assert told.entry.shown is TableState.RELOADING
+    assert told.entry.shown is TableStateKind.RELOADING
 
 
 def test_what_was_found_of_a_table_that_moved_on_is_forgotten() -> None:
     told = Told(live("a", A), SchemaPolicy.ASK)
     told.book.park(T, "table_missing", "it was dropped")
     known = told.entry
-    told.book.move(T, TableEvent.RELOAD)
+    told.book.apply(T, Reload(BatchId(1)))
     told.book.park(T, CODE, "the table is there again", known=known)
-    assert told.entry.state is TableState.RELOADING
+    assert told.entry.kind is TableStateKind.RELOADING
     told.book.park(T, CODE, "the table was dropped and created again", known=told.entry)
-    assert told.entry.state is TableState.PARKED
+    assert told.entry.kind is TableStateKind.PARKED

@@ -11,7 +11,7 @@ from engine.model import values
 from engine.model.fault import FaultKind
 from engine.model.schema import Column
 from engine.model.subscription_state import SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.model.values import Kind, value_type
 from engine.platform.fault_policy import Action
 from server.cli.exit_codes import ExitCode
@@ -40,7 +40,7 @@ def test_the_type_table_names_every_type_with_a_rule_of_its_own() -> None:
 
 def test_every_state_and_exit_code_has_a_meaning() -> None:
     assert set(generate.SUBSCRIPTION_MEANINGS) == set(SubscriptionState)
-    assert set(generate.TABLE_MEANINGS) == set(TableState)
+    assert set(generate.TABLE_MEANINGS) == set(TableStateKind)
     assert set(generate.EXIT_MEANINGS) == set(ExitCode)
     assert set(generate.ACTION_MEANINGS) == set(Action)
 

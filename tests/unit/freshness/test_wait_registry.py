@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.model.position import Lsn
 from engine.model.positions import PostgresLogForm
 from engine.model.subscription_state import DesiredState, SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.freshness.subscription_status import GONE_AFTER_S, SubscriptionStatus, TableView
 from server.freshness.wait_registry import Unreachable, Verdict, Wait, WaitRegistry
 
@@ -26,7 +26,7 @@ def _registry(applied: int | None = 10, state: SubscriptionState = SubscriptionS
     status.stream = lambda: "s"
     status.confirm_run(0, "s")
     for table in _TABLES:
-        status.tables[table] = TableView(id=table, schema="public", name=table, state=TableState.LIVE)
+        status.tables[table] = TableView(id=table, schema="public", name=table, state=TableStateKind.LIVE)
     return WaitRegistry(status)
 
 
@@ -141,12 +141,12 @@ def test_a_dropped_wait_hears_nothing() -> None:
 
 def test_a_wait_on_a_table_that_copies_ends_when_it_is_live() -> None:
     registry = _registry()
-    registry.status.tables["t2"].state = TableState.CATCHING_UP
+    registry.status.tables["t2"].state = TableStateKind.CATCHING_UP
     watched = _watch(20)
     registry.add(watched.wait)
     registry.status.applied = Lsn(30)
     assert registry.end_reached_waits() == 0
-    registry.status.tables["t2"].state = TableState.LIVE
+    registry.status.tables["t2"].state = TableStateKind.LIVE
     assert registry.end_decided_waits({"t2"}) == 1
     assert watched.satisfied
 
@@ -164,14 +164,14 @@ def test_a_removed_table_ends_waits_that_named_it_and_leaves_the_others() -> Non
 
 def test_when_the_applied_position_goes_back_waits_begin_again() -> None:
     registry = _registry()
-    registry.status.tables["t2"].state = TableState.COPYING
+    registry.status.tables["t2"].state = TableStateKind.COPYING
     watched = _watch(20)
     registry.add(watched.wait)
     assert registry.status.set_applied(Lsn(25), 1.0)
     registry.end_reached_waits()
     assert not registry.status.set_applied(Lsn(5), 2.0)
     registry.reopen_reached_waits()
-    registry.status.tables["t2"].state = TableState.LIVE
+    registry.status.tables["t2"].state = TableStateKind.LIVE
     assert registry.end_decided_waits() == 0
     registry.status.set_applied(Lsn(21), 3.0)
     assert registry.end_reached_waits() == 1
@@ -197,7 +197,7 @@ _steps = st.lists(
             st.booleans(),
         ),
         st.tuples(st.just("applied"), st.integers(1, 8)),
-        st.tuples(st.just("table"), st.sampled_from(_TABLES), st.sampled_from(list(TableState))),
+        st.tuples(st.just("table"), st.sampled_from(_TABLES), st.sampled_from(list(TableStateKind))),
         st.tuples(
             st.just("state"),
             st.sampled_from(
@@ -267,9 +267,9 @@ def _check(status: SubscriptionStatus, one: _Watched, *, dropped: bool) -> None:
         return
     states = [status.tables[table].state for table in one.wait.tables]
     reached = status.confirmed_position is not None and status.confirmed_position >= one.wait.position
-    assert not (reached and all(state is TableState.LIVE for state in states))
+    assert not (reached and all(state is TableStateKind.LIVE for state in states))
     assert status.desired is DesiredState.RUNNING
     assert status.state is not SubscriptionState.FAILED
-    assert not {TableState.PARKED, TableState.REMOVED} & set(states)
+    assert not {TableStateKind.PARKED, TableStateKind.REMOVED} & set(states)
     assert not any(status.tables[table].paused for table in one.wait.tables)
     assert one.wait.patient or status.away_s() in {None, 1.0}

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from engine.model.position import Lsn
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.clock import SystemClock
 from server.errors import NotFound
 from server.freshness.service import WaitService
@@ -23,7 +23,7 @@ class _Service:
     """One subscription that has everything already."""
 
     def __init__(self) -> None:
-        tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableState.LIVE) for n in range(_TABLES)}
+        tables = {f"t{n}": TableView(f"t{n}", "public", f"table {n}", TableStateKind.LIVE) for n in range(_TABLES)}
         self.status = SubscriptionStatus("orders", tables=tables, applied=Lsn(100), stream=lambda: "s")
         self.status.confirm_run(0, "s")
 

@@ -11,8 +11,8 @@ from engine.model import table_state as tables
 from engine.model.table_state import Refused
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(tables.TableState, tables.TableEvent)))
-def test_table_pair(state: tables.TableState, event: tables.TableEvent) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(tables.TableStateKind, tables.TableEventKind)))
+def test_table_pair(state: tables.TableStateKind, event: tables.TableEventKind) -> None:
     after = tables.next_state(state, event)
     if (state, event) in tables.ARROWS:
         assert after is tables.ARROWS[state, event]
@@ -33,20 +33,20 @@ def test_subscription_pair(state: subscriptions.SubscriptionState, event: subscr
         assert after.reason
 
 
-@pytest.mark.parametrize("state", [s for s in tables.TableState if s is not tables.TableState.REMOVED])
-def test_every_table_can_be_removed(state: tables.TableState) -> None:
-    allowed = tables.next_state(state, tables.TableEvent.REMOVE)
-    assert allowed is tables.TableState.REMOVED
+@pytest.mark.parametrize("state", [s for s in tables.TableStateKind if s is not tables.TableStateKind.REMOVED])
+def test_every_table_can_be_removed(state: tables.TableStateKind) -> None:
+    allowed = tables.next_state(state, tables.TableEventKind.REMOVE)
+    assert allowed is tables.TableStateKind.REMOVED
 
 
 def test_every_table_state_is_reached_from_registered() -> None:
-    reached = {tables.TableState.REGISTERED}
+    reached = {tables.TableStateKind.REGISTERED}
     while True:
         more = {after for (before, _), after in tables.ARROWS.items() if before in reached} | reached
         if more == reached:
             break
         reached = more
-    assert reached == set(tables.TableState)
+    assert reached == set(tables.TableStateKind)
 
 
 def test_failed_subscription_starts_again() -> None:

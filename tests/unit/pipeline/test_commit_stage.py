@@ -17,7 +17,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.quarantine import SetAside
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec, TableSpec
-from engine.model.table_state import TableEvent, TableState
+from engine.model.table_state import Refused, TableStateKind
 from engine.model.target import BatchCommit, TableRecord, Target, TargetProgress
 from engine.pipeline.commit import CommitStage
 from engine.pipeline.compute import Computed
@@ -26,6 +26,7 @@ from engine.sources.postgres_log.safety.partition_fingerprints import BelowTold,
 from engine.tables.planner import PlannedBatch
 from engine.tables.registry import TableEntry, TableRegistry
 from engine.tables.reporter import Reporter
+from engine.tables.state import CatchingUp, Copy, CopyFinished, Live, Reload
 
 KEYED, OTHER = TableId("tkeyed"), TableId("tother")
 
@@ -91,6 +92,9 @@ def sealed(number: int) -> SealedBatch:
     return SealedBatch(after, end, 0, (), (), 0, 0, last=LastCommit(after, end, number))
 
 
+COPIED = CatchingUp(ZERO, Copy(SCHEMAS[KEYED]), whole=True)
+
+
 class Bench:
     """A commit stage over two tables, of which one has a declared key."""
 
@@ -99,16 +103,15 @@ class Bench:
         self.named: BelowTold = {}
         """The partitions that each batch names from here on."""
         self.reports: list[Report] = []
-        self.told: list[tuple[TableId, TableState, Lsn]] = []
+        self.told: list[tuple[TableId, TableStateKind, Lsn]] = []
         """Changes of state as they are reported, with the position that could be reported just then."""
         self.visible: Callable[[], Lsn] = lambda: ZERO
-        self.book = TableRegistry(lambda entry, _: self.told.append((entry.table, entry.state, self.visible())))
+        self.book = TableRegistry(lambda entry, _: self.told.append((entry.table, entry.kind, self.visible())))
         specs = tuple(
             TableSpec(table, s.name, s.name, key=("id",) if table == KEYED else ()) for table, s in SCHEMAS.items()
         )
         for one in specs:
-            state = TableState.CATCHING_UP if one.table == KEYED else TableState.LIVE
-            self.book.put(TableEntry(one, state, SCHEMAS[one.table], copied=one.table == KEYED))
+            self.book.add(TableEntry(one, COPIED if one.table == KEYED else Live(), SCHEMAS[one.table]))
         connection = ConnectionSpec("c", "none", {})
         spec = SubscriptionSpec(SubscriptionName("s"), Epoch(1), connection, connection, specs, "slot", dropped=dropped)
         clock = SystemClock()
@@ -127,8 +130,24 @@ class Bench:
         )
         self.visible = lambda: self.stage.applied.visible
         self.told.clear()
+        self._generations = self._now()
+        """When the next batch is planned: before anything of the one before is committed."""
         if not dropped:
             self.stage.begin(recorded(None))
+
+    def _now(self) -> dict[TableId, int]:
+        return {entry.table: entry.generation for entry in self.book.all()}
+
+    def _planned(self, number: int, handover: frozenset[TableId] = frozenset()) -> PlannedBatch:
+        batch, now = sealed(number), self._now()
+        copied = {e.table: e.state.applied for e in self.book.all() if isinstance(e.state, CatchingUp)}
+        parts = tuple(
+            TablePart(table, (s,), copied[table] if table in handover & copied.keys() else batch.after)
+            for table, s in SCHEMAS.items()
+        )
+        generations = {**self._generations, **{table: now[table] for table in handover}}
+        self._generations = now
+        return PlannedBatch(BatchId(number), batch, (), parts, frozenset(), handover, generations=generations)
 
     def commit(
         self,
@@ -142,10 +161,7 @@ class Bench:
 
         `meanwhile` is called between its planning and its commit.
         """
-        batch = sealed(number)
-        copied = {entry.table: entry.after for entry in self.book.all() if entry.table in handover}
-        parts = tuple(TablePart(table, (s,), copied.get(table, batch.after)) for table, s in SCHEMAS.items())
-        planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), handover)
+        planned = self._planned(number, handover)
         rows: Any = object()
         fault = TableFault(FaultKind.VALUE_OUT_OF_DOMAIN.value, "a value does not fit")
         changes = tuple(
@@ -156,10 +172,7 @@ class Bench:
         self.stage.commit(Computed(planned, changes, 0, "driver", 0.0, 0, 0.0), must_write=False)
 
     def commit_nothing(self, number: int) -> None:
-        batch = sealed(number)
-        parts = tuple(TablePart(table, (s,), batch.after) for table, s in SCHEMAS.items())
-        planned = PlannedBatch(BatchId(number), batch, (), parts, frozenset(), frozenset())
-        self.stage.commit(Computed(planned, (), 0, "driver", 0.0, 0, 0.0), must_write=False)
+        self.stage.commit(Computed(self._planned(number), (), 0, "driver", 0.0, 0, 0.0), must_write=False)
 
     def marks(self) -> list[dict[TableId, str | None]]:
         return [dict(batch.marks) for batch in self.target.batches]
@@ -177,7 +190,7 @@ def test_a_refused_copy_parks_and_batches_planned_meanwhile_leave_the_table_alon
     entry = bench.book.get(KEYED)
     assert entry is not None
     assert entry.reason is not None
-    assert (entry.state, entry.reason.code) == (TableState.PARKED, code)
+    assert (entry.kind, entry.reason.code) == (TableStateKind.PARKED, code)
     assert bench.stage.applied.written == Lsn(300)
 
 
@@ -186,14 +199,14 @@ def test_a_value_that_does_not_fit_parks_its_table() -> None:
     bench.commit(1, failed=OTHER)
     entry = bench.book.get(OTHER)
     assert entry is not None
-    assert (entry.shown, bench.written()[-1][OTHER]) == (TableState.PARKED, FaultKind.VALUE_OUT_OF_DOMAIN.value)
+    assert (entry.shown, bench.written()[-1][OTHER]) == (TableStateKind.PARKED, FaultKind.VALUE_OUT_OF_DOMAIN.value)
 
 
 def test_no_position_is_there_to_be_reported_before_the_states_of_the_tables_that_its_batch_changed() -> None:
     """The guard's thread reports it at any moment, also between a commit and the reports of what it did."""
     bench = Bench()
     bench.commit(1, failed=OTHER)
-    assert bench.told == [(OTHER, TableState.PARKED, ZERO)]
+    assert bench.told == [(OTHER, TableStateKind.PARKED, ZERO)]
     assert bench.stage.applied.visible == Lsn(200)
 
 
@@ -221,12 +234,12 @@ def test_what_fails_in_changes_from_before_a_new_copy_counts_for_nothing(*, begu
     bench = Bench()
     bench.book.park(OTHER, FaultKind.TABLE_STRUCTURE_CHANGED.value, "column c1 changed its type")
     if begun:
-        bench.book.move(OTHER, TableEvent.RELOAD, deferred_from=BatchId(1))
+        bench.book.apply(OTHER, Reload(BatchId(1)))
     bench.commit(1, failed=OTHER)
     entry = bench.book.get(OTHER)
     assert entry is not None
     assert entry.reason is not None
-    assert (entry.shown, entry.reason.code) == (TableState.RELOADING, FaultKind.TABLE_STRUCTURE_CHANGED.value)
+    assert (entry.shown, entry.reason.code) == (TableStateKind.RELOADING, FaultKind.TABLE_STRUCTURE_CHANGED.value)
     assert bench.written()[-1].get(OTHER) in {None, FaultKind.TABLE_STRUCTURE_CHANGED.value}
 
 
@@ -246,7 +259,11 @@ def test_what_the_target_refuses_of_a_table_that_is_to_be_copied_anew_counts_for
     (written,) = bench.target.batches
     told = (entry.shown, entry.reason.code, [t.parked for t in written.tables if t.table == OTHER], written.stale)
     anomaly, changed = FaultKind.NET_CHANGE_ANOMALY.value, FaultKind.TABLE_PARTITIONS_CHANGED.value
-    expected = (TableState.RELOADING, changed, [], (OTHER,)) if renewed else (TableState.PARKED, anomaly, [anomaly], ())
+    expected = (
+        (TableStateKind.RELOADING, changed, [], (OTHER,))
+        if renewed
+        else (TableStateKind.PARKED, anomaly, [anomaly], ())
+    )
     assert told == expected
 
 
@@ -255,8 +272,8 @@ def test_a_handed_over_table_takes_part_again() -> None:
     bench.commit(1, frozenset({KEYED}))
     entry = bench.book.get(KEYED)
     assert entry is not None
-    keyless = replace(entry, spec=replace(entry.spec, key=()), state=TableState.CATCHING_UP, copied=True)
-    bench.book.put(keyless)
+    keyless = replace(entry, spec=replace(entry.spec, key=()), state=COPIED)
+    bench.book.add(keyless)
     bench.commit(2, frozenset({KEYED}))
     bench.commit(3)
     assert bench.written()[1:] == [{KEYED: None, OTHER: None}] * 2
@@ -270,7 +287,7 @@ def table_of(bench: Bench, table: TableId) -> TableEntry:
 
 def copied_anew(bench: Bench, table: TableId) -> None:
     bench.book.park(table, FaultKind.TABLE_STRUCTURE_CHANGED.value, "a column changed its type")
-    bench.book.move(table, TableEvent.RELOAD)
+    bench.book.apply(table, Reload(BatchId(1)))
 
 
 @pytest.mark.parametrize("complete", [False, True])
@@ -281,15 +298,15 @@ def test_a_copy_in_place_of_the_one_that_was_planned_is_not_handed_over(*, compl
 
     def another() -> None:
         copied_anew(bench, KEYED)
-        assert bench.book.copy_begins(KEYED, SCHEMAS[KEYED], Lsn(450))
-        assert not complete or bench.book.copy_ends(KEYED)
+        assert bench.book.begin_copy(KEYED, SCHEMAS[KEYED], Lsn(450))
+        assert not (complete and isinstance(bench.book.apply(KEYED, CopyFinished()), Refused))
 
     bench.commit(3, frozenset({KEYED}), meanwhile=another)
-    state = TableState.CATCHING_UP if complete else TableState.RELOADING
-    assert (table_of(bench, KEYED).state, bench.written()) == (state, [{OTHER: None}])
+    state = TableStateKind.CATCHING_UP if complete else TableStateKind.RELOADING
+    assert (table_of(bench, KEYED).kind, bench.written()) == (state, [{OTHER: None}])
     if complete:
         bench.commit(4, frozenset({KEYED}))
-        assert (table_of(bench, KEYED).state, bench.written()[-1]) == (TableState.LIVE, {KEYED: None, OTHER: None})
+        assert (table_of(bench, KEYED).kind, bench.written()[-1]) == (TableStateKind.LIVE, {KEYED: None, OTHER: None})
 
 
 def test_no_copy_begins_where_one_is_being_handed_over() -> None:
@@ -299,13 +316,13 @@ def test_no_copy_begins_where_one_is_being_handed_over() -> None:
 
     def during() -> None:
         copied_anew(bench, KEYED)
-        began.append(bench.book.copy_begins(KEYED, SCHEMAS[KEYED], Lsn(450)))
-        began.append(bench.book.stretch_begins(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
+        began.append(bench.book.begin_copy(KEYED, SCHEMAS[KEYED], Lsn(450)))
+        began.append(bench.book.begin_chunk(KEYED, SCHEMAS[KEYED], Lsn(450), None) is not None)
 
     bench.target.during = during
     bench.commit(3, frozenset({KEYED}))
     assert (began, [t.handover for t in bench.target.batches[0].tables]) == ([False, False], [True, False])
-    assert bench.book.copy_begins(KEYED, SCHEMAS[KEYED], Lsn(450))
+    assert bench.book.begin_copy(KEYED, SCHEMAS[KEYED], Lsn(450))
 
 
 @pytest.mark.parametrize("declared", [False, True])
@@ -374,9 +391,9 @@ def test_a_hand_over_and_parking_take_the_mark_away(way: str) -> None:
         bench.book.park(OTHER, FaultKind.TABLE_PARTITIONS_CHANGED.value, "detached")
         bench.commit_nothing(1)
     else:
-        bench.book.move(OTHER, TableEvent.RELOAD)
-        bench.book.copy_begins(OTHER, SCHEMAS[OTHER], Lsn(150))
-        bench.book.copy_ends(OTHER)
+        bench.book.apply(OTHER, Reload(BatchId(1)))
+        bench.book.begin_copy(OTHER, SCHEMAS[OTHER], Lsn(150))
+        bench.book.apply(OTHER, CopyFinished())
         bench.commit(1, frozenset({OTHER}))
     assert bench.marks() == [{OTHER: None}]
     assert [t.parked for t in bench.target.batches[0].tables if t.table == OTHER] == [
@@ -436,14 +453,14 @@ def test_a_partition_that_a_batch_names_is_added_to_what_was_noted() -> None:
 def test_a_copy_is_handed_over_with_the_partitions_that_were_named_meanwhile(*, marked: bool) -> None:
     bench = Bench()
     bench.stage.begin(recorded("a"))
-    bench.book.move(OTHER, TableEvent.RELOAD)
-    bench.book.copy_begins(OTHER, SCHEMAS[OTHER], Lsn(150))
+    bench.book.apply(OTHER, Reload(BatchId(1)))
+    bench.book.begin_copy(OTHER, SCHEMAS[OTHER], Lsn(150))
     if marked:
         bench.stage.marks.note_copied({OTHER: "c"})
     bench.named = NAMED
     bench.commit(1)
     bench.named = {}
-    bench.book.copy_ends(OTHER)
+    bench.book.apply(OTHER, CopyFinished())
     bench.commit(2, frozenset({OTHER}))
     assert bench.marks()[-1] == {OTHER: "c,leaf" if marked else None}
 

@@ -13,7 +13,6 @@ from engine.model.identity import BatchId, Epoch, Ordinal, RelationId, Subscript
 from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.subscription import TableSpec
-from engine.model.table_state import TableState
 from engine.model.target import BatchCommit, TableCommit
 from engine.pipeline.batch_slices import Staged
 from engine.pipeline.speculative_insert import (
@@ -25,6 +24,7 @@ from engine.pipeline.speculative_insert import (
     rest_of,
 )
 from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.state import Live
 from tests.fixtures.channel import until
 
 T = TableId("t0a")
@@ -87,7 +87,7 @@ class Bench:
         self.begun: list[FakeRows] = []
         self.now_ms = 0.0
         book = TableRegistry(lambda entry, position: None)
-        book.put(TableEntry(TableSpec(T, NAME, NAME), TableState.LIVE, SCHEMA))
+        book.add(TableEntry(TableSpec(T, NAME, NAME), Live(), SCHEMA))
         self.inserter = SpeculativeInserter(self.begin, book, self)
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self.inserter.run, args=(self.stop,))

@@ -12,12 +12,12 @@ import pytest
 from engine.model.batch import BlockRef, RelationSeen, SealedBatch
 from engine.model.control import CONTROL_FIELDS, ControlKind
 from engine.model.fault import EngineFault, FaultKind
-from engine.model.identity import Ordinal, RelationId, TableName
+from engine.model.identity import BatchId, Ordinal, RelationId, TableId, TableName
 from engine.model.position import Lsn
 from engine.model.schema import KeyMode
 from engine.model.source import CatalogAt, GuardReading, Landed, PartitionRewrite, SlotStatus
+from engine.model.subscription import TableSpec
 from engine.model.subscription_state import Reason
-from engine.model.table_state import TableState
 from engine.pipeline.intake import TRUNCATIONS_KEPT, Truncations
 from engine.records.messages import parse_truncate
 from engine.records.scan import find_controls
@@ -28,9 +28,23 @@ from engine.sources.postgres_log.safety.observed_partitions import (
 )
 from engine.sources.postgres_log.safety.source_monitor import SourceMonitor
 from engine.tables.known_catalog import Settled
+from engine.tables.registry import TableEntry
+from engine.tables.state import (
+    AwaitApproval,
+    Copy,
+    Copying,
+    Live,
+    Parked,
+    Paused,
+    Registered,
+    Reloading,
+    TableState,
+)
 from tests.unit.net import pgoutput_encoder as pgoutput
 
 ROOT = TableName("public", "root")
+SPEC = TableSpec(TableId(str(ROOT)), ROOT, ROOT)
+SCHEMA = cast("Any", SimpleNamespace(relation=RelationId(30)))
 
 
 class Log:
@@ -113,20 +127,11 @@ class Watched:
         self.codes: list[str] = []
         self.noted: list[tuple[dict[str, str], Lsn]] = []
         self.accepted: list[tuple[TableName, int]] = []
-        self.state = TableState.LIVE
-        self.schema = SimpleNamespace(relation=RelationId(30))
-        self.copy_schema: SimpleNamespace | None = None
+        self.state: TableState = Live()
         self.reading = self._reading()
         self.leaves = ObservedPartitionsReading(Lsn(10))
         self.described: dict[TableName, Any] = {}
-        self.entry = SimpleNamespace(
-            table=str(ROOT),
-            spec=SimpleNamespace(source=ROOT),
-            state=TableState.LIVE,
-            followed=True,
-            waiting=False,
-            after=Lsn(10),
-        )
+        self.entry = TableEntry(SPEC, Live(Lsn(10)))
         self.settled: list[Settled] = []
         parts = SimpleNamespace(
             spec=SimpleNamespace(tables=(), slot="s", slot_budget_bytes=1000, patterns=()),
@@ -141,12 +146,10 @@ class Watched:
                 ddl=SimpleNamespace(mark=lambda: ""),
             ),
             book=SimpleNamespace(
-                by_name=lambda name: SimpleNamespace(
-                    table=str(name), state=self.state, schema=self.schema, copy_schema=self.copy_schema, followed=True
-                ),
+                by_name=lambda _name: TableEntry(SPEC, self.state, SCHEMA),
                 by_relation=lambda relation: self.entry if relation == 30 else None,
                 park=self._park,
-                in_state=lambda *states: [self.entry] if states == (self.entry.state,) else [],
+                in_state=lambda *states: [self.entry] if states == (self.entry.kind,) else [],
                 renews=lambda _: True,
                 all=list,
             ),
@@ -249,22 +252,22 @@ def test_a_table_made_again_that_is_followed_already_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "copied", "relation", "settles"),
+    ("state", "relation", "settles"),
     [
-        (TableState.LIVE, False, 30, False),
-        (TableState.RELOADING, True, 30, False),
-        (TableState.COPYING, True, 30, False),
-        (TableState.RELOADING, False, 0, True),
-        (TableState.RELOADING, False, 31, True),
-        (TableState.REGISTERED, False, 0, True),
+        (Live(), 30, False),
+        (Reloading(copy=Copy(SCHEMA)), 30, False),
+        (Copying(Copy(SCHEMA)), 30, False),
+        (Reloading(), 0, True),
+        (Reloading(), 31, True),
+        (Registered(), 0, True),
     ],
 )
 def test_only_a_table_without_rows_to_compare_is_settled_by_the_look_that_accepts_it(
-    state: TableState, copied: bool, relation: int, settles: bool
+    state: TableState, relation: int, settles: bool
 ) -> None:
     """What was done to one that is followed, or whose copy has begun, only the next look compares."""
     watched = Watched()
-    watched.state, watched.copy_schema = state, watched.schema if copied else None
+    watched.state = state
     assert watched.look_at_replaced(relation) == []
     assert watched.accepted == [(ROOT, relation)]
     assert len(watched.settled) == settles
@@ -272,7 +275,7 @@ def test_only_a_table_without_rows_to_compare_is_settled_by_the_look_that_accept
 
 def test_a_root_whose_changes_are_in_the_log_again_is_copied_when_its_partitions_were_looked_at_since() -> None:
     watched = Watched()
-    vars(watched.entry).update(state=TableState.PARKED, reason=Reason(FaultKind.TABLE_NOT_LOGGED.value, "", ""))
+    watched.entry = TableEntry(SPEC, Parked(Reason(FaultKind.TABLE_NOT_LOGGED.value, "", "")))
     mended = SimpleNamespace(relfilenode=0, mode=KeyMode.KEYED)
     looks: list[tuple[dict[TableName, Any], int]] = [
         ({}, 0),
@@ -310,21 +313,21 @@ def test_a_partition_that_the_log_names_and_no_look_meets_parks_its_root_at_the_
 
 
 @pytest.mark.parametrize(
-    ("entry", "parks"),
+    ("state", "parks"),
     [
-        ({}, True),
-        ({"after": Lsn(20)}, False),
-        ({"after": Lsn(20), "state": TableState.PAUSED}, True),
-        ({"after": Lsn(20), "waiting": True}, True),
-        ({"followed": False}, False),
+        (Live(Lsn(10)), True),
+        (Live(Lsn(20)), False),
+        (Paused(Lsn(20), BatchId(1)), True),
+        (Parked(Reason("", "", ""), AwaitApproval(Lsn(20), BatchId(1))), True),
+        (Reloading(), False),
     ],
     ids=["live", "copied_since", "paused", "waiting", "to_be_copied"],
 )
-def test_a_copy_begun_behind_it_has_no_rows_of_a_partition_that_is_gone(entry: dict[str, Any], *, parks: bool) -> None:
+def test_a_copy_begun_behind_it_has_no_rows_of_a_partition_that_is_gone(state: TableState, *, parks: bool) -> None:
     watched = Watched()
     watched.leaves = told(20)
     watched.look_below()
-    vars(watched.entry).update(entry)
+    watched.entry = TableEntry(SPEC, state)
     assert watched.look_below() == (GONE if parks else [])
 
 
@@ -385,7 +388,7 @@ def test_types_that_are_told_between_a_root_and_its_partition_count() -> None:
 
 def test_a_mark_is_noted_when_what_the_log_named_below_it_was_looked_for() -> None:
     watched = Watched()
-    vars(watched.entry).update(schema=watched.schema, state=TableState.LIVE)
+    watched.entry = TableEntry(SPEC, Live(), SCHEMA)
     for met, noted in (((31,), 0), ((31, 33), 1)):
         watched.leaves = told(20)
         watched.look_below(*met, marks={ROOT: "m"})
@@ -404,7 +407,7 @@ def test_marks_are_noted_of_live_tables_without_a_doubt() -> None:
     watched.look()
     assert len(watched.noted) == 1
     watched.look("attached")
-    watched.state = TableState.PARKED
+    watched.state = Parked(Reason("", "", ""))
     watched.look()
     assert len(watched.noted) == 1
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from engine.model.subscription_state import DesiredState, SubscriptionState
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from server.assessment.health import (
     SILENT_AFTER_S,
     AspectName,
@@ -18,9 +18,9 @@ from server.assessment.health import (
     assess_health,
 )
 
-_S, _T = SubscriptionState, TableState
+_S, _T = SubscriptionState, TableStateKind
 _LIVE = {_T.LIVE: 2}
-_MIXES: tuple[dict[TableState, int], ...] = (
+_MIXES: tuple[dict[TableStateKind, int], ...] = (
     {},
     _LIVE,
     *({_T.LIVE: 1, state: 1} for state in _T if state not in {_T.LIVE, _T.REMOVED}),

@@ -15,10 +15,10 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.source import Resolve
 from engine.model.subscription import TableSpec
-from engine.model.table_state import TableState
 from engine.tables.ddl_messages import CertifiedSchema
 from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
 from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.state import Live
 
 INT = SourceType("int4", oid=23)
 MOOD = SourceType("public.mood", category="e", oid=99)
@@ -68,7 +68,7 @@ class Bench:
 
     def __init__(self, known: TableSchema = A) -> None:
         self.book = TableRegistry(lambda *_: None)
-        self.book.put(TableEntry(SPEC, TableState.LIVE, known))
+        self.book.add(TableEntry(SPEC, Live(), known))
         self.asked: list[Capture | None] = []
         self.unreadable: list[str] = []
         self.planner = Planner(

@@ -9,7 +9,7 @@ from engine.link.messages import Report, TableStateReport
 from engine.model.identity import BatchId, Epoch, SubscriptionName, TableId
 from engine.model.position import Lsn
 from engine.model.subscription import ConnectionSpec, SubscriptionSpec
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.model.target import TableRecord, TargetProgress
 from engine.platform.clock import SystemClock
 from engine.tables.registry import TableRegistry
@@ -30,10 +30,10 @@ def test_the_reason_of_a_table_that_was_parked_before_is_left_to_who_knows_it() 
     book = TableRegistry(
         lambda each, position: Reporter(subscription, told.append, SystemClock()).table(each, position)
     )
-    book.put(entry)
+    book.add(entry)
     book.park(T, "value_out_of_domain", "column at: year 294270")
     first, second = (cast("TableStateReport", report) for report in told)
-    assert (first.state, first.code, first.reason) == (TableState.PARKED.value, "value_out_of_domain", None)
+    assert (first.state, first.code, first.reason) == (TableStateKind.PARKED.value, "value_out_of_domain", None)
     assert first.remedy, "what can be done follows from the code"
     assert second.reason == "column at: year 294270"
 

@@ -14,9 +14,20 @@ from engine.model.position import Lsn
 from engine.model.schema import Column, KeyMode, ReplicaIdentity, SourceType, TableSchema
 from engine.model.source import Resolve
 from engine.model.subscription import SchemaPolicy, TableSpec
-from engine.model.table_state import TableEvent, TableState
 from engine.tables.planner import CatalogSchema, PlannedBatch, Planner
 from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.state import (
+    AskResume,
+    CatchingUp,
+    CaughtUp,
+    Copy,
+    CopyFinished,
+    CopyStarted,
+    Live,
+    Pause,
+    Registered,
+    Reload,
+)
 
 INT = SourceType("int4")
 
@@ -51,7 +62,7 @@ class Bench:
         """What each of them was compared with."""
         self.book = TableRegistry(lambda entry, _: self.moves.append((entry.table, entry.shown.value)), policy)
         for entry in entries:
-            self.book.put(entry)
+            self.book.add(entry)
         self.planner = Planner(self.book, self._resolver, lambda payload: PAYLOADS[payload].name, BatchId(1), policy)
         self.announce = dict(PAYLOADS)
         self.meanwhile: Callable[[], None] = lambda: None
@@ -82,7 +93,7 @@ class Bench:
 
 
 def live(name: str, structure: TableSchema) -> TableEntry:
-    return TableEntry(spec(name), TableState.LIVE, structure)
+    return TableEntry(spec(name), Live(), structure)
 
 
 def versions(planned: PlannedBatch, name: str) -> list[TableSchema]:
@@ -167,8 +178,8 @@ def test_what_the_catalog_shows_counts_beside_a_rolled_back_record() -> None:
 
 
 def test_what_was_rolled_back_behind_a_copy_is_not_the_copys() -> None:
-    copied = replace(TableEntry(spec("a"), TableState.CATCHING_UP, A), copy_schema=A, copied=True, after=Lsn(100))
-    bench = Bench(replace(copied, deferred_from=BatchId(1)))
+    copied = CatchingUp(Lsn(100), Copy(A, Lsn(100)), BatchId(1), whole=True)
+    bench = Bench(TableEntry(spec("a"), copied, A))
     planned = bench.plan(b"A-", b"A", b"A-", void={0, 2})
     assert planned.handover == {"ta"}
     void = replace(A, void=True)
@@ -246,14 +257,14 @@ def test_a_target_that_ignores_changes_keeps_its_structure() -> None:
 
 
 def test_a_copied_table_gets_the_kept_batches() -> None:
-    bench = Bench(live("b", B), TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench = Bench(live("b", B), TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
     first = bench.plan(b"A")
     assert first.part(TableId("ta")) is None
-    bench.book.copy_begins(TableId("ta"), A, Lsn(250))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(250))
     bench.plan(b"A+")
     assert bench.planner.oldest_kept == 0
-    bench.book.copy_ends(TableId("ta"))
+    bench.book.apply(TableId("ta"), CopyFinished())
     planned = bench.plan()
     part = planned.part(TableId("ta"))
     assert planned.handover == {"ta"}
@@ -265,20 +276,20 @@ def test_a_copied_table_gets_the_kept_batches() -> None:
 
 
 def test_a_copy_that_is_ahead_of_the_log_waits() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(250))
-    bench.book.copy_ends(TableId("ta"))
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(250))
+    bench.book.apply(TableId("ta"), CopyFinished())
     assert bench.plan().handover == frozenset()
     assert bench.plan().handover == {"ta"}
 
 
 def test_structures_before_the_copy_count_as_the_copys_own() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
     bench.plan(b"A")
-    bench.book.copy_begins(TableId("ta"), A_ADDED, Lsn(300))
-    bench.book.copy_ends(TableId("ta"))
+    bench.book.begin_copy(TableId("ta"), A_ADDED, Lsn(300))
+    bench.book.apply(TableId("ta"), CopyFinished())
     planned = bench.plan()
     assert versions(planned, "a")[-1] == A_ADDED
     assert planned.parked == {}
@@ -287,12 +298,12 @@ def test_structures_before_the_copy_count_as_the_copys_own() -> None:
 def test_what_a_record_tells_late_does_not_hide_that_rows_were_written_anew() -> None:
     """It names the columns of the copy, but the catalog that completed it was of a later time."""
     copied = replace(A, relfilenode=100)
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), copied, Lsn(150))
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), copied, Lsn(150))
     bench.announce[b"A"] = replace(A, relfilenode=200, inferred=True)
     bench.plan(b"A")
-    bench.book.copy_ends(TableId("ta"))
+    bench.book.apply(TableId("ta"), CopyFinished())
     planned = bench.plan()
     assert planned.handover == {"ta"}
     entry = bench.book.get(TableId("ta"))
@@ -301,22 +312,22 @@ def test_what_a_record_tells_late_does_not_hide_that_rows_were_written_anew() ->
 
 
 def test_a_column_that_came_behind_the_copy_with_values_of_its_own_parks_at_the_hand_over() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), replace(A, relfilenode=100), Lsn(150))
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), replace(A, relfilenode=100), Lsn(150))
     bench.announce[b"A+"] = replace(A_ADDED, relfilenode=200)
     bench.plan(b"A+")
-    bench.book.copy_ends(TableId("ta"))
+    bench.book.apply(TableId("ta"), CopyFinished())
     assert bench.plan().parked["ta"][0] == "table_structure_changed"  # type: ignore[index]
 
 
 def test_structures_that_a_table_had_before_its_copy_are_not_looked_at_again_for_another_table() -> None:
     """What is kept for one that is paused goes back to before the other was copied with another type."""
     bench = Bench(live("a", A), live("b", B))
-    bench.book.pause(TableId("tb"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.book.apply(TableId("tb"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     bench.plan(b"A", b"B")
     bench.book.amend(TableId("ta"), schema=A_RETYPED)
-    bench.book.resume(TableId("tb"))
+    bench.book.apply(TableId("tb"), AskResume())
     planned = bench.plan()
     assert len(planned.ranges) == 2
     assert versions(planned, "a") == [A_RETYPED, A_RETYPED]
@@ -326,16 +337,16 @@ def test_structures_that_a_table_had_before_its_copy_are_not_looked_at_again_for
 def test_records_before_a_copy_are_met_whatever_was_known_of_the_table_then() -> None:
     """They lie in what is kept for another table; the scan counts them, so the structures must be as many."""
     bench = Bench(live("b", B))
-    bench.book.pause(TableId("tb"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.book.apply(TableId("tb"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     bench.plan(b"A", b"A")
-    bench.book.put(TableEntry(spec("a"), TableState.REGISTERED))
+    bench.book.add(TableEntry(spec("a"), Registered()))
     bench.announce[b"A"] = replace(A, relation=RelationId(9))
     bench.plan(b"A")
     bench.announce[b"A"] = A
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(300))
-    bench.book.copy_ends(TableId("ta"))
-    bench.book.resume(TableId("tb"))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(300))
+    bench.book.apply(TableId("ta"), CopyFinished())
+    bench.book.apply(TableId("tb"), AskResume())
     planned = bench.plan(b"A+")
     assert len(planned.ranges) == 3
     assert versions(planned, "a") == [A, A, A, A, A_ADDED]
@@ -343,11 +354,11 @@ def test_records_before_a_copy_are_met_whatever_was_known_of_the_table_then() ->
 
 
 def test_another_type_behind_the_copy_parks_at_the_hand_over() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
     bench.plan(b"A!")
-    bench.book.copy_ends(TableId("ta"))
+    bench.book.apply(TableId("ta"), CopyFinished())
     planned = bench.plan()
     assert planned.handover == frozenset()
     assert "ta" in planned.parked
@@ -355,9 +366,9 @@ def test_another_type_behind_the_copy_parks_at_the_hand_over() -> None:
 
 def test_a_paused_table_gets_what_was_kept_when_it_resumes() -> None:
     bench = Bench(live("a", A), live("b", B))
-    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     assert bench.plan().part(TableId("ta")) is None
-    bench.book.resume(TableId("ta"))
+    bench.book.apply(TableId("ta"), AskResume())
     planned = bench.plan()
     part = planned.part(TableId("ta"))
     assert planned.resumed == {"ta"}
@@ -368,9 +379,9 @@ def test_a_paused_table_gets_what_was_kept_when_it_resumes() -> None:
 
 def test_a_structure_that_comes_with_the_batch_that_takes_a_table_in_again_is_the_last_one() -> None:
     bench = Bench(live("a", A))
-    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     bench.plan(b"A")
-    bench.book.resume(TableId("ta"))
+    bench.book.apply(TableId("ta"), AskResume())
     assert versions(bench.plan(b"A+"), "a")[-1] == A_ADDED
 
 
@@ -384,7 +395,7 @@ def test_a_table_parked_while_its_structures_are_looked_at_has_no_part() -> None
 
 def test_kept_batches_go_when_nobody_needs_them() -> None:
     bench = Bench(live("a", A))
-    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     bench.plan()
     bench.book.park(TableId("ta"), "deferred_over_budget", "over budget")
     bench.plan()
@@ -398,10 +409,10 @@ def test_relation_records_of_strangers_are_passed_over() -> None:
 @pytest.mark.parametrize("policy", SchemaPolicy)
 def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_the_copy(policy: SchemaPolicy) -> None:
     """Else what the catalog says of the storage, which is later than the record, would hide that rows were written anew."""
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED), policy=policy)
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
-    bench.book.copy_ends(TableId("ta"))
+    bench = Bench(TableEntry(spec("a"), Registered()), policy=policy)
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
+    bench.book.apply(TableId("ta"), CopyFinished())
     assert bench.plan().handover == {"ta"}
     planned = bench.plan(b"A+")
     assert (bench.known, planned.parked) == ([A], {})
@@ -409,27 +420,27 @@ def test_a_record_behind_a_hand_over_that_is_not_committed_yet_is_compared_with_
 
 
 def test_a_hand_over_is_planned_once_even_before_it_is_committed() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
-    bench.book.copy_ends(TableId("ta"))
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
+    bench.book.apply(TableId("ta"), CopyFinished())
     assert bench.plan().handover == {"ta"}
     second = bench.plan()
     part = second.part(TableId("ta"))
     assert second.handover == frozenset()
     assert part is not None
     assert part.after == Lsn(200)
-    bench.book.move(TableId("ta"), TableEvent.CAUGHT_UP)
+    bench.book.apply(TableId("ta"), CaughtUp())
     assert bench.plan().part(TableId("ta")) is not None
-    bench.book.move(TableId("ta"), TableEvent.RELOAD, deferred_from=bench.planner.next_number)
+    bench.book.apply(TableId("ta"), Reload(bench.planner.next_number))
     assert bench.plan().part(TableId("ta")) is None
 
 
 def test_a_resumed_table_is_caught_up_once() -> None:
     bench = Bench(live("a", A))
-    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     bench.plan()
-    bench.book.resume(TableId("ta"))
+    bench.book.apply(TableId("ta"), AskResume())
     assert bench.plan().resumed == {"ta"}
     second = bench.plan()
     assert second.resumed == frozenset()

@@ -8,50 +8,51 @@ from engine.model.batch import LogRange, SealedBatch
 from engine.model.identity import BatchId, Ordinal, TableId
 from engine.model.position import Lsn
 from engine.model.schema import TableSchema
-from engine.model.table_state import Refused, TableEvent, TableState
+from engine.model.table_state import Refused
 from engine.tables.planner import Planner
 from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.state import CopyFinished, CopyStarted, Pause, Registered, Reload, holds_up_to
 from tests.unit.tables.test_planner import A, B, Bench, live, spec
 
 __all__ = ["TableSchema"]
 
 
 def test_a_copy_that_ends_behind_its_tables_fault_is_not_handed_over() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
     bench.plan()
     bench.book.park(TableId("ta"), "table_partitions_changed", "a partition was detached")
     bench.plan()
-    bench.book.copy_ends(TableId("ta"))
+    bench.book.apply(TableId("ta"), CopyFinished())
     assert bench.plan().handover == frozenset()
 
 
 def test_a_pause_that_a_copying_table_refuses_leaves_its_position() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
-    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(400), taken_in=False)
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
+    bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(400), taken_in=False))
     entry = bench.book.get(TableId("ta"))
     assert entry is not None
-    assert entry.after == Lsn(150)
+    assert holds_up_to(entry.state) == Lsn(150)
 
 
 def test_a_reload_behind_a_planned_hand_over_does_not_plan_it_again() -> None:
-    bench = Bench(TableEntry(spec("a"), TableState.REGISTERED))
-    bench.book.move(TableId("ta"), TableEvent.COPY_STARTED, deferred_from=bench.planner.next_number)
-    bench.book.copy_begins(TableId("ta"), A, Lsn(150))
-    bench.book.copy_ends(TableId("ta"))
+    bench = Bench(TableEntry(spec("a"), Registered()))
+    bench.book.apply(TableId("ta"), CopyStarted(bench.planner.next_number))
+    bench.book.begin_copy(TableId("ta"), A, Lsn(150))
+    bench.book.apply(TableId("ta"), CopyFinished())
     assert bench.plan().handover == {"ta"}
     # The table does not take the event while it catches up.
-    moved = bench.book.move(TableId("ta"), TableEvent.RELOAD, deferred_from=bench.planner.next_number)
+    moved = bench.book.apply(TableId("ta"), Reload(bench.planner.next_number))
     assert isinstance(moved, Refused)
     assert bench.plan().handover == frozenset()
 
 
 def test_batches_without_records_are_not_kept_for_a_paused_table() -> None:
     bench = Bench(live("a", A), live("b", B))
-    bench.book.pause(TableId("ta"), bench.planner.next_number, Lsn(100), taken_in=False)
+    bench.book.apply(TableId("ta"), Pause(bench.planner.next_number, Lsn(100), taken_in=False))
     for _ in range(1000):
         bench.plan(records=0)
     assert len(bench.planner._history) < 10
@@ -62,7 +63,7 @@ def test_a_removed_table_does_not_end_the_planner() -> None:
     from engine.model.batch import RelationSeen
 
     book = TableRegistry(lambda *_: None)
-    book.put(live("a", A))
+    book.add(live("a", A))
 
     def resolve(*_: object) -> TableSchema:
         book.forget(TableId("ta"))
@@ -78,10 +79,10 @@ def test_a_removed_table_does_not_end_the_planner() -> None:
 @pytest.mark.parametrize("method", ["copy_ends", "copy_begins"])
 def test_the_end_of_a_copy_of_a_removed_table_is_passed_over(method: str) -> None:
     book = TableRegistry(lambda *_: None)
-    accepted = (
-        book.copy_ends(TableId("gone")) if method == "copy_ends" else book.copy_begins(TableId("gone"), A, Lsn(1))
-    )
-    assert not accepted
+    if method == "copy_ends":
+        assert isinstance(book.apply(TableId("gone"), CopyFinished()), Refused)
+    else:
+        assert not book.begin_copy(TableId("gone"), A, Lsn(1))
     assert book.all() == []
 
 

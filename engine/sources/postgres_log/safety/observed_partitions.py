@@ -11,9 +11,9 @@ from itertools import pairwise
 from engine.model.batch import RelationSeen, SealedBatch
 from engine.model.identity import Ordinal, RelationId, TableId, TableName
 from engine.model.position import ZERO, Lsn
-from engine.model.table_state import TableState
 from engine.records.relation import named_below
 from engine.tables.registry import TableEntry, TableRegistry
+from engine.tables.state import holds_up_to
 
 LEAVES_KEPT = 100_000
 """Most partitions remembered between two checks. The log names each once per session, and again in each streamed transaction."""
@@ -104,8 +104,8 @@ def is_missed(entry: TableEntry | None, end: Lsn) -> bool:
 
 def is_covered(entry: TableEntry, end: Lsn) -> bool:
     """Whether the table's copy was read after `end`, and no changes are retained for it."""
-    kept = entry.waiting or entry.state is TableState.PAUSED
-    return not kept and end <= entry.after
+    position = holds_up_to(entry.state)
+    return position is not None and end <= position
 
 
 def _named(batch: SealedBatch, together: Together) -> Iterator[tuple[RelationId, RelationId, TableName]]:

@@ -16,7 +16,7 @@ from engine.model.position import ZERO, Lsn
 from engine.model.schema import KeyMode, TableSchema
 from engine.model.source import CatalogAt, GuardReading, PartitionRewrite
 from engine.model.subscription import TableSpec
-from engine.model.table_state import TableState
+from engine.model.table_state import TableStateKind
 from engine.sources.postgres_log.safety.observed_partitions import (
     ObservedPartition,
     ObservedPartitionsReading,
@@ -31,10 +31,9 @@ from engine.tables.planner import CatalogSchema
 from engine.tables.registry import TableEntry
 from engine.tables.schema_change import Unchanged, judge, with_definitions, without_fills
 from engine.tables.start_point import NOT_FOLLOWED, why_not_described
+from engine.tables.state import Copying, Live, Parked, Registered, Reloading
 
-_COPIED_YET = frozenset({TableState.REGISTERED, TableState.COPYING, TableState.RELOADING})
-"""States in which a table waits for a copy or is being copied."""
-_WITH_ROWS = (TableState.LIVE, TableState.PAUSED, TableState.CATCHING_UP)
+_WITH_ROWS = (TableStateKind.LIVE, TableStateKind.PAUSED, TableStateKind.CATCHING_UP)
 
 Care = Callable[[GuardReading], RetentionActions]
 
@@ -155,13 +154,13 @@ class SourceMonitor:
         """
         doubted = self._doubted(reading)
         source = self._parts.source
-        rows = [e for e in self._parts.book.all() if e.state is TableState.LIVE or e.copy_life is not None]
+        rows = [e for e in self._parts.book.all() if isinstance(e.state, Live) or (e.copy and e.copy.followed)]
         live = [e for e in rows if e.spec.source not in doubted]
-        paused = [e for e in self._parts.book.in_state(TableState.PAUSED) if e.spec.source not in doubted]
-        parked = [e for e in self._parts.book.in_state(TableState.PARKED) if e.spec.source not in doubted]
+        paused = [e for e in self._parts.book.in_state(TableStateKind.PAUSED) if e.spec.source not in doubted]
+        parked = [e for e in self._parts.book.in_state(TableStateKind.PARKED) if e.spec.source not in doubted]
         mark, as_of = source.ddl.mark(), source.log.current()
         described = source.describe([entry.spec for entry in [*live, *paused, *parked]])
-        self._compared = frozenset(e.table for e in live if e.state is TableState.LIVE)
+        self._compared = frozenset(e.table for e in live if isinstance(e.state, Live))
         for entry in [*live, *paused, *parked]:
             if entry.spec.source not in described:
                 self._roots.pop(entry.table, None)
@@ -210,7 +209,8 @@ class SourceMonitor:
         standing = self._parts.source.standing({pattern.schema for pattern in patterns})
         entries = self._parts.book.all()
         names = {entry.spec.source for entry in entries}
-        relations = {s.relation for entry in entries for s in (entry.schema, entry.copy_schema) if s is not None}
+        schemas = [s for entry in entries for s in (entry.schema, entry.copy.schema if entry.copy else None)]
+        relations = {schema.relation for schema in schemas if schema is not None}
         new = {
             relation: name
             for relation, name in standing.items()
@@ -265,7 +265,7 @@ class SourceMonitor:
             fault = why_not_described(self._parts.source, entry.spec)
             if fault.kind in NOT_FOLLOWED:
                 self._parts.book.park(entry.table, fault.kind.value, fault.detail, known=entry)
-        lost = [e for e in self._parts.book.in_state(TableState.PARKED) if _lost_identity(e)]
+        lost = [e for e in self._parts.book.in_state(TableStateKind.PARKED) if _lost_identity(e)]
         if fresh := [e.spec for e in lost if e.table not in self._withdrawn]:
             self._parts.source.publications.withdraw(fresh, self._parts.spec.slot)
         self._withdrawn = frozenset(e.table for e in lost)
@@ -289,7 +289,7 @@ class SourceMonitor:
 
     def _tables(self) -> tuple[TableSpec, ...]:
         """The tables that are expected in the publications, under their current names."""
-        return tuple(e.spec for e in self._parts.book.all() if e.state is not TableState.REMOVED)
+        return tuple(e.spec for e in self._parts.book.all() if e.kind is not TableStateKind.REMOVED)
 
     def run(self, stop: threading.Event) -> None:
         """Check periodically until `stop`. Raises EngineFault if changes may be missing or the slot does not exist."""
@@ -434,14 +434,14 @@ class SourceMonitor:
         entry = self._parts.book.by_name(name)
         if entry is None:
             return True
-        if entry.state in _COPIED_YET:
-            return entry.copy_schema is None or entry.copy_schema.relation == relation
+        if isinstance(entry.state, Registered | Copying | Reloading):
+            return entry.copy is None or entry.copy.schema.relation == relation
         return entry.schema is not None and entry.schema.relation == relation
 
     def _waits_for_copy(self, name: TableName) -> bool:
         """Whether the table is not replicated yet. A replicated one must be compared with the catalog, which the next check does."""
         entry = self._parts.book.by_name(name)
-        return entry is None or (entry.state in _COPIED_YET and entry.copy_schema is None)
+        return entry is None or (isinstance(entry.state, Registered | Copying | Reloading) and entry.copy is None)
 
     def _decide(self) -> None:
         """Park undecided tables that the log does not explain. Those that it may still explain wait until it was read that far."""
@@ -462,7 +462,7 @@ class SourceMonitor:
     def _is_taken_up(self, name: TableName) -> bool:
         """Whether a table that waited for a new copy has it, or is about to get it."""
         entry = self._parts.book.by_name(name)
-        return entry is not None and entry.state is not TableState.PARKED
+        return entry is not None and not isinstance(entry.state, Parked)
 
     def _park(self, name: TableName, kind: FaultKind, detail: str) -> None:
         entry = self._parts.book.by_name(name)
@@ -479,7 +479,7 @@ class SourceMonitor:
         marks = {}
         for name, mark in reading.marks.items():
             entry = self._parts.book.by_name(name) if name not in doubted else None
-            if entry is None or entry.schema is None or entry.state is not TableState.LIVE:
+            if entry is None or entry.schema is None or not isinstance(entry.state, Live):
                 continue
             if _all_met(reading, name, self._leaves.get(entry.schema.relation, {})):
                 marks[entry.table] = mark
